@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Make a virtual environment hold exactly what requirements-dev.txt asks for; free when it already does.
+
+Usage: venv.py DIRECTORY. Runs under the Python that the environment is to have, with the standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REQUIREMENTS = [ROOT / "requirements-dev.txt", ROOT / "requirements.txt"]
+
+
+def recipe() -> str:
+    """Hash of all that decides what the environment contains."""
+    ingredients = [sys.version.encode(), sys.base_prefix.encode(), *(path.read_bytes() for path in REQUIREMENTS)]
+    return hashlib.sha256(b"\0".join(ingredients)).hexdigest()
+
+
+def same_python(directory: Path) -> bool:
+    """Whether the environment runs this very Python, so that adding to it is enough."""
+    python = directory / "bin/python"
+    return python.exists() and python.resolve() == Path(sys.executable).resolve()
+
+
+def make(directory: Path) -> None:
+    """Bring the environment up to its requirements; another make doing the same is waited for."""
+    with open(REQUIREMENTS[0]) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = directory / "recipe"
+        if stamp.exists() and stamp.read_text() == recipe():
+            return
+        started = time.monotonic()
+        print(f"Making {directory} with Python {sys.version.split()[0]} (about a minute the first time)", flush=True)
+        clear = [] if same_python(directory) else ["--clear"]
+        subprocess.run([sys.executable, "-m", "venv", *clear, str(directory)], check=True)
+        pip = [str(directory / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", "-qq", "-r", str(REQUIREMENTS[0])], check=True)
+        stamp.write_text(recipe())
+        print(f"Made {directory} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        make(Path(sys.argv[1]).absolute())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"Cannot make {sys.argv[1]}: {' '.join(error.cmd)} exited with {error.returncode}")
