@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Make a virtual environment hold exactly what requirements-dev.txt asks for; free when it already does.
 
 Usage: venv.py DIRECTORY. Runs under the Python that the environment is to have, with the standard library only.
@@ -31,7 +30,7 @@ def same_python(directory: Path) -> bool:
 
 def make(directory: Path) -> None:
     """Bring the environment up to its requirements; another make doing the same is waited for."""
-    with open(REQUIREMENTS[0]) as lock:
+    with REQUIREMENTS[0].open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = directory / "recipe"
         if stamp.exists() and stamp.read_text() == recipe():

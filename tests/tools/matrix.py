@@ -1,0 +1,58 @@
+"""Repeat sanity, unit, golden and contract tests on every other Python of this machine.
+
+From 3.11 on a Python runs the controller: it gets an environment of its own, with the ansible-core that
+requirements-dev.txt pins for it. Older ones only run what is shipped to hosts: ansible-test runs the module-side tests.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pythons
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(__file__).parent
+CONTROLLER, HOST = 11, 9  # the oldest 3.x for each
+
+
+def controller(number: str, python: Path) -> list[tuple[str, list[str]]]:
+    """What to run on a Python that can be a controller's."""
+    venv = ROOT / ".cache/matrix" / number
+    own = str(venv / "bin/python")
+    return [
+        ("venv", [str(python), str(TOOLS / "venv.py"), str(venv)]),
+        ("sanity", [own, str(TOOLS / "offline_ansible_test.py"), "sanity", "--local", "--python", number]),
+        ("units", [own, "-m", "pytest", "-q", "-p", "no:cacheprovider"]),
+    ]
+
+
+def host(number: str) -> list[tuple[str, list[str]]]:
+    """What to run on a Python that only hosts have."""
+    return [("units", [sys.executable, str(TOOLS / "offline_ansible_test.py"), "units", "--venv", "--python", number])]
+
+
+def main() -> int:
+    """Run all, print a table, fail when anything failed."""
+    rows: list[tuple[str, str, bool, float]] = []
+    for number, python in pythons.found().items():
+        minor = int(number.split(".")[1])
+        if minor < HOST or minor == sys.version_info.minor:
+            continue
+        for stage, argv in controller(number, python) if minor >= CONTROLLER else host(number):
+            print(f"\n== Python {number}: {stage}", flush=True)
+            started = time.monotonic()
+            ok = subprocess.run(argv, cwd=ROOT, check=False).returncode == 0
+            rows.append((number, stage, ok, time.monotonic() - started))
+            if stage == "venv" and not ok:
+                break
+    print()
+    for number, stage, ok, seconds in rows:
+        print(f"{'ok' if ok else 'FAILED':7} Python {number:5} {stage:7} {seconds:6.0f} s")
+    return 0 if all(ok for _number, _stage, ok, _seconds in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The rooms keep their doors: who may import whom, who may say which word, and how much travels to a host."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.tools import payload
+
+ROOT = payload.ROOT
+PLUGINS = ROOT / "plugins"
+UTILS = payload.NAMESPACE + "plugins.module_utils."
+
+VALUES = ["_model", "_model.*", "_errors", "_units", "_changes"]
+STEPS = ["_plan", "_plan.steps"]
+ANYTHING = ["*"]
+
+# Place below plugins/ -> (what it may import of module_utils, which libraries beside the standard one).
+ROOMS: dict[str, tuple[list[str], list[str]]] = {
+    "module_utils/_model/*": (VALUES, []),
+    "module_utils/_errors.py": (VALUES, []),
+    "module_utils/_units.py": (VALUES, []),
+    "module_utils/_changes.py": (VALUES, []),
+    "module_utils/_xml/*": ([*VALUES, "_xml", "_xml.*"], ["lxml"]),
+    "module_utils/_plan/*": ([*VALUES, "_plan", "_plan.*"], []),
+    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*"], ["libvirt", "libvirt_qemu"]),
+    "module_utils/_qemu_img/*": ([*VALUES, *STEPS, "_qemu_img", "_qemu_img.*"], []),
+    "module_utils/_files/*": ([*VALUES, *STEPS, "_files", "_files.*"], ["cryptography", "pycdlib"]),
+    "module_utils/_run.py": ([*VALUES, *STEPS], []),
+    "module_utils/_front/*": (ANYTHING, ["ansible"]),
+    "modules/*": (ANYTHING, ["ansible"]),
+    "action/*": (ANYTHING, ["ansible"]),
+    "inventory/*": (ANYTHING, ["ansible"]),
+    "filter/*": (ANYTHING, ["ansible"]),
+    "plugin_utils/*": (ANYTHING, ["ansible", "cryptography", "yaml"]),
+    "doc_fragments/*": ([], []),
+}
+BANNED_NAMES = {"utils", "common", "helper", "helpers", "manager", "base", "misc"}
+SHIPPED = ("modules", "module_utils")
+
+FILES = sorted(path for path in PLUGINS.rglob("*.py") if "__pycache__" not in path.parts)
+MODULES = payload.modules()
+
+
+def label(path: Path) -> str:
+    """How a file is called in test names and messages."""
+    return str(path.relative_to(PLUGINS))
+
+
+def room(path: Path) -> tuple[list[str], list[str]]:
+    """The rules of the room a file stands in."""
+    rules = [rule for place, rule in ROOMS.items() if fnmatch.fnmatch(label(path), place)]
+    assert rules, f"{label(path)} stands in no room: give its place a row in ROOMS, or move it"
+    return rules[0]
+
+
+def identifiers(path: Path) -> set[str]:
+    """Every name, attribute, argument and keyword that code uses; text and comments do not count."""
+    used: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, (ast.arg, ast.keyword)) and node.arg:
+            used.add(node.arg)
+    return used
+
+
+def check_mode_reads(path: Path) -> int:
+    """How often code reads `check_mode` off something."""
+    reads = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+    return sum(read.attr in ("check_mode", "_check_mode") for read in reads)
+
+
+def libraries(path: Path) -> set[str]:
+    """Top-level packages a file imports from outside the collection and the standard library."""
+    tops = {name.split(".")[0] for name in payload.imports(path) if not name.startswith(payload.NAMESPACE)}
+    return tops - set(sys.stdlib_module_names) - {"", "__future__", "ansible_collections"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_imports_stay_in_their_room(path: Path) -> None:
+    allowed, outside = room(path)
+    ours = {name.removeprefix(UTILS) for name in payload.imports(path) if payload.locate(name) and UTILS in name}
+    strangers = {name for name in ours if not any(fnmatch.fnmatch(name, pattern) for pattern in allowed)}
+    assert not strangers, f"{label(path)} may import of module_utils only {allowed}"
+    assert libraries(path) <= set(outside), f"{label(path)} may use of libraries only {outside}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_controller_code_is_not_shipped(path: Path) -> None:
+    if label(path).startswith(SHIPPED):
+        assert not {name for name in payload.imports(path) if ".plugin_utils" in name}
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_imports_are_absolute(path: Path) -> None:
+    """Relative ones break when a module is found under its short name."""
+    assert not {name for name in payload.imports(path) if name.startswith(".")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_only_the_gate_knows_check_mode(path: Path) -> None:
+    """A front hands `module.check_mode` to the gate, once; nobody else reads it."""
+    if label(path) == "module_utils/_run.py":
+        return
+    front = label(path).startswith(("modules/", "action/", "module_utils/_front/"))
+    assert check_mode_reads(path) <= (1 if front else 0), f"{label(path)} must not ask for check mode: the gate does"
+    if not front:
+        assert "check_mode" not in identifiers(path), f"{label(path)} must not know check mode: the gate does"
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_names_say_something(path: Path) -> None:
+    parts = set(path.relative_to(PLUGINS).with_suffix("").parts) - {"module_utils", "plugin_utils"}
+    assert not {word for part in parts for word in part.split("_")} & BANNED_NAMES
+    classes = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    assert not [name for name in classes if name.lower().endswith(tuple(BANNED_NAMES))]
+
+
+@pytest.mark.parametrize("path", sorted((PLUGINS / "module_utils").rglob("__init__.py")), ids=label)
+def test_packages_export_nothing(path: Path) -> None:
+    """What __init__ imports travels with everyone who only passes through."""
+    assert not payload.imports(path) - {"__future__", "__future__.annotations"}
+
+
+def test_module_utils_are_private_python() -> None:
+    """Only .py files reach a host; a name without underscore would be a promise to other collections."""
+    room = PLUGINS / "module_utils"
+    assert not [label(path) for path in room.rglob("*.*") if path.suffix not in (".py", ".pyc")]
+    assert not [path.name for path in room.iterdir() if not path.name.startswith("_")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=label)
+def test_payload_stays_in_its_budget(module: Path) -> None:
+    files, lines = (30, 3500) if module.stem in ("virt_domain", "virt_domains") else (18, 2000)
+    weight = payload.payload(module)
+    names = "\n".join(map(label, weight.files))
+    assert len(weight.files) <= files, f"{module.stem} drags more than {files} files to the host:\n{names}"
+    assert weight.lines <= lines, f"{module.stem} drags more than {lines} lines to the host:\n{names}"
