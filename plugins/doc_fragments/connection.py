@@ -1,0 +1,62 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Texts that every module shares: the connection, and what the modules promise."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Kept in step with plugins/module_utils/_front/module.py."""
+
+    DOCUMENTATION = r"""
+options:
+  uri:
+    description:
+      - The libvirt connection, as seen from the machine on which the module runs.
+    type: str
+    default: qemu:///system
+requirements:
+  - libvirt 6.0 or later and its Python binding (C(python3-libvirt)) on the machine on which the module runs
+  - C(python3-lxml) there
+"""
+
+    ATTRIBUTES = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Predicts what a real run does, and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows the fields that change, before and after; not XML.
+    support: full
+  platform:
+    description: Linux with KVM or QEMU under libvirt.
+    platforms: linux
+    support: full
+  action_group:
+    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules of the collection.
+    membership:
+      - corral.virt.virt
+    support: full
+"""
+
+    INFO = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Only reads.
+    support: full
+  diff_mode:
+    description: Nothing changes, so there is nothing to show.
+    support: N/A
+  platform:
+    description: Linux with KVM or QEMU under libvirt.
+    platforms: linux
+    support: full
+  action_group:
+    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules of the collection.
+    membership:
+      - corral.virt.virt
+    support: full
+"""

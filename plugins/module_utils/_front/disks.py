@@ -1,0 +1,177 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which disk images a guest needs, which exist, and which must be made: questions to the host, answers as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, new
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
+
+__all__ = ["Making", "plan", "with_seed"]
+
+DEFAULT_POOL = "default"
+DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
+_FILE_POOLS = ("dir", "fs", "netfs", "gluster")
+
+
+@dataclasses.dataclass
+class Making:
+    """Disks with their sources filled in, and the steps that make or grow their images."""
+
+    disks: tuple[Disk, ...] | None
+    steps: list[steps.Step] = dataclasses.field(default_factory=list)
+    making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    seed: Volume | None = None
+    replace_seed: bool = False
+
+    def fields(self, known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """What the guest's metadata must say: which images are ours, and that none is unfinished any more."""
+        owned = tuple(known.get("corral.volumes") or ())
+        made = tuple(path for path in self.making if path not in owned)
+        done = {"corral.making": ()} if known.get("corral.making") else {}
+        return {**done, **({"corral.volumes": owned + made} if made else {})}
+
+
+def plan(
+    connection: t.Any, wanted: Wanted, base: str, found: Found | None, known: t.Mapping[str, t.Any]
+) -> Making:
+    """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
+    if wanted.disks is None and not known.get("corral.making"):
+        return Making(None)
+    there = disk_rows.by_name(base) if found else {}
+    unfinished = tuple(known.get("corral.making") or ())
+    if unfinished and found is not None and found.active:
+        raise Refused(
+            f"cannot finish the disks of {wanted.name}: it was started before they were complete ({', '.join(unfinished)}); destroy it first"
+        )
+    result = Making(())
+    done: list[Disk] = []
+    for item in wanted.disks or ():
+        device = there.get(item.name)
+        if item.state == "absent" or item.source or item.device == "cdrom":
+            done.append(item)
+        elif device is None or device.get("source") in unfinished:
+            done.append(_made(connection, wanted, item, unfinished, result))
+        else:
+            _grown(connection, wanted, item, device, found, result)
+            done.append(item)
+    result.disks = tuple(done) if wanted.disks is not None else None
+    left = [path for path in unfinished if path not in result.making and not path.endswith("-seed.iso")]
+    if left:
+        raise Refused(
+            f"cannot finish {wanted.name}: an interrupted run left {', '.join(left)} incomplete; say its disks again, or remove the guest"
+        )
+    return result
+
+
+def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> Making:
+    """Add the cloud-init seed: a read-only virtio disk, because cloud kernels have no driver for SATA."""
+    pool = next((item.pool for item in making.disks or () if item.pool), DEFAULT_POOL)
+    device = disk_rows.by_name(base).get("seed")
+    path = device.get("source") if device else None
+    name = os.path.basename(path) if path else f"{wanted.name}-seed.iso"
+    path = path or _path(connection, pool, name)
+    exists = storage.volume_in(connection, pool, name) is not None
+    ours = device is not None
+    if exists and not ours:
+        raise Refused(f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first")
+    item = Disk("seed", source=path, format="raw", bus="virtio", readonly=True)
+    disks = [item, *(disk for disk in making.disks or () if disk.name != "seed")]
+    return dataclasses.replace(
+        making,
+        disks=tuple(disks[1:] + disks[:1]),
+        making=(*making.making, path),
+        seed=Volume(pool=pool, name=name, path=path, capacity_bytes=1, format="raw"),
+        replace_seed=ours,
+    )
+
+
+def _made(connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, ...], result: Making) -> Disk:
+    """A disk whose image must be made."""
+    pool, form = item.pool or DEFAULT_POOL, item.format or "qcow2"
+    name = f"{wanted.name}-{item.name}.{'img' if form == 'raw' else form}"
+    path = _path(connection, pool, name)
+    size = item.size_bytes
+    backing: dict[str, t.Any] | None = None
+    if item.image:
+        backing = _image(connection, pool, item.image, wanted.name)
+        if form != "qcow2":
+            raise BadInput(f"disk {item.name} of {wanted.name}: a disk on image {item.image} is an overlay, which only qcow2 can be")
+        if size is not None and size < backing["capacity_bytes"]:
+            raise BadInput(
+                f"disk {item.name} of {wanted.name}: size {gib_text(size)} is smaller than its image {item.image} "
+                f"({gib_text(backing['capacity_bytes'])})"
+            )
+        size = size or max(DEFAULT_SIZE_BYTES, backing["capacity_bytes"])
+    exists = storage.volume_in(connection, pool, name) is not None
+    if exists and path not in unfinished:
+        raise Refused(
+            f"cannot make disk {item.name} of {wanted.name}: {path} exists already; remove it, or use it as it is with "
+            f"disks[].source: {path}"
+        )
+    volume = Volume(
+        pool=pool,
+        name=name,
+        path=path,
+        capacity_bytes=size or DEFAULT_SIZE_BYTES,
+        format=form,
+        backing_path=backing and backing["path"],
+        backing_format=backing and backing["format"],
+    )
+    result.steps.append(steps.CreateVolume(wanted.name, volume, new.volume(volume), replace=path in unfinished))
+    result.making = (*result.making, path)
+    return dataclasses.replace(item, source=path, format=form)
+
+
+def _grown(
+    connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str, t.Any], found: Found | None, result: Making
+) -> None:
+    """A disk that exists: grow it when asked, never shrink it."""
+    path = device.get("source")
+    if item.size_bytes is None or path is None:
+        return
+    xml = storage.volume_at(connection, path)
+    if xml is None:
+        raise NotFound(f"cannot read the size of disk {item.name} of {wanted.name}: {path} is in no active storage pool")
+    have = caps.volume(xml)["capacity_bytes"]
+    if have > item.size_bytes:
+        raise Refused(
+            f"cannot shrink disk {item.name} of {wanted.name} from {gib_text(have)} to {gib_text(item.size_bytes)}: data would be lost"
+        )
+    if have < item.size_bytes:
+        active = found is not None and found.active
+        target = device["target"] if active else None
+        result.steps.append(steps.GrowDisk(wanted.name, path, item.size_bytes, target))
+        result.changes.append(Change(f"disks[{item.name}].size", gib_text(have), gib_text(item.size_bytes)))
+
+
+def _image(connection: t.Any, pool: str, image: str, guest: str) -> dict[str, t.Any]:
+    xml = storage.volume_in(connection, pool, image)
+    if xml is None:
+        raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
+    found = caps.volume(xml)
+    # A name like debian-12.qcow2 points to the current content; the overlay must stand on the content itself.
+    found["path"] = os.path.realpath(found["path"])
+    return found
+
+
+def _path(connection: t.Any, pool: str, name: str) -> str:
+    found = caps.pool(storage.pool_xml(connection, pool))
+    if found["type"] not in _FILE_POOLS or not found["path"]:
+        raise Refused(f"cannot make {name} in pool {pool}: it is of type {found['type']}; disks are files, so use a dir, fs or netfs pool")
+    return os.path.join(found["path"], name)
+

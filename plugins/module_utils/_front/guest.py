@@ -1,0 +1,232 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring one guest to what was asked: fetch, graft, plan, gate, report. Shared by `virt_domain` and `virt_domains`."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+import uuid
+
+from ansible_collections.corral.virt.plugins.module_utils import _changes
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
+from ansible_collections.corral.virt.plugins.module_utils._front import disks
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, hosts, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Interface, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, domain, new
+
+__all__ = ["converge"]
+
+
+def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
+    """Do what `wanted` says and return the result for one guest."""
+    found = guests.find(connection, wanted.name)
+    if wanted.state == "absent":
+        plan, changes, key = _absent(connection, wanted, found), _gone(found), None
+    elif wanted.state in ("reset", "rebooted") and found is None:
+        raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
+    else:
+        plan, changes, key = _present(connection, wanted, found)
+    if wanted.wait_for_ip and wanted.state in ("running", "rebooted"):
+        plan.steps.append(steps.WaitForAddress(wanted.name, wanted.wait_for_ip, wanted.wait_timeout_s))
+    answers = gate.run(plan.steps, lambda step: _do(connection, step))
+    addresses = next((answer for answer in answers if isinstance(answer, list)), None)
+    return {
+        "name": wanted.name,
+        "changed": any(step.changes for step in plan.steps),
+        "steps": [str(step) for step in plan.steps if step.changes],
+        "pending": plan.pending,
+        "notes": plan.warnings,
+        "diff": _changes.diff([*changes, *_state_change(found, wanted, plan)]),
+        **({"addresses": addresses} if addresses else {}),
+        **({"ssh_host_key": key} if key else {}),
+    }
+
+
+def _present(
+    connection: t.Any, wanted: Wanted, found: Found | None
+) -> tuple[plans.Plan, t.Sequence[Change], str | None]:
+    if found is None:
+        wanted, base = _new(connection, wanted)
+    else:
+        base = found.xml
+    known = domain.read_fields(base) if found else {}
+    guest_uuid = found.uuid if found else t.cast(str, wanted.uuid)
+    fields = plans.complete_fields(wanted.fields, known)
+    wanted = dataclasses.replace(wanted, interfaces=_with_macs(wanted.interfaces, guest_uuid))
+    seed_changed = _seed_changes(wanted, known, found)
+    making = disks.plan(connection, wanted, base, found, known)
+    if wanted.seed and (found is None or seed_changed or "corral.seed" not in known):
+        making = disks.with_seed(connection, wanted, making, base)
+    wanted = dataclasses.replace(wanted, disks=making.disks)
+    fields.update(making.fields(known))
+    key = known.get("corral.ssh_host_key")
+    storage_steps: list[steps.Step] = list(making.steps)
+    if wanted.seed and making.seed:
+        private, key = seed_files.host_key()
+        content = seeds.files(wanted.seed, guest=wanted.name, host_key=(private, key))
+        storage_steps.append(steps.WriteSeed(wanted.name, making.seed, content, replace=making.replace_seed))
+        fields.update(
+            {
+                "corral.seed": wanted.seed.digest,
+                "corral.instance_id": seeds.instance_id(wanted.seed, wanted.name),
+                "corral.ssh_host_key": key,
+                "corral.addresses": wanted.seed.addresses,
+            }
+        )
+    stored = domain.graft(base, wanted, fields)
+    unfinished = None
+    if making.making:
+        unfinished = domain.graft(base, wanted, {**fields, "corral.making": making.making}).xml
+    running, limits = _running(found, wanted, fields)
+    plan = plans.plan(
+        wanted,
+        found,
+        stored,
+        running,
+        fields=fields,
+        limits=limits,
+        storage=storage_steps,
+        unfinished_xml=unfinished,
+        seed_changed=seed_changed and bool(making.seed),
+    )
+    plan.warnings += making.notes
+    if seed_changed and not making.seed:
+        plan.warnings.append(
+            f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
+        )
+    changes = [*stored.changes, *making.changes]
+    if found is None:  # what the skeleton said was never anybody's wish
+        changes = [Change(change.where, None, change.after) for change in changes]
+    if seed_changed and making.seed:
+        changes.append(Change("cloud_init", str(known.get("corral.seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
+    return plan, changes, key
+
+
+def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
+    """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
+    needed = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
+    missing = [option for field, option in needed.items() if wanted.fields.get(field) is None]
+    if missing:
+        raise BadInput(f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to make one")
+    capabilities = caps.host(hosts.capabilities(connection))
+    arch = capabilities["arch"]
+    offered = capabilities["virt_types"].get(arch) or [kind for kinds in capabilities["virt_types"].values() for kind in kinds]
+    virt_type = wanted.virt_type
+    if virt_type == "auto":
+        virt_type = next((kind for kind in ("kvm", "qemu", "test") if kind in offered), offered[0] if offered else "qemu")
+    elif virt_type not in offered:
+        raise Refused(f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {virt_type}; set virt_type: auto")
+    machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
+    guest_uuid = wanted.uuid or str(uuid.uuid4())
+    interfaces = wanted.interfaces if wanted.interfaces is not None else (Interface("eth0", type="bridge", bridge="br0"),)
+    _check_links(wanted.name, interfaces, *hosts.links(connection))
+    given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
+    return (
+        dataclasses.replace(wanted, uuid=guest_uuid, interfaces=interfaces, disks=given),
+        new.domain(name=wanted.name, uuid=guest_uuid, virt_type=virt_type, arch=arch, machine=machine),
+    )
+
+
+def _check_links(guest: str, interfaces: t.Sequence[Interface], bridges: set[str] | None, networks: set[str]) -> None:
+    """What a guest is to be plugged into exists; otherwise it would be defined and then fail to start."""
+    missing = [
+        f"bridge {item.bridge} (interface {item.name})"
+        for item in interfaces
+        if item.bridge and bridges is not None and item.bridge not in bridges
+    ]
+    missing += [
+        f"network {item.network} (interface {item.name})"
+        for item in interfaces
+        if item.network and item.network not in networks
+    ]
+    if missing:
+        raise NotFound(
+            f"cannot create {guest}: this host has no {' and no '.join(missing)}; make it with role corral.virt.bridge, "
+            "or name one that exists"
+        )
+
+
+def _with_macs(interfaces: tuple[Interface, ...] | None, guest_uuid: str) -> tuple[Interface, ...] | None:
+    """A stable MAC for interfaces that are made now; the graft keeps the MAC of those that exist."""
+    if interfaces is None:
+        return None
+    return tuple(
+        dataclasses.replace(item, mac=item.mac or derived_mac(guest_uuid, item.name), mac_derived=item.mac is None)
+        for item in interfaces
+    )
+
+
+def _seed_changes(wanted: Wanted, known: t.Mapping[str, t.Any], found: Found | None) -> bool:
+    """Whether the seed differs from the one the guest was made with; refuses when told to."""
+    if wanted.seed is None or found is None or "corral.seed" not in known or known.get("corral.making"):
+        return False
+    if known["corral.seed"] == wanted.seed.digest:
+        return False
+    if wanted.seed.on_change == "refuse":
+        raise Refused(
+            f"cloud_init of {wanted.name} differs from the seed it was made with; set cloud_init.on_change to next_boot or ignore"
+        )
+    return True
+
+
+def _running(
+    found: Found | None, wanted: Wanted, fields: t.Mapping[str, t.Any]
+) -> tuple[Grafted | None, t.Mapping[str, t.Any]]:
+    """The live document after the same graft: its changes are what the running guest lacks."""
+    if found is None or found.live_xml is None:
+        return None, {}
+    return domain.graft(found.live_xml, wanted, fields), domain.read_fields(found.live_xml)
+
+
+def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
+    if found is None:
+        return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
+    in_use = {
+        path: other.name()
+        for other in guests.all_guests(connection)
+        if other.name() != wanted.name
+        for path in domain.sources(other.XMLDesc())
+    }
+    keeps = (*found.keeps, *domain.keeps(found.xml))
+    return plans.absent(wanted, found, keeps=keeps, owned=domain.owned(found.xml), in_use=in_use)
+
+
+def _gone(found: Found | None) -> list[Change]:
+    return [] if found is None else [Change("state", found.state, "absent")]
+
+
+def _state_change(found: Found | None, wanted: Wanted, plan: plans.Plan) -> list[Change]:
+    after = {
+        steps.Start: "paused" if wanted.state == "paused" else "running",
+        steps.Resume: "running",
+        steps.Suspend: "paused",
+        steps.Destroy: "shutdown",
+        steps.Shutdown: "shutdown",
+    }
+    told = [after[type(step)] for step in plan.steps if type(step) in after]
+    before = found.state if found else "absent"
+    if wanted.state == "absent" or not told or told[-1] == before:
+        return [] if found or wanted.state == "absent" or told else [Change("state", "absent", "shutdown")]
+    return [Change("state", before, told[-1])]
+
+
+def _do(connection: t.Any, step: steps.Step) -> object:
+    """Hand a step to the room that knows how."""
+    if isinstance(step, steps.WriteSeed):
+        data = seed_files.iso(step.files)
+        volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
+        storage.create(connection, volume.pool, new.volume(volume), name=volume.name, replace=step.replace)
+        storage.upload(connection, volume.pool, volume.name, data)
+        return None
+    return doers.do(connection, step)

@@ -1,0 +1,61 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Many guests in one call: all checked first, then each on its own, one result for all."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+
+__all__ = ["all_wanted", "each", "summary"]
+
+
+def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
+    """Every guest as wanted; raises BadInput with the problems of all of them."""
+    found, problems = [], []
+    for item in items:
+        try:
+            found.append(domain_options.wanted(item))
+        except BadInput as error:
+            problems.extend(error.problems)
+    names = [item["name"] for item in items]
+    problems += [f"domains: guest {name} is given twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """A result for each guest; one that fails is reported and the rest goes on."""
+    results = []
+    for one in wanted:
+        try:
+            results.append(converge(one))
+        except VirtError as error:
+            done = getattr(error, "done", [])
+            results.append({"name": one.name, "failed": True, "msg": str(error), "changed": bool(done), "steps": done})
+    return results
+
+
+def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The module's result: changed when one changed, `msg` when one failed."""
+    diffs = [
+        {"before_header": one["name"], "after_header": one["name"], **one["diff"]}
+        for one in results
+        if one.get("diff") and (one["diff"]["before"] or one["diff"]["after"])
+    ]
+    failed = [one for one in results if one.get("failed")]
+    return {
+        "changed": any(one["changed"] for one in results),
+        "results": list(results),
+        "steps": [step for one in results for step in one["steps"]],
+        "pending": {one["name"]: one["pending"] for one in results if one.get("pending")},
+        "notes": [note for one in results for note in one.get("notes", [])],
+        "diff": diffs,
+        **({"msg": "; ".join(f"{one['name']}: {one['msg']}" for one in failed)} if failed else {}),
+    }

@@ -1,0 +1,63 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Open a libvirt connection; turn libvirt's errors into ours, with the verb that failed."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Unsupported, VirtError
+
+try:
+    import libvirt
+except ImportError:  # the front says how to install it
+    libvirt = None
+
+__all__ = ["Connection", "opened", "said"]
+
+Connection = t.Any  # libvirt.virConnect; the binding ships no types
+
+
+@contextlib.contextmanager
+def opened(uri: str, *, readonly: bool = False, events: bool = False) -> t.Iterator[Connection]:
+    """A connection for the length of a `with` block; with `events`, one that can wait for them.
+
+    Raises Unsupported without the binding, Failed when the daemon cannot be reached.
+    """
+    if libvirt is None:
+        raise Unsupported("talking to libvirt needs its Python binding; install python3-libvirt (libvirt-python) here")
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
+    if events:
+        libvirt.virEventRegisterDefaultImpl()  # must come before the connection
+    with said("connect to", uri, "is the libvirt daemon installed and running there, and may this user use it?"):
+        connection = libvirt.openReadOnly(uri) if readonly else libvirt.open(uri)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def said(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
+    """Translate libvirt's exception: what was tried, on what, why it failed."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise _translated(error, verb, what, remedy) from error
+
+
+def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
+    missing = {
+        libvirt.VIR_ERR_NO_DOMAIN,
+        libvirt.VIR_ERR_NO_STORAGE_POOL,
+        libvirt.VIR_ERR_NO_STORAGE_VOL,
+        libvirt.VIR_ERR_NO_NETWORK,
+    }
+    unsupported = {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_CONFIG_UNSUPPORTED, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED}
+    code = error.get_error_code()
+    kind = NotFound if code in missing else Unsupported if code in unsupported else Failed
+    message = f"cannot {verb} {what}: {error.get_error_message() or error}"
+    return kind(f"{message}; {remedy}" if remedy else message)

@@ -1,0 +1,155 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry out the steps on a guest: one verb each, no choices."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+
+__all__ = ["do"]
+
+_CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
+
+
+def do(connection: Connection, step: steps.Step) -> object:
+    """Do one step; returns the addresses for WaitForAddress, else None."""
+    return _VERBS[type(step)](connection, step)
+
+
+def _domain(connection: Connection, step: steps.Step) -> t.Any:
+    return guests.lookup(connection, step.guest)
+
+
+def _define(connection: Connection, step: steps.Define) -> None:
+    with said("define", step.guest):
+        connection.defineXML(step.xml)
+
+
+def _start(connection: Connection, step: steps.Start) -> None:
+    with said("start", step.guest):
+        _domain(connection, step).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
+
+
+def _shutdown(connection: Connection, step: steps.Shutdown) -> None:
+    domain = _domain(connection, step)
+    with said("shut down", step.guest):
+        if domain.isActive():
+            domain.shutdown()
+    if wait.until_off(connection, domain, timeout_s=step.timeout_s):
+        return
+    if not step.force:
+        raise Timeout(
+            f"cannot shut down {step.guest}: it still runs after {step.timeout_s} s; it may ignore ACPI: set force: true to pull "
+            "the plug, or raise wait_timeout"
+        )
+    with said("destroy", step.guest):
+        domain.destroy()
+
+
+_UNDEFINE = {
+    "managed_save": "MANAGED_SAVE",
+    "snapshots": "SNAPSHOTS_METADATA",
+    "checkpoints": "CHECKPOINTS_METADATA",  # libvirt 5.6
+    "nvram": "NVRAM",
+    "tpm": "TPM",  # libvirt 8.9; older ones remove the state unasked
+}
+
+
+def _undefine(connection: Connection, step: steps.Undefine) -> None:
+    flags = 0
+    for kind in step.keeps:
+        flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
+    with said("undefine", step.guest):
+        _domain(connection, step).undefineFlags(flags)
+
+
+def _device(verb: str) -> t.Callable[[Connection, steps.Attach], None]:
+    def do_device(connection: Connection, step: steps.Attach) -> None:
+        with said(verb, f"{step.what} of {step.guest}"):
+            domain = _domain(connection, step)
+            getattr(domain, f"{verb}DeviceFlags")(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+    return do_device
+
+
+def _set_vcpus(connection: Connection, step: steps.SetVcpus) -> None:
+    with said("set vcpus of", step.guest):
+        _domain(connection, step).setVcpusFlags(step.count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def _set_memory(connection: Connection, step: steps.SetMemory) -> None:
+    with said("set memory of", step.guest):
+        _domain(connection, step).setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def _set_metadata(connection: Connection, step: steps.SetMetadata) -> None:
+    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with said("set metadata of", step.guest):
+        if step.title is not None:
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_TITLE, step.title or None, None, None, live)
+        if step.description is not None:
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
+        if step.record:
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, live)
+
+
+def _set_autostart(connection: Connection, step: steps.SetAutostart) -> None:
+    with said("set autostart of", step.guest):
+        _domain(connection, step).setAutostart(int(step.on))
+
+
+def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
+    storage.create(connection, step.volume.pool, step.xml, name=step.volume.name, replace=step.replace)
+
+
+def _grow(connection: Connection, step: steps.GrowDisk) -> None:
+    with said("grow disk", step.path):
+        if step.target:
+            flags = libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES
+            _domain(connection, step).blockResize(step.target, step.size_bytes, flags)
+        else:
+            connection.storageVolLookupByPath(step.path).resize(step.size_bytes)
+
+
+def _plain(verb: str, *arguments: object) -> t.Callable[[Connection, steps.Step], None]:
+    """A verb of virDomain that needs nothing but the guest."""
+
+    def do_plain(connection: Connection, step: steps.Step) -> None:
+        with said(verb, step.guest):
+            getattr(_domain(connection, step), verb)(*arguments)
+
+    return do_plain
+
+
+def _wait_for_address(connection: Connection, step: steps.WaitForAddress) -> list[str]:
+    return wait.address(_domain(connection, step), step.source, timeout_s=step.timeout_s)
+
+
+_VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
+    steps.Define: _define,
+    steps.Start: _start,
+    steps.Shutdown: _shutdown,
+    steps.Undefine: _undefine,
+    steps.Attach: _device("attach"),
+    steps.Detach: _device("detach"),
+    steps.SetVcpus: _set_vcpus,
+    steps.SetMemory: _set_memory,
+    steps.SetMetadata: _set_metadata,
+    steps.SetAutostart: _set_autostart,
+    steps.CreateVolume: _create_volume,
+    steps.GrowDisk: _grow,
+    steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
+    steps.Destroy: _plain("destroy"),
+    steps.Suspend: _plain("suspend"),
+    steps.Resume: _plain("resume"),
+    steps.Reset: _plain("reset", 0),
+    steps.Reboot: _plain("reboot", 0),
+    steps.WaitForAddress: _wait_for_address,
+}

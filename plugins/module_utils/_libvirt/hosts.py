@@ -1,0 +1,101 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read a hypervisor: one call each, no policy."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+
+__all__ = ["capabilities", "domain_capabilities", "links", "networks", "node", "pools", "stats"]
+
+
+def capabilities(connection: Connection) -> str:
+    """libvirt's capabilities document."""
+    with said("read capabilities of", connection.getURI()):
+        return t.cast(str, connection.getCapabilities())
+
+
+def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
+    """What guests of that type may have; None where the driver cannot say."""
+    try:
+        return t.cast(str, connection.getDomainCapabilities(None, None, None, virt_type))
+    except libvirt.libvirtError:
+        return None
+
+
+def node(connection: Connection) -> dict[str, t.Any]:
+    """cpus, memory_kib, versions and name of the host."""
+    with said("read", connection.getURI()):
+        _model, memory_mib, cpus, mhz, numa_nodes, sockets, cores, threads = connection.getInfo()
+        return {
+            "hostname": connection.getHostname(),
+            "cpus": cpus,
+            "cpu_mhz": mhz,
+            "sockets": sockets * numa_nodes,
+            "cores": cores,
+            "threads": threads,
+            "memory_mib": memory_mib,
+            "libvirt_version": _version(connection.getLibVersion()),
+            "hypervisor_version": _version(connection.getVersion()),
+            "uri": connection.getURI(),
+        }
+
+
+def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
+    """State, vCPUs, memory, disks and NICs of all guests, in one call."""
+    kinds = (
+        libvirt.VIR_DOMAIN_STATS_STATE
+        | libvirt.VIR_DOMAIN_STATS_VCPU
+        | libvirt.VIR_DOMAIN_STATS_BALLOON
+        | libvirt.VIR_DOMAIN_STATS_BLOCK
+    )
+    with said("read the guests of", connection.getURI()):
+        return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
+
+
+def pools(connection: Connection) -> list[dict[str, t.Any]]:
+    """Storage pools with capacity and room, in bytes."""
+    result = []
+    with said("read the storage pools of", connection.getURI()):
+        for pool in connection.listAllStoragePools():
+            _state, capacity, allocation, available = pool.info()
+            result.append(
+                {
+                    "name": pool.name(),
+                    "active": bool(pool.isActive()),
+                    "autostart": bool(pool.autostart()),
+                    "capacity_bytes": capacity,
+                    "allocation_bytes": allocation,
+                    "available_bytes": available,
+                    "xml": pool.XMLDesc(),
+                }
+            )
+    return result
+
+
+def networks(connection: Connection) -> list[dict[str, t.Any]]:
+    """libvirt's virtual networks."""
+    with said("read the networks of", connection.getURI()):
+        return [
+            {"name": item.name(), "active": bool(item.isActive()), "autostart": bool(item.autostart()), "xml": item.XMLDesc()}
+            for item in connection.listAllNetworks()
+        ]
+
+
+def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
+    """Bridges (None behind a remote connection, where libvirt has no word for them) and virtual networks of the host."""
+    bridges = None
+    if connection.getURI() in ("qemu:///system", "qemu:///session"):
+        root = "/sys/class/net"
+        bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
+    with said("list the networks of", connection.getURI()):
+        return bridges, {item.name() for item in connection.listAllNetworks()}
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"

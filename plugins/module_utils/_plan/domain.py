@@ -1,0 +1,179 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what must be done to a guest. Pure: data in, steps out; nothing here touches a host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+
+__all__ = ["Plan", "absent", "complete_fields", "plan"]
+
+
+@dataclasses.dataclass
+class Plan:
+    """Steps in order, what waits for the next boot, and what the user should know."""
+
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    pending: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+
+def complete_fields(fields: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Let a maximum follow its current value where the user said only the latter.
+
+    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded.
+    """
+    fields = dict(fields)
+    for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
+        wanted, limit = fields.get(current), fields.get(maximum)
+        if wanted is None:
+            # A lowered maximum takes the current value with it.
+            if limit is not None and (found.get(current) or limit) > limit:
+                fields[current] = limit
+        elif limit is None:
+            had_room = (found.get(current) or 0) < (found.get(maximum) or 0)
+            fields[maximum] = max(wanted, found[maximum]) if had_room else wanted
+    return fields
+
+
+def plan(
+    wanted: Wanted,
+    found: Found | None,
+    stored: Grafted,
+    running: Grafted | None,
+    *,
+    fields: t.Mapping[str, t.Any],
+    limits: t.Mapping[str, t.Any],
+    storage: t.Sequence[Step] = (),
+    unfinished_xml: str | None = None,
+    seed_changed: bool = False,
+) -> Plan:
+    """Steps that make the guest as wanted.
+
+    `stored` is the definition after the graft, `running` the live document after the same graft (its changes are what the running
+    guest lacks), `limits` the running guest's fields, `unfinished_xml` the definition that says which disks are being made.
+    """
+    result = Plan()
+    _refuse_fixed(wanted, found, stored.changes)
+    if storage and unfinished_xml:
+        result.steps += [steps.Define(wanted.name, unfinished_xml, "disks to be made"), *storage]
+        result.steps.append(steps.Define(wanted.name, stored.xml, "complete"))
+    elif stored.changes or found is None or storage or seed_changed:
+        result.steps += [*storage, steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "complete")]
+    if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
+        result.steps.append(steps.SetAutostart(wanted.name, wanted.autostart))
+    if found is not None and found.active and running is not None and wanted.state not in ("shutdown", "destroyed"):
+        _apply_live(wanted, running, fields, limits, result)
+        if seed_changed:
+            result.pending.append("cloud_init: the new seed is read at the next boot")
+        if result.pending and wanted.allow_restart:
+            _restart(wanted, result)
+            return result
+    result.steps += _state_steps(wanted, found)
+    return result
+
+
+def absent(
+    wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned: t.Sequence[str], in_use: t.Mapping[str, str]
+) -> Plan:
+    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user."""
+    result = Plan()
+    if found is None:
+        return result
+    if found.active:
+        result.steps.append(_power_off(wanted))
+    if found.persistent:
+        result.steps.append(steps.Undefine(wanted.name, tuple(keeps)))
+    for path in owned:
+        if not wanted.remove_storage:
+            result.warnings.append(f"kept disk {path} of {wanted.name}; set remove_storage: true to delete it")
+        elif path in in_use:
+            result.warnings.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
+        else:
+            result.steps.append(steps.DeleteVolume(wanted.name, path))
+    return result
+
+
+def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Change]) -> None:
+    fixed = [str(change) for change in changes if live.how(change.where) == live.FIXED]
+    if found is not None and fixed:
+        raise Refused(f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest")
+    if found is not None and wanted.uuid and wanted.uuid != found.uuid:
+        raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
+
+
+def _apply_live(
+    wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any], limits: t.Mapping[str, t.Any], result: Plan
+) -> None:
+    """Live steps for what the running guest lacks; the rest is pending."""
+    metadata = False
+    for change in running.changes:
+        policy = live.how(change.where)
+        if policy == live.ATTACH and change.where in running.added:
+            result.steps.append(steps.Attach(wanted.name, change.where, running.added[change.where]))
+        elif policy == live.ATTACH:
+            result.steps.append(steps.Detach(wanted.name, change.where, running.removed[change.where]))
+        elif policy == live.VCPUS and fields["vcpus.current"] <= limits.get("vcpus.maximum", 0):
+            result.steps.append(steps.SetVcpus(wanted.name, fields["vcpus.current"]))
+        elif policy == live.MEMORY and fields["memory.current_kib"] <= limits.get("memory.maximum_kib", 0):
+            result.steps.append(steps.SetMemory(wanted.name, fields["memory.current_kib"]))
+        elif policy == live.METADATA:
+            metadata = True
+        else:
+            result.pending.append(str(change))
+    if metadata:
+        result.steps.append(
+            steps.SetMetadata(wanted.name, fields.get("title"), fields.get("description"), running.metadata)
+        )
+
+
+def _restart(wanted: Wanted, result: Plan) -> None:
+    """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
+    result.steps = [step for step in result.steps if isinstance(step, _OFFLINE)]
+    result.steps += [_power_off(wanted), steps.Start(wanted.name, paused=wanted.state == "paused")]
+    result.pending = []
+
+
+_OFFLINE = (steps.Define, steps.CreateVolume, steps.WriteSeed, steps.GrowDisk, steps.SetAutostart)
+
+
+def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
+    name, state = wanted.name, wanted.state
+    now = found.state if found is not None else "shutdown"
+    active = found is not None and found.active
+    table: dict[tuple[str, str], list[Step]] = {
+        ("running", "shutdown"): [steps.Start(name)],
+        ("running", "paused"): [steps.Resume(name)],
+        ("paused", "shutdown"): [steps.Start(name, paused=True)],
+        ("paused", "running"): [steps.Suspend(name)],
+        ("rebooted", "shutdown"): [steps.Start(name)],
+        ("rebooted", "paused"): [steps.Resume(name), steps.Reboot(name)],
+        ("rebooted", "running"): [steps.Reboot(name)],
+    }
+    if state == "shutdown" and active:
+        return [*([steps.Resume(name)] if now == "paused" else []), _power_off(wanted)]
+    if state == "destroyed" and active:
+        return [steps.Destroy(name)]
+    if state == "reset":
+        if not active:
+            raise Refused(f"cannot reset {name}: it is not running; use state: running")
+        return [steps.Reset(name)]
+    return table.get((state, "shutdown" if not active else now), [])
+
+
+def _power_off(wanted: Wanted) -> Step:
+    return steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force)
+
+
+def _summary(changes: t.Sequence[Change]) -> str:
+    shown = ", ".join(sorted(change.where for change in changes)[:4])
+    return shown + (f" and {len(changes) - 4} more" if len(changes) > 4 else "")

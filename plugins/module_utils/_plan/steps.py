@@ -1,0 +1,235 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The vocabulary of change: plain data with a readable text. What a step means to a host is the doers' business."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._units import gib_text, mib_text
+
+__all__ = [
+    "Attach",
+    "CreateVolume",
+    "Define",
+    "DeleteVolume",
+    "Destroy",
+    "Detach",
+    "GrowDisk",
+    "Reboot",
+    "Reset",
+    "Resume",
+    "SetAutostart",
+    "SetMemory",
+    "SetMetadata",
+    "SetVcpus",
+    "Shutdown",
+    "Start",
+    "Step",
+    "Suspend",
+    "Undefine",
+    "WaitForAddress",
+    "WriteSeed",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One change of the world, in one verb, on one guest."""
+
+    changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
+
+    guest: str
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Define(Step):
+    """Store the definition; a running guest goes on as it is."""
+
+    xml: str = dataclasses.field(repr=False)
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"define {self.guest}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateVolume(Step):
+    """Make a disk image; `replace` only for one that an interrupted run of ours left."""
+
+    volume: Volume
+    xml: str = dataclasses.field(repr=False)
+    replace: bool = False
+
+    def __str__(self) -> str:
+        volume = self.volume
+        what = f"create disk {volume.path} ({gib_text(volume.capacity_bytes)}, {volume.format}"
+        return what + (f", on {volume.backing_path})" if volume.backing_path else ")")
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteSeed(Step):
+    """Write the cloud-init seed image."""
+
+    volume: Volume
+    files: t.Mapping[str, str] = dataclasses.field(repr=False)
+    replace: bool = True
+
+    def __str__(self) -> str:
+        return f"write cloud-init seed {self.volume.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowDisk(Step):
+    """Enlarge a disk, while the guest runs where `target` is given."""
+
+    path: str
+    size_bytes: int
+    target: str | None = None
+
+    def __str__(self) -> str:
+        return f"grow disk {self.path} to {gib_text(self.size_bytes)}{' while it runs' if self.target else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteVolume(Step):
+    """Remove a disk image that the guest owns."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"delete disk {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Attach(Step):
+    """Plug a device into the running guest."""
+
+    what: str
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"attach {self.what} to running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Detach(Attach):
+    """Unplug a device from the running guest."""
+
+    def __str__(self) -> str:
+        return f"detach {self.what} from running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetVcpus(Step):
+    """Change the number of vCPUs of the running guest."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"set {self.count} vcpus on running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetMemory(Step):
+    """Balloon the running guest."""
+
+    kib: int
+
+    def __str__(self) -> str:
+        return f"set memory of running {self.guest} to {mib_text(self.kib)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetMetadata(Step):
+    """Give the running guest its new title, description and record of ours."""
+
+    title: str | None = None
+    description: str | None = None
+    record: str = dataclasses.field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"set metadata of running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAutostart(Step):
+    """Start with the host, or not."""
+
+    on: bool
+
+    def __str__(self) -> str:
+        return f"set autostart of {self.guest} {'on' if self.on else 'off'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(Step):
+    """Power on."""
+
+    paused: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Shutdown(Step):
+    """Ask the guest to power off and wait; pull the plug only when told to."""
+
+    timeout_s: int
+    force: bool = False
+
+    def __str__(self) -> str:
+        return f"shut down {self.guest}{f', destroy it after {self.timeout_s} s' if self.force else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Destroy(Step):
+    """Pull the plug."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspend(Step):
+    """Pause the vCPUs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume(Step):
+    """Let the vCPUs run on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reset(Step):
+    """Press the reset button."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reboot(Step):
+    """Ask the guest to reboot."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Undefine(Step):
+    """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
+
+    keeps: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"undefine {self.guest}" + (f" with its {', '.join(self.keeps)}" if self.keeps else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class WaitForAddress(Step):
+    """Wait until the guest has an IP address."""
+
+    changes: t.ClassVar[bool] = False
+
+    source: str
+    timeout_s: int
+
+    def __str__(self) -> str:
+        return f"wait for an address of {self.guest} ({self.source})"

@@ -1,0 +1,41 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""THE GATE: the only code that knows check mode. Every write of the collection passes here."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
+
+__all__ = ["Gate"]
+
+S = t.TypeVar("S")
+
+
+class Gate:
+    """Let steps through to `do`, or only count them in check mode."""
+
+    def __init__(self, *, check_mode: bool) -> None:
+        self._check_mode = check_mode
+
+    def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
+        """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.
+
+        Raises Failed with the steps already done, so that the user knows what is where.
+        """
+        if self._check_mode:
+            return []
+        done: list[str] = []
+        results: list[object] = []
+        for step in steps:
+            try:
+                results.append(do(step))
+            except VirtError as error:
+                if not done:
+                    raise
+                raise Failed(f"{error} (already done: {'; '.join(done)})", done) from error
+            done.append(str(step))
+        return results

@@ -1,0 +1,102 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Sizes, names, MAC addresses and checksums: parse and print. Bytes and KiB are said in the names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+__all__ = ["bytes_of", "check_name", "control_characters", "derived_mac", "gib_text", "kib_of", "mac_of", "mib_text", "uuid_of"]
+
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE)
+# libvirt forbids "/" in names; we also forbid what breaks file names, shells, inventories and terminals.
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+
+
+def bytes_of(value: int | str, *, bare: str, what: str) -> int:
+    """Bytes of `8GiB`, `8G` (binary), `8GB` (decimal), or of a bare number in the unit `bare` ("M", "G").
+
+    Raises BadInput naming `what`.
+    """
+    match = _SIZE.match(str(value))
+    if isinstance(value, bool) or not match:
+        raise BadInput(f"{what}: cannot read {value!r} as a size; write 512MiB, 8GiB or a number of {bare}iB")
+    number, unit, suffix = match.group(1), (match.group(2) or "").upper(), (match.group(3) or "").lower()
+    if not unit and not suffix:
+        unit = bare
+    # "GB" is decimal everywhere in libvirt and virt-install; "G" and "GiB" are binary.
+    factor = 1000 if unit and suffix == "b" else 1024
+    size = int(float(number) * factor ** _POWERS[unit])
+    if size <= 0:
+        raise BadInput(f"{what}: must be larger than zero, not {value!r}")
+    return size
+
+
+def kib_of(value: int | str, *, what: str) -> int:
+    """KiB of a memory size; a bare number is MiB."""
+    return (bytes_of(value, bare="M", what=what) + 1023) // 1024
+
+
+def mib_text(kib: int) -> str:
+    """`512 MiB` for 524288 KiB; rounded down."""
+    return f"{kib // 1024} MiB"
+
+
+def gib_text(size_bytes: int) -> str:
+    """`8 GiB`, `1.5 GiB`: short, for messages."""
+    return f"{size_bytes / 1024**3:.3g} GiB"
+
+
+def check_name(name: object, *, what: str) -> str:
+    """The name itself when it is safe as a guest, volume and file name; raises BadInput."""
+    if not isinstance(name, str) or not _NAME.match(name) or ".." in name:
+        raise BadInput(
+            f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
+        )
+    return name
+
+
+def mac_of(value: str, *, what: str) -> str:
+    """A MAC address in libvirt's form (lower case, colons); raises BadInput."""
+    mac = value.strip().lower().replace("-", ":")
+    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
+        raise BadInput(f"{what}: {value!r} is not a unicast MAC address; write it as 52:54:00:12:34:56")
+    return mac
+
+
+def derived_mac(uuid: str, name: str) -> str:
+    """A stable MAC in QEMU's range for interface `name` of guest `uuid`: the same on every run and host."""
+    digest = hashlib.sha256(f"{uuid}/{name}".encode()).digest()
+    return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
+
+
+def uuid_of(value: str, *, what: str) -> str:
+    """A UUID in libvirt's form; raises BadInput."""
+    try:
+        return str(uuid.UUID(value))
+    except ValueError:
+        raise BadInput(f"{what}: {value!r} is not a UUID; write it as 6695eb01-f6a4-8304-79aa-97f2502e193f") from None
+
+
+def control_characters(value: object, *, where: str = "", allowed: str = "") -> list[str]:
+    """A problem for every text inside `value` that XML cannot hold."""
+    if isinstance(value, dict):
+        parts = [control_characters(item, where=f"{where}.{key}" if where else str(key), allowed=allowed) for key, item in value.items()]
+        return [problem for part in parts for problem in part]
+    if isinstance(value, (list, tuple)):
+        parts = [control_characters(item, where=f"{where}[{index}]", allowed=allowed) for index, item in enumerate(value)]
+        return [problem for part in parts for problem in part]
+    # U+FFFE, U+FFFF and lone surrogates are no XML characters either.
+    bad = isinstance(value, str) and any(
+        (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF)
+        for char in value
+    )
+    return [f"{where}: control characters cannot be stored; remove them"] if bad else []

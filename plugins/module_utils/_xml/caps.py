@@ -1,0 +1,77 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What libvirt says of a host: capabilities, pools, volumes, networks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["domain_capabilities", "host", "network", "pool", "volume"]
+
+
+def host(xml: str) -> dict[str, t.Any]:
+    """uuid, arch, cpu model and vendor, and the domain types each guest architecture can run."""
+    root = parse(xml)
+    model = root.find("host/cpu/model")
+    return {
+        "uuid": root.findtext("host/uuid"),
+        "arch": root.findtext("host/cpu/arch"),
+        "cpu_model": None if model is None else model.text,
+        "cpu_vendor": root.findtext("host/cpu/vendor"),
+        "virt_types": {
+            arch.get("name"): [domain.get("type") for domain in arch.findall("domain")]
+            for arch in root.findall("guest/arch")
+        },
+        "machines": {
+            arch.get("name"): sorted({machine.text for machine in arch.iter("machine")})
+            for arch in root.findall("guest/arch")
+        },
+    }
+
+
+def domain_capabilities(xml: str) -> dict[str, t.Any]:
+    """What one virt type and machine offer: cpu modes, loaders, maximum vcpus."""
+    root = parse(xml)
+    limit = root.find("vcpu")
+    return {
+        "machine": root.findtext("machine"),
+        "vcpus_maximum": int(limit.get("max")) if limit is not None and limit.get("max") else None,
+        "cpu_modes": [mode.get("name") for mode in root.findall("cpu/mode") if mode.get("supported") == "yes"],
+        "firmware": [value.text for value in root.findall("os/enum[@name='firmware']/value")],
+        "tpm": root.find("devices/tpm[@supported='yes']") is not None,
+    }
+
+
+def pool(xml: str) -> dict[str, t.Any]:
+    """type and target path of a storage pool."""
+    root = parse(xml)
+    return {"type": root.get("type"), "path": root.findtext("target/path")}
+
+
+def volume(xml: str) -> dict[str, t.Any]:
+    """format, capacity and backing file of a volume."""
+    root = parse(xml)
+    form = root.find("target/format")
+    backing_format = root.find("backingStore/format")
+    return {
+        "path": root.findtext("target/path"),
+        "format": "raw" if form is None else form.get("type"),
+        "capacity_bytes": int(root.findtext("capacity") or 0),
+        "allocation_bytes": int(root.findtext("allocation") or 0),
+        "backing_path": root.findtext("backingStore/path"),
+        "backing_format": None if backing_format is None else backing_format.get("type"),
+    }
+
+
+def network(xml: str) -> dict[str, t.Any]:
+    """forward mode and bridge of a virtual network."""
+    root = parse(xml)
+    forward, bridge = root.find("forward"), root.find("bridge")
+    return {
+        "forward": "isolated" if forward is None else forward.get("mode") or "nat",
+        "bridge": None if bridge is None else bridge.get("name"),
+    }

@@ -1,0 +1,59 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Documents for things that do not exist yet: the least that libvirt needs, before the user's wishes are grafted in."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
+
+__all__ = ["domain", "volume"]
+
+# Room for devices that are plugged in later: a q35 guest takes one root port for each.
+_SPARE_ROOT_PORTS = 8
+
+
+def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> str:
+    """A bare guest: ACPI, an agent channel, a serial console, entropy; no disks, no NICs, no display."""
+    root = parse("<domain/>")
+    root.set("type", virt_type)
+    make(root, "name").text = name
+    make(root, "uuid").text = uuid
+    make(root, "metadata")
+    make(root, "memory", unit="KiB").text = "524288"
+    make(root, "vcpu").text = "1"
+    make(make(root, "os"), "type", arch=arch, machine=machine).text = "hvm"
+    features = make(root, "features")
+    make(features, "acpi")
+    make(features, "apic")
+    # A host's own model keeps migration to its equals possible; emulation knows no host model.
+    make(root, "cpu", mode="maximum" if virt_type == "qemu" else "host-model")
+    clock = make(root, "clock", offset="utc")
+    make(clock, "timer", name="rtc", tickpolicy="catchup")
+    make(clock, "timer", name="pit", tickpolicy="delay")
+    make(clock, "timer", name="hpet", present="no")
+    devices = make(root, "devices")
+    if "q35" in machine:
+        for _port in range(_SPARE_ROOT_PORTS):
+            make(devices, "controller", type="pci", model="pcie-root-port")
+    make(make(devices, "serial", type="pty"), "target", port="0")
+    make(make(devices, "console", type="pty"), "target", type="serial", port="0")
+    make(make(devices, "channel", type="unix"), "target", type="virtio", name="org.qemu.guest_agent.0")
+    make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+    return text(root)
+
+
+def volume(wanted: Volume) -> str:
+    """A storage volume, thin, with its backing file where it has one."""
+    root = parse("<volume/>")
+    make(root, "name").text = wanted.name
+    make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)
+    make(root, "allocation", unit="bytes").text = "0"
+    make(make(root, "target"), "format", type=wanted.format)
+    if wanted.backing_path:
+        backing = make(root, "backingStore")
+        make(backing, "path").text = wanted.backing_path
+        make(backing, "format", type=wanted.backing_format or "qcow2")
+    return text(root)

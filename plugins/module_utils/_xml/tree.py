@@ -1,0 +1,58 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Parse and print libvirt's XML; nothing from outside is ever resolved or pasted."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+
+try:
+    from lxml import etree
+except ImportError:  # the front says how to install it
+    etree = None
+
+__all__ = ["CORRAL", "Element", "child", "make", "parse", "resolve", "text"]
+
+# What the collection records about a guest stands under this namespace in libvirt's <metadata>.
+CORRAL = "urn:corral:virt:guest:1"
+_PREFIXES = {"corral": CORRAL}
+
+Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts
+
+
+def parse(xml: str) -> Element:
+    """The root element of libvirt's XML; raises Failed when it is not well-formed."""
+    if etree is None:
+        raise Unsupported("reading libvirt's XML needs lxml; install python3-lxml on this host")
+    parser = etree.XMLParser(remove_blank_text=True, resolve_entities=False, no_network=True)
+    try:
+        return etree.fromstring(xml.encode(), parser)
+    except etree.XMLSyntaxError as error:
+        raise Failed(f"cannot parse libvirt's XML: {error}") from error
+
+
+def text(element: Element) -> str:
+    """The element as libvirt reads it, indented for humans."""
+    return t.cast(str, etree.tostring(element, pretty_print=True, encoding="unicode"))
+
+
+def resolve(tag: str) -> str:
+    """`corral:tag` as lxml's `{namespace}tag`; other tags as they are."""
+    prefix, colon, name = tag.partition(":")
+    return f"{{{_PREFIXES[prefix]}}}{name}" if colon else tag
+
+
+def child(parent: Element, tag: str) -> Element:
+    """The first child `tag`, made at the end of `parent` when there is none."""
+    found = parent.find(resolve(tag))
+    return make(parent, tag) if found is None else found
+
+
+def make(parent: Element, tag: str, **attributes: str) -> Element:
+    """A new last child of `parent`."""
+    nsmap = _PREFIXES if ":" in tag and parent.tag == "metadata" else None
+    return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)

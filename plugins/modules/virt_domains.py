@@ -1,0 +1,84 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many guests of one host, over one connection."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_domains
+short_description: Many guests of one host are as described
+version_added: 0.1.0
+description:
+  - The same as M(corral.virt.virt_domain) for many guests, in one call and over one connection; a hundred guests cost about as much as
+    one.
+  - All options of all guests are checked before anything is touched. After that, a guest that fails does not stop the others.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.attributes
+  - corral.virt.domain.domains
+notes:
+  - C(python3-pycdlib) and C(python3-cryptography) are needed for O(domains[].cloud_init).
+seealso:
+  - module: corral.virt.virt_domain
+"""
+
+EXAMPLES = r"""
+- name: Three guests run
+  corral.virt.virt_domains:
+    domains:
+      - {name: web1, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
+      - {name: web2, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
+      - {name: db1, vcpus: 4, memory: 8GiB, image: debian-12.qcow2, state: running}
+"""
+
+RETURN = r"""
+results:
+  description: One entry per guest, in the order given, as M(corral.virt.virt_domain) returns it; C(failed) and C(msg) for one that failed.
+  returned: always
+  type: list
+  elements: dict
+steps:
+  description: What was done to all guests, in order.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: What waits for the next boot, by guest.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+OPTIONS = {
+    **URI_OPTION,
+    "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options.GUEST_OPTIONS},
+}
+
+
+def main() -> None:
+    """Check all, then converge each; one result for all."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    with failures(module):
+        wanted = many.all_wanted(module.params["domains"])
+        gate = Gate(check_mode=module.check_mode)
+        with opened(module.params["uri"], events=True) as connection:
+            results = many.each(wanted, lambda one: guest.converge(connection, one, gate))
+    summary = many.summary(results)
+    for note in summary.pop("notes"):
+        module.warn(note)
+    if "msg" in summary:
+        module.fail_json(**summary)
+    module.exit_json(**summary)
+
+
+if __name__ == "__main__":
+    main()
