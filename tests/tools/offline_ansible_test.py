@@ -69,7 +69,7 @@ def environment(links: Path) -> dict[str, str]:
     for number, python in pythons.found().items():
         (links / f"python{number}").symlink_to(python)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTEST_"))}
-    return {"PIP_QUIET": "2", **env, "PATH": os.pathsep.join([str(own), str(links), env["PATH"]])}
+    return {**env, "PATH": os.pathsep.join([str(own), str(links), env["PATH"]])}
 
 
 def run(argv: list[str]) -> int:
