@@ -1,0 +1,30 @@
+"""A Debian cloud image of our own, with its sums beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from corral_lab import cache, mirror
+from corral_lab.places import CACHE
+
+RELEASE = "bookworm"
+RECIPE = Path(__file__).resolve().parents[1] / "cloud_image.sh"
+FILE = "debian-12-amd64.qcow2"
+
+
+def image(*, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
+    """The image's file."""
+    source = mirror.line_for(RELEASE, mirror=mirror_url)
+    options = mirror.apt_options()
+    key = cache.key_of(RECIPE.read_text(), source, *options)
+
+    def build(place: Path) -> None:
+        log = CACHE / "logs" / "image.log"
+        cache.contained(RECIPE, place / FILE, RELEASE, source, *options, lab=lab, log=log)
+        with (place / FILE).open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        (place / "SHA256SUMS").write_text(f"{digest}  {FILE}\n")
+
+    return cache.built("images", f"debian-12-{key}", build, say=say) / FILE

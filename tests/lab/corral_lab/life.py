@@ -1,0 +1,144 @@
+"""Bring a lab up, take it down. Both may be killed at any point: the next one converges."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral_lab import generated, host, image, machine, network, processes, webserver
+from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
+from corral_lab.shell import run
+from corral_lab.tree import tree
+
+BEGAN = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for: hosts and their releases, by name."""
+
+    releases: Mapping[str, str]
+    network: str
+    mirror: str | None
+    image: bool
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", flush=True)
+
+
+def up(name: str, wanted: Wanted) -> Lab:
+    """Have a lab running that holds the hosts asked for; it keeps those it has."""
+    with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
+        processes.end(name, "build")
+        lab = _claimed(name)
+        _refuse_changes(lab, wanted)
+        network.up(lab)
+        if not lab.key.exists():
+            lab.key.parent.mkdir(mode=0o700, exist_ok=True)
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {name}", "-f", lab.key)
+        (lab.state / "logs").mkdir(exist_ok=True)
+        pool = ThreadPoolExecutor()
+        try:
+            picture = pool.submit(image.image, mirror_url=wanted.mirror, lab=name, say=say) if wanted.image else None
+            _hosts_up(lab, wanted, pool)
+            served = picture.result() if picture else None
+        finally:
+            processes.end(name, "build")  # on Ctrl-C; otherwise there is none left
+            pool.shutdown(cancel_futures=True)
+        if served:
+            webserver.ensure(lab, served.parent, sys.executable)
+        generated.write_inventory(lab, image=served)
+        host.keep_packages(lab)
+    return lab
+
+
+def down(name: str) -> None:
+    """Leave nothing of a lab but what is cached."""
+    with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
+        processes.end(name)
+        state = STATE / name
+        for lab in labs():
+            if lab.name == name:
+                host.keep_packages(lab)
+                shutil.rmtree(lab.build, ignore_errors=True)
+        for mount in _mounts(state):
+            run("umount", mount)
+        network.down(name)
+        if state.exists():
+            shutil.rmtree(state)
+        network.restore_forwarding()
+        say(f"lab {name} is gone")
+
+
+def purge_cache() -> None:
+    """Forget all that was downloaded and built."""
+    if names():
+        raise Problem(f"the cache is in use by {', '.join(sorted(names()))}: first `lab.py down --all`")
+    shutil.rmtree(CACHE, ignore_errors=True)
+    say(f"{CACHE} is gone")
+
+
+def find(name: str) -> Lab:
+    for lab in labs():
+        if lab.name == name:
+            return lab
+    raise Problem(f"there is no lab {name}: make it with `lab.py up --name {name}`")
+
+
+def _claimed(name: str) -> Lab:
+    for lab in labs():
+        if lab.name == name:
+            if lab.checkout == CHECKOUT:
+                return lab
+            if lab.build.exists():
+                remedy = f"use another --name, or `lab.py down --name {name}`"
+                raise Problem(f"lab {name} belongs to {lab.checkout}: {remedy}")
+            adopted = Lab(name, CHECKOUT, lab.subnet)
+            adopted.save()
+            return adopted
+    return network.claim(name, CHECKOUT)
+
+
+def _refuse_changes(lab: Lab, wanted: Wanted) -> None:
+    for name, existing in host.hosts(lab).items():
+        release = wanted.releases.get(name, existing.release)
+        if release != existing.release:
+            raise Problem(f"{name} is a {existing.release} host, not {release}: first `lab.py down --name {lab.name}`")
+
+
+def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
+    known = host.hosts(lab)
+    missing = {name: release for name, release in wanted.releases.items() if name not in known}
+    trees: dict[str, Future[Path]] = {
+        release: pool.submit(tree, release, mirror_url=wanted.mirror, lab=lab.name, say=say)
+        for release in set(missing.values())
+    }
+    for name, release in missing.items():
+        number = int(name.removeprefix("hyper"))
+        made = host.make(
+            lab, name, release=release, network=wanted.network, number=number, tree=trees[release].result()
+        )
+        say(f"{name}: {release}, {made.address}")
+    known = host.hosts(lab)
+    dead = [each for each in known.values() if not machine.running(lab, each)]
+    if len(dead) == len(known):
+        network.drop_ports(lab)
+    for each in dead:
+        machine.boot(lab, each)
+    host.add_names(lab)
+    generated.write_ssh(lab)
+    for name, waiting in [(each.name, pool.submit(machine.wait, lab, each)) for each in known.values()]:
+        failed = waiting.result()
+        say(f"{name} is up" + (f", but these units failed: {failed}" if failed else ""))
+
+
+def _mounts(place: Path) -> list[str]:
+    """Mount points below a place, the deepest first."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return sorted((point for point in points if point.startswith(f"{place}/")), key=len, reverse=True)

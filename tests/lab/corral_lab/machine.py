@@ -1,0 +1,70 @@
+"""A host's machine: a container that boots Debian's own systemd."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from corral_lab import processes
+from corral_lab.host import Host, mount
+from corral_lab.places import Lab, Problem
+from corral_lab.shell import MARK, start
+
+BOOT_TIMEOUT_S = 120
+CLEAN = ("env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+
+
+def running(lab: Lab, host: Host) -> bool:
+    return bool(processes.find(lab.name, host.name))
+
+
+def boot(lab: Lab, host: Host) -> None:
+    """Start a host's machine; it outlives us."""
+    if not host.tree.is_dir():
+        remedy = f"remove the lab with `lab.py down --name {lab.name}`"
+        raise Problem(f"cannot start {host.name}: its tree {host.tree} is gone: {remedy}")
+    mount(lab, host)
+    process = start(
+        "systemd-nspawn", "--boot", f"--directory={host.root(lab)}", f"--machine={lab.name}-{host.name}", "--quiet",
+        "--settings=no", "--register=no", "--keep-unit", "--console=pipe", "--link-journal=no", "--resolv-conf=off",
+        "--timezone=off", f"--network-bridge={lab.bridge}", f"--setenv={MARK}={lab.name}/{host.name}",
+        # All a hypervisor needs, but the kernel's modules, which are this machine's.
+        "--capability=all", "--drop-capability=CAP_SYS_MODULE", "--bind=/dev/net/tun", "--bind=/dev/fuse",
+        mark=f"{lab.name}/{host.name}", log=_log(lab, host),
+    )  # fmt: skip
+    time.sleep(0.2)
+    if process.poll() is not None:
+        raise Problem(f"cannot start {host.name}: {_tail(lab, host)}")
+
+
+def wait(lab: Lab, host: Host) -> str:
+    """Wait until a host is up and lets its user in; returns the units that failed."""
+    deadline = time.monotonic() + BOOT_TIMEOUT_S
+    ask = "systemctl is-system-running --wait; systemctl list-units --failed --plain --no-legend"
+    ssh = ("ssh", "-F", lab.build / "ssh_config", "-o", "ConnectTimeout=3", host.name, ask)
+    while time.monotonic() < deadline and running(lab, host):
+        state, *failed = subprocess.run(ssh, check=False, capture_output=True, text=True).stdout.splitlines() or [""]
+        if state in ("running", "degraded"):
+            return ", ".join(line.split()[0] for line in failed)
+        time.sleep(0.3)
+    raise Problem(f"{host.name} did not come up in {BOOT_TIMEOUT_S} s: {_tail(lab, host)}")
+
+
+def execute(lab: Lab, host: Host, command: list[str]) -> int:
+    """Run a command inside a host, even one whose network is broken; returns its exit code."""
+    init = processes.init_of(lab.name, host.name)
+    if init is None:
+        raise Problem(f"{host.name} is not running: start it with `lab.py up --name {lab.name}`")
+    enter = ("nsenter", f"--target={init}", "--all", "--wd=/root", *CLEAN, f"TERM={os.environ.get('TERM', 'dumb')}")
+    return subprocess.run((*enter, *command), check=False).returncode
+
+
+def _log(lab: Lab, host: Host) -> Path:
+    return lab.state / "logs" / f"{host.name}.log"
+
+
+def _tail(lab: Lab, host: Host) -> str:
+    log = _log(lab, host)
+    return f"the end of {log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:])

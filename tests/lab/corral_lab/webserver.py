@@ -1,0 +1,50 @@
+"""Serve the cloud image to a lab's hosts, as a vendor's site would."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from corral_lab import processes
+from corral_lab.places import CHECKOUT, Lab, Problem
+from corral_lab.shell import start
+
+PORT = 8000
+START_TIMEOUT_S = 15
+
+
+def url(lab: Lab) -> str:
+    return f"http://{lab.gateway}:{PORT}"
+
+
+def ensure(lab: Lab, directory: Path, python: str) -> None:
+    """Have a server of that directory running, and no other."""
+    wanted = (python, CHECKOUT / "tests/lab/lab.py", "serve", lab.gateway, str(PORT), directory)
+    for pid in processes.find(lab.name, "web"):
+        if Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-2] == str(directory) and _answers(lab):
+            return
+    processes.end(lab.name, "web")
+    log = lab.state / "logs" / "web.log"
+    start(*wanted, mark=f"{lab.name}/web", log=log)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not _answers(lab):
+        if time.monotonic() > deadline:
+            raise Problem(f"the image server does not answer at {url(lab)}: see {log}")
+        time.sleep(0.05)
+
+
+def serve(address: str, port: int, directory: Path) -> None:
+    """Serve until killed."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(directory))
+    ThreadingHTTPServer((address, port), handler).serve_forever()
+
+
+def _answers(lab: Lab) -> bool:
+    try:
+        socket.create_connection((lab.gateway, PORT), timeout=1).close()
+    except OSError:
+        return False
+    return True

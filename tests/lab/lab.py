@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The lab: bare Debian hosts on this machine, to try the collection on. See docs/docsite/rst/guide_lab.rst."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from corral_lab import host, image, life, machine, needs, processes, webserver
+from corral_lab.mirror import RELEASES
+from corral_lab.places import NAME, Lab, Problem, labs, names
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return int(arguments.run(arguments) or 0)
+    except Problem as problem:
+        print(f"lab.py: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("lab.py: interrupted; run it again to go on, or `lab.py down` to remove what is there", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", help="have a lab running; again: nothing changes")
+    up.add_argument("--name", default="demo", type=_name)
+    up.add_argument("--hosts", default=2, type=int, help="how many: hyper1, hyper2, ... (default 2)")
+    up.add_argument("--release", default="bookworm", choices=RELEASES, help="the hosts' Debian (default bookworm)")
+    up.add_argument("--host", action="append", default=[], metavar="NAME=RELEASE", help="another Debian for one host")
+    up.add_argument("--network", default="ifupdown", choices=host.NETWORKS, help="what configures the hosts' network")
+    up.add_argument("--mirror", help="package mirror; default: this machine's own")
+    up.add_argument("--no-image", dest="image", action="store_false", help="no cloud image, no web server")
+    up.set_defaults(run=_up)
+
+    down = commands.add_parser("down", help="remove a lab; the cache stays")
+    down.add_argument("--name", default="demo", type=_name)
+    down.add_argument("--all", action="store_true", help="every lab of this machine")
+    down.add_argument("--purge-cache", action="store_true", help="then remove the cache as well")
+    down.set_defaults(run=_down)
+
+    commands.add_parser("status", help="show every lab of this machine").set_defaults(run=_status)
+
+    build = commands.add_parser("image", help="build the cloud image and print where it is")
+    build.add_argument("--mirror")
+    build.set_defaults(run=_image)
+
+    execute = commands.add_parser("exec", help="run a command in a host, past its network: exec HOST -- COMMAND")
+    execute.add_argument("--name", default="demo", type=_name)
+    execute.add_argument("host")
+    execute.add_argument("command", nargs="+")
+    execute.set_defaults(run=_exec)
+
+    serve = commands.add_parser("serve")  # for `up`: the image's server
+    serve.add_argument("address")
+    serve.add_argument("port", type=int)
+    serve.add_argument("directory", type=Path)
+    serve.set_defaults(run=lambda given: webserver.serve(given.address, given.port, given.directory))
+    return parser
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name for a lab: up to 8 small letters and digits, a letter first"
+        )
+    return text
+
+
+def _up(given: argparse.Namespace) -> None:
+    needs.check(image=given.image)
+    if not 1 <= given.hosts <= 89:
+        raise Problem(f"--hosts {given.hosts} is not between 1 and 89")
+    releases = {f"hyper{number}": given.release for number in range(1, given.hosts + 1)}
+    for spec in given.host:
+        name, _, release = spec.partition("=")
+        if name not in releases or release not in RELEASES:
+            raise Problem(
+                f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}"
+            )
+        releases[name] = release
+    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image))
+    print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")
+
+
+def _down(given: argparse.Namespace) -> None:
+    needs.check(image=False)
+    for name in sorted(names()) if given.all else [given.name]:
+        life.down(name)
+    if given.purge_cache:
+        life.purge_cache()
+
+
+def _status(given: argparse.Namespace) -> None:
+    for lab in labs():
+        print(f"{lab.name}: {lab.network}, {lab.build}")
+        for each in host.hosts(lab).values():
+            print(f"  {each.name}  {each.address}  {each.release}  {_state(lab, each.name)}")
+        print(f"  image server {webserver.url(lab)}  {_state(lab, 'web')}")
+
+
+def _state(lab: Lab, part: str) -> str:
+    return "running" if processes.find(lab.name, part) else "not running"
+
+
+def _image(given: argparse.Namespace) -> None:
+    needs.check(image=True)
+    print(image.image(mirror_url=given.mirror, lab="image", say=life.say))
+
+
+def _exec(given: argparse.Namespace) -> int:
+    needs.check(image=False)
+    lab = life.find(given.name)
+    known = host.hosts(lab)
+    if given.host not in known:
+        raise Problem(f"lab {lab.name} has no host {given.host}: it has {', '.join(known)}")
+    return machine.execute(lab, known[given.host], given.command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
