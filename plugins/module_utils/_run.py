@@ -21,6 +21,11 @@ class Gate:
     def __init__(self, *, check_mode: bool) -> None:
         self._check_mode = check_mode
 
+    @property
+    def open(self) -> bool:
+        """Whether steps are carried out: what must be locked or looked at again only then."""
+        return not self._check_mode
+
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
         """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.
 

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["create", "delete", "pool_xml", "refresh", "upload", "volume_at", "volume_in", "download"]
+__all__ = ["create", "delete", "download", "pool_xml", "refresh", "upload", "volume_at", "volume_in", "volumes"]
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -48,6 +48,12 @@ def volume_at(connection: Connection, path: str) -> str | None:
             return None
         with said("find volume", path):
             raise
+
+
+def volumes(connection: Connection, pool: str) -> list[str]:
+    """The documents of all volumes of a pool."""
+    with said("list the volumes of pool", pool):
+        return [volume.XMLDesc() for volume in connection.storagePoolLookupByName(pool).listAllVolumes()]
 
 
 def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False) -> None:

@@ -1,0 +1,349 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read and write the files of a TLS identity. Private keys are made here and never leave this machine.
+
+A key and its certificate are two files and libvirt reads both, so a power cut between two writes must not leave halves
+of different pairs. Every complete set has a directory of its own; the places libvirt looks at are links into `current`,
+itself a link, and one rename of it exchanges the whole set:
+
+    /etc/pki/libvirt/servercert.pem -> corral/current/servercert.pem
+    /etc/pki/libvirt/corral/current -> 5f0c…            (a set)
+    /etc/pki/libvirt/corral/pending.pem                 (a key that waits for its certificate)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import grp
+import os
+import posixpath
+import pwd
+import shutil
+import stat
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import Certificate, File, Found, Identity, Place, Wanted
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
+    x509 = None  # type: ignore[assignment]
+
+__all__ = ["describe", "group", "install", "me", "pem", "read", "request", "said", "set_mode", "user", "write"]
+
+KEY_BITS = 3072
+_QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
+
+
+def read(identity: Identity, root: str, *, authority: str | None) -> Found:
+    """The identity below `root` as it stands, judged against the CA certificate (PEM; None: there is none yet)."""
+    files: dict[str, File] = {}
+    contents: dict[str, bytes] = {}
+    for place in identity.places:
+        path = posixpath.join(root, place.path)
+        with contextlib.suppress(FileNotFoundError):
+            with open(path, "rb") as stream:  # noqa: PTH123
+                status, contents[place.path] = os.fstat(stream.fileno()), stream.read()
+            files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
+    if not files:
+        return Found(files={})
+    _need_library()
+    faults = {path: _fault(files[path].place, contents, identity, authority) for path in files}
+    certificates = [_parsed(contents[place.path]) for place in identity.places if place.kind == "cert" and place.path in files]
+    whole = next((certificate for certificate in certificates if certificate), None)
+    return Found(
+        files={path: File(file.place, file.owner, file.group, file.mode, faults[path]) for path, file in files.items()},
+        certificate=describe(whole) if whole else None,
+    )
+
+
+def request(identity: Identity, root: str, *, subject: str) -> str:
+    """Make a private key, keep it aside, and return a request (PEM) for its certificate."""
+    _need_library()
+    key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
+    store = posixpath.join(root, identity.store)
+    _make_directory(store)
+    write(posixpath.join(store, "pending.pem"), pem(key), mode=0o600)
+    name = x509.Name.from_rfc4514_string(subject) if hasattr(x509.Name, "from_rfc4514_string") else _name(subject)
+    csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return csr.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def install(wanted: Wanted, root: str, *, certificate: str, authority: str) -> None:
+    """Put the signed certificate, the key kept aside for it and the CA's certificate in place, all at once.
+
+    Raises Refused when the certificate is not for that key or not from that CA, Failed without a key.
+    """
+    _need_library()
+    identity, store = wanted.identity, posixpath.join(root, wanted.identity.store)
+    pending = posixpath.join(store, "pending.pem")
+    try:
+        with open(pending, "rb") as stream:  # noqa: PTH123
+            key = stream.read()
+    except FileNotFoundError:
+        raise Failed(f"cannot install the {identity.name} certificate: no key waits for it in {pending}; run again") from None
+    contents = {"ca": authority.encode(), "cert": certificate.encode(), "key": key}
+    by_path = {place.path: contents[place.kind] for place in identity.places}
+    for place in identity.places:
+        fault = _fault(place, by_path, identity, authority)
+        if fault:
+            raise Refused(f"cannot install the {identity.name} certificate: {place.name} {fault}; another run may be at work")
+    serial = f"{x509.load_pem_x509_certificate(certificate.encode()).serial_number:x}"
+    key_group = _key_group(wanted)
+    fresh = posixpath.join(store, serial)
+    _make_directory(fresh)
+    for place in identity.places:
+        owner, owning = user(wanted.owner), key_group if place.kind == "key" else -1
+        path = posixpath.join(fresh, place.name)
+        write(path, by_path[place.path], mode=identity.mode(place), uid=owner, gid=owning)
+    if not all(_is_ours(identity, root, place) for place in identity.places):
+        _adopt(identity, root)
+    _link(serial, posixpath.join(store, "current"))
+    # From here on the new set is in use; what follows is tidying.
+    os.unlink(pending)
+    for name in os.listdir(store):
+        if name not in (serial, "current"):
+            _remove(posixpath.join(store, name))
+
+
+def set_mode(path: str, *, owner: str, group_name: str | None, mode: int) -> None:
+    """Set owner, group and permissions of a file, following links."""
+    os.chown(path, user(owner), -1 if group_name is None else _gid(group_name))
+    os.chmod(path, mode)
+
+
+def group(name: str | None) -> str | None:
+    """The group QEMU runs in: the one named, or the first this system has; None where QEMU is not installed."""
+    candidates = [name] if name else _QEMU_GROUPS
+    known = {entry.gr_name for entry in grp.getgrall()}
+    return next((candidate for candidate in candidates if candidate in known), None)
+
+
+def user(name: str) -> int:
+    """The number of a user, who may have only that (in a container)."""
+    return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+
+
+def me() -> tuple[str, str]:
+    """The user and the group this process writes files as."""
+    status = os.stat("/proc/self")
+    return _owner(status), _group(status)
+
+
+@contextlib.contextmanager
+def said(what: str) -> t.Iterator[None]:
+    """Translate the system's exception: what was tried, why it failed."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "; become root" if isinstance(error, PermissionError) else ""
+        raise Failed(f"cannot {what}: {error.strerror}: {error.filename}{remedy}") from error
+
+
+def write(path: str, content: bytes, *, mode: int, uid: int = -1, gid: int = -1) -> None:
+    """Write a file so that a power cut leaves the old content or the new, and nobody reads it who may not."""
+    aside = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside)
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(content)
+        os.fchown(stream.fileno(), uid, gid)
+        os.fchmod(stream.fileno(), mode)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(aside, path)
+    _sync(posixpath.dirname(path))
+
+
+def pem(key: t.Any) -> bytes:
+    """A private key as it is written."""
+    plain = serialization.NoEncryption()
+    return t.cast(bytes, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
+
+
+def describe(certificate: t.Any) -> Certificate:
+    """What a certificate says."""
+    names = _extension(certificate, x509.SubjectAlternativeName)
+    usage = _extension(certificate, x509.KeyUsage)
+    extended = _extension(certificate, x509.ExtendedKeyUsage)
+    usages = {"digitalSignature": usage and usage.digital_signature, "keyEncipherment": usage and usage.key_encipherment}
+    usages["serverAuth"] = extended and ExtendedKeyUsageOID.SERVER_AUTH in extended
+    usages["clientAuth"] = extended and ExtendedKeyUsageOID.CLIENT_AUTH in extended
+    end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+    return Certificate(
+        subject=certificate.subject.rfc4514_string(),
+        names=tuple(sorted(str(name.value) for name in names or [])),
+        usages=tuple(sorted(name for name, on in usages.items() if on)),
+        not_after=end,
+        serial=f"{certificate.serial_number:x}",
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+    )
+
+
+def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity, authority: str | None) -> str | None:
+    """What is wrong with the content of one place, in words; None when nothing is."""
+    content = contents[place.path]
+    if place.kind == "ca":
+        return None if authority and content.strip() == authority.encode().strip() else "is not this authority's"
+    if place.kind == "cert":
+        certificate = _parsed(content)
+        if certificate is None:
+            return "is not a certificate"
+        return None if authority and _signed(certificate, authority) else "is not signed by this authority"
+    # A key belongs to the certificate named just before it.
+    partner = identity.places[identity.places.index(place) - 1].path
+    certificate = _parsed(contents.get(partner, b""))
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError):
+        return "is not a private key without passphrase"
+    if certificate is None or _public(key.public_key()) != _public(certificate.public_key()):
+        return f"does not belong to {posixpath.basename(partner)}"
+    return None
+
+
+def _signed(certificate: t.Any, authority: str) -> bool:
+    issuer = x509.load_pem_x509_certificate(authority.encode())
+    signature, content, algorithm = (
+        certificate.signature,
+        certificate.tbs_certificate_bytes,
+        certificate.signature_hash_algorithm,
+    )
+    key = issuer.public_key()
+    try:
+        if isinstance(key, rsa.RSAPublicKey):
+            key.verify(signature, content, padding.PKCS1v15(), algorithm)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signature, content, ec.ECDSA(algorithm))
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return bool(certificate.issuer == issuer.subject)
+
+
+def _parsed(content: bytes) -> t.Any:
+    try:
+        return x509.load_pem_x509_certificate(content)
+    except ValueError:
+        return None
+
+
+def _extension(certificate: t.Any, kind: t.Any) -> t.Any:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _name(subject: str) -> t.Any:
+    """A name of the plain form that `_model.tls.subject` gives, for libraries older than 37."""
+    oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
+    parts = [part.split("=", 1) for part in reversed(subject.split(","))]
+    return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
+
+
+def _public(key: t.Any) -> bytes:
+    encoding = serialization.Encoding.DER
+    return t.cast(bytes, key.public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
+
+
+def _key_group(wanted: Wanted) -> int:
+    if wanted.group is None:
+        raise Failed(
+            f"cannot install the {wanted.identity.name} key: none of the groups {', '.join(_QEMU_GROUPS)} is here; "
+            "install QEMU first, or name the group QEMU runs in with qemu_group"
+        )
+    return _gid(wanted.group)
+
+
+def _gid(name: str) -> int:
+    return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
+
+
+def _is_ours(identity: Identity, root: str, place: Place) -> bool:
+    path = posixpath.join(root, place.path)
+    return os.path.islink(path) and os.readlink(path) == _target(identity, place)
+
+
+def _target(identity: Identity, place: Place) -> str:
+    return posixpath.join(posixpath.relpath(identity.store, posixpath.dirname(place.path)), "current", place.name)
+
+
+def _adopt(identity: Identity, root: str) -> None:
+    """Turn plain files into links without changing what is read through them: copy first, then link one by one."""
+    store = posixpath.join(root, identity.store)
+    kept = posixpath.join(store, f"adopted-{os.getpid()}")
+    _make_directory(kept)
+    for place in identity.places:
+        path = posixpath.join(root, place.path)
+        with contextlib.suppress(FileNotFoundError):
+            with open(path, "rb") as stream:  # noqa: PTH123
+                status, content = os.fstat(stream.fileno()), stream.read()
+            mode = stat.S_IMODE(status.st_mode)
+            write(posixpath.join(kept, place.name), content, mode=mode, uid=status.st_uid, gid=status.st_gid)
+    _link(posixpath.basename(kept), posixpath.join(store, "current"))
+    for place in identity.places:
+        path = posixpath.join(root, place.path)
+        _make_directory(posixpath.dirname(path))
+        _link(_target(identity, place), path)
+
+
+def _link(target: str, path: str) -> None:
+    """Make or redirect a link in one step."""
+    aside = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside)
+    os.symlink(target, aside)
+    os.replace(aside, path)
+    _sync(posixpath.dirname(path))
+
+
+def _make_directory(path: str) -> None:
+    """A directory others may pass, except one for private keys only."""
+    if not os.path.isdir(path):
+        os.makedirs(path, mode=0o755)
+        os.chmod(path, 0o700 if posixpath.basename(path) == "private" else 0o755)
+        _sync(posixpath.dirname(path))
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def _sync(directory: str) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _owner(status: os.stat_result) -> str:
+    try:
+        return pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        return str(status.st_uid)
+
+
+def _group(status: os.stat_result) -> str:
+    try:
+        return grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        return str(status.st_gid)
+
+
+def _need_library() -> None:
+    if x509 is None:
+        raise Unsupported("reading and making certificates needs cryptography; install python3-cryptography here")

@@ -1,0 +1,129 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Describe a guest and a host as data, in the words of the options. Used by the info modules and the inventory."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, hosts, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["describe_guest", "describe_guests", "describe_host"]
+
+_RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
+
+
+def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none") -> list[dict[str, t.Any]]:
+    """Guests by name: one call for the figures of all, one document each. `names` limits them."""
+    found = [
+        describe_guest(item, figures, addresses=addresses)
+        for item, figures in hosts.stats(connection)
+        if names is None or item.name() in names
+    ]
+    return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+
+
+def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
+    """One guest: what runs where it runs, else its definition. `figures` are libvirt's bulk statistics."""
+    with said("read guest", item.name()):
+        root = parse(item.XMLDesc())
+        fields = domain.read_fields(item.XMLDesc())
+        state = guests.state(item)
+        report = {
+            "name": item.name(),
+            "uuid": item.UUIDString(),
+            "state": state,
+            "persistent": bool(item.isPersistent()),
+            "autostart": bool(item.isPersistent() and item.autostart()),
+        }
+    sizes = _block_sizes(figures)
+    nics = interface.read_all(root)
+    report.update(
+        {
+            "title": fields.get("title", ""),
+            "description": fields.get("description", ""),
+            "tags": list(fields.get("tags", ())),
+            "virt_type": root.get("type"),
+            "machine": fields.get("machine"),
+            "firmware": fields.get("firmware", "bios"),
+            "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
+            "memory": {
+                "current_mib": fields.get("memory.current_kib", 0) // 1024,
+                "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
+            },
+            "disks": [{**item_, **sizes.get(item_.get("target", ""), {})} for item_ in disk.read_all(root)],
+            "interfaces": nics,
+            "graphics": graphics.read_all(root),
+            "addresses": list(fields.get("corral.addresses", ())),
+            "ssh_host_key": fields.get("corral.ssh_host_key"),
+            "unfinished": bool(fields.get("corral.making")),
+        }
+    )
+    if addresses != "none" and state == "running":
+        sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
+        known = [found for source in sources for found in wait.addresses(item, source)]
+        report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
+    return report
+
+
+def describe_host(connection: t.Any) -> dict[str, t.Any]:
+    """A hypervisor: processors, memory (total, and free after what its guests may use), capabilities, pools, networks, guests."""
+    node = hosts.node(connection)
+    capabilities = caps.host(hosts.capabilities(connection))
+    found = describe_guests(connection)
+    running = [guest for guest in found if guest["state"] in ("running", "paused")]
+    used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
+    bridges, networks = hosts.links(connection)
+    kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
+    virt_type = "kvm" if "kvm" in kinds else "qemu"
+    details = hosts.domain_capabilities(connection, virt_type)
+    return {
+        **node,
+        "uuid": capabilities["uuid"],
+        "arch": capabilities["arch"],
+        "cpu_model": capabilities["cpu_model"],
+        "cpu_vendor": capabilities["cpu_vendor"],
+        "virt_types": kinds,
+        "machines": capabilities["machines"].get(capabilities["arch"]) or [],
+        "domain_capabilities": caps.domain_capabilities(details) if details else {},
+        "memory_reserved_mib": _RESERVED_MIB,
+        "memory_used_mib": used_mib,
+        "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
+        "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
+        "bridges": None if bridges is None else sorted(bridges),
+        "networks": [_without_xml(item, caps.network(item["xml"])) for item in hosts.networks(connection)] if networks else [],
+        "pools": [_without_xml(item, caps.pool(item["xml"])) for item in hosts.pools(connection)],
+        "guests": [_brief(guest) for guest in found],
+    }
+
+
+def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {**{key: value for key, value in item.items() if key != "xml"}, **more}
+
+
+def _brief(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {
+        "name": guest["name"],
+        "uuid": guest["uuid"],
+        "state": guest["state"],
+        "vcpus": guest["vcpus"]["current"],
+        "memory_mib": guest["memory"]["maximum_mib"],
+        "tags": guest["tags"],
+    }
+
+
+def _block_sizes(figures: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
+    """Bytes by target, from libvirt's bulk statistics (block.N.capacity, block.N.physical)."""
+    sizes = {}
+    for index in range(figures.get("block.count", 0)):
+        prefix = f"block.{index}."
+        known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
+        sizes[figures.get(prefix + "name", "")] = {
+            name: figures[prefix + key] for key, name in known.items() if prefix + key in figures
+        }
+    return sizes

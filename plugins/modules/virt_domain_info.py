@@ -1,0 +1,94 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read guests."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_domain_info
+short_description: Read guests
+version_added: 0.1.0
+description:
+  - Returns definition, state, addresses, disks, interfaces and displays of the guests of a host, in the words of
+    M(corral.virt.virt_domain).
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+options:
+  name:
+    description: Only this guest; an empty list is returned when the host has none of that name.
+    type: str
+  addresses:
+    description:
+      - Where to ask for addresses besides those given in the guest's seed. V(agent) and V(any) ask the guest agent of every running
+        guest, which takes seconds for each one that does not answer.
+    type: str
+    choices: [none, lease, arp, agent, any]
+    default: none
+seealso:
+  - module: corral.virt.virt_host_info
+"""
+
+EXAMPLES = r"""
+- name: Read all guests of the host
+  corral.virt.virt_domain_info:
+  register: found
+
+- name: Read one, with its addresses
+  corral.virt.virt_domain_info:
+    name: web1
+    addresses: any
+"""
+
+RETURN = r"""
+domains:
+  description: The guests, by name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always}
+    uuid: {description: UUID., type: str, returned: always}
+    state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
+    persistent: {description: Whether a definition is stored., type: bool, returned: always}
+    autostart: {description: Whether it starts with the host., type: bool, returned: always}
+    tags: {description: Tags., type: list, elements: str, returned: always}
+    vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
+    memory: {description: 'C(current_mib) and C(maximum_mib).', type: dict, returned: always}
+    disks: {description: 'Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.',
+      type: list, elements: dict, returned: always}
+    interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
+    graphics: {description: Displays with C(type), C(listen) and C(port)., type: list, elements: dict, returned: always}
+    addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
+    ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
+    unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+
+OPTIONS = {
+    **URI_OPTION,
+    "name": {"type": "str"},
+    "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
+}
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    names = None if module.params["name"] is None else {module.params["name"]}
+    with failures(module):
+        with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
+            found = describe.describe_guests(connection, names=names, addresses=module.params["addresses"])
+    module.exit_json(changed=False, domains=found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read a hypervisor."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_host_info
+short_description: Read a hypervisor
+version_added: 0.1.0
+description:
+  - Returns processors, memory (total, and free after its guests), capabilities, pools, networks, bridges, versions and a short list of
+    guests. This is what M(corral.virt.virt_place) decides by.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+seealso:
+  - module: corral.virt.virt_domain_info
+  - module: corral.virt.virt_place
+"""
+
+EXAMPLES = r"""
+- name: Read the hypervisor
+  corral.virt.virt_host_info:
+  register: virt_host
+"""
+
+RETURN = r"""
+host:
+  description: The hypervisor.
+  returned: success
+  type: dict
+  contains:
+    hostname: {description: Its own name., type: str, returned: always}
+    uuid: {description: UUID by which libvirt tells hosts apart., type: str, returned: always}
+    uri: {description: URI of the connection., type: str, returned: always}
+    cpus: {description: Logical processors., type: int, returned: always}
+    cpu_model: {description: CPU model., type: str, returned: always}
+    arch: {description: Architecture., type: str, returned: always}
+    memory_mib: {description: Memory., type: int, returned: always}
+    memory_reserved_mib: {description: Kept for the host itself., type: int, returned: always}
+    memory_used_mib: {description: Sum of what running guests may use., type: int, returned: always}
+    memory_free_mib: {description: What is left for guests., type: int, returned: always}
+    vcpus_used: {description: Sum of the vCPUs of running guests., type: int, returned: always}
+    virt_types: {description: 'V(kvm), V(qemu).', type: list, elements: str, returned: always}
+    machines: {description: Machine types., type: list, elements: str, returned: always}
+    domain_capabilities: {description: What guests may have., type: dict, returned: always}
+    libvirt_version: {description: Version of libvirt., type: str, returned: always}
+    hypervisor_version: {description: Version of QEMU., type: str, returned: always}
+    bridges: {description: Bridges of the host; null behind a remote connection., type: list, elements: str, returned: always}
+    networks: {description: Virtual networks., type: list, elements: dict, returned: always}
+    pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
+    guests: {description: 'Name, uuid, state, vcpus, memory_mib and tags of every guest.', type: list, elements: dict, returned: always}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = AnsibleModule(argument_spec=URI_OPTION, supports_check_mode=True)
+    with failures(module):
+        with opened(module.params["uri"], readonly=True) as connection:
+            host = describe.describe_host(connection)
+    module.exit_json(changed=False, host=host)
+
+
+if __name__ == "__main__":
+    main()
