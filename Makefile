@@ -53,8 +53,9 @@ shellcheck: venv
 	shellcheck .ci/run
 
 .PHONY: sanity
-sanity: venv ## ansible-test sanity
+sanity: venv ## ansible-test: sanity, and the unit tests as ansible-test runs them
 	$(TESTED) sanity --local
+	$(TESTED) units --local --python "$$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 
 .PHONY: units one golden payload
 units: venv ## unit, golden and contract tests

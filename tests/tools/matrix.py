@@ -25,7 +25,7 @@ def controller(number: str, python: Path) -> list[tuple[str, list[str]]]:
     return [
         ("venv", [str(python), str(TOOLS / "venv.py"), str(venv)]),
         ("sanity", [own, str(TOOLS / "offline_ansible_test.py"), "sanity", "--local", "--python", number]),
-        ("units", [own, "-m", "pytest", "-q", "-p", "no:cacheprovider"]),
+        ("units", [own, "-m", "pytest", "-q"]),
     ]
 
 

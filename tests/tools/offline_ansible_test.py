@@ -18,6 +18,11 @@ import pythons
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path.home() / ".ansible/test/cache"
+# What pip says about its work.
+CHATTER = re.compile(
+    r"Looking in |Collecting |Processing |Installing (collected|requirements)|Successfully installed|Using cached pip"
+    r"|  (Downloading|Using cached|Preparing|Installing|Getting)|     .*eta |WARNING: Location "
+)
 # ansible-test fetches this script from a server of its own, but looks into its cache first.
 GET_PIP = """
 import os, sys
@@ -79,7 +84,12 @@ def run(argv: list[str]) -> int:
         tree = Path(scratch, "ansible_collections/corral/virt")
         copy(tree)
         env = environment(Path(scratch, "bin"))
-        return subprocess.run(["ansible-test", *argv], cwd=tree, env=env, check=False).returncode
+        pipe, out = subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen(["ansible-test", *argv], cwd=tree, env=env, stdout=pipe, stderr=out, text=True) as test:
+            for line in test.stdout or ():
+                if not CHATTER.match(line):
+                    print(line, end="", flush=True)
+        return test.returncode
 
 
 if __name__ == "__main__":
