@@ -16,6 +16,7 @@ itself a link, and one rename of it exchanges the whole set:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import grp
 import os
@@ -24,9 +25,17 @@ import pwd
 import shutil
 import stat
 import typing as t
+from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Certificate, File, Found, Identity, Place, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+    Certificate,
+    File,
+    Found,
+    Identity,
+    Place,
+    Wanted,
+)
 
 try:
     from cryptography import x509
@@ -48,32 +57,32 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
     files: dict[str, File] = {}
     contents: dict[str, bytes] = {}
     for place in identity.places:
-        path = posixpath.join(root, place.path)
+        path = Path(root, place.path)
         with contextlib.suppress(FileNotFoundError):
-            with open(path, "rb") as stream:  # noqa: PTH123
-                status, contents[place.path] = os.fstat(stream.fileno()), stream.read()
+            contents[place.path], status = path.read_bytes(), path.stat()
             files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
         return Found(files={})
     _need_library()
-    faults = {path: _fault(files[path].place, contents, identity, authority) for path in files}
-    certificates = [_parsed(contents[place.path]) for place in identity.places if place.kind == "cert" and place.path in files]
+    judged = {
+        path: dataclasses.replace(
+            file, foreign=_foreign(file.place, contents[path], authority), fault=_fault(file.place, contents, identity)
+        )
+        for path, file in files.items()
+    }
+    certificates = (_parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert")
     whole = next((certificate for certificate in certificates if certificate), None)
-    return Found(
-        files={path: File(file.place, file.owner, file.group, file.mode, faults[path]) for path, file in files.items()},
-        certificate=describe(whole) if whole else None,
-    )
+    return Found(files=judged, certificate=describe(whole) if whole else None)
 
 
 def request(identity: Identity, root: str, *, subject: str) -> str:
     """Make a private key, keep it aside, and return a request (PEM) for its certificate."""
     _need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
-    store = posixpath.join(root, identity.store)
+    store = Path(root, identity.store)
     _make_directory(store)
-    write(posixpath.join(store, "pending.pem"), pem(key), mode=0o600)
-    name = x509.Name.from_rfc4514_string(subject) if hasattr(x509.Name, "from_rfc4514_string") else _name(subject)
-    csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    write(store / "pending.pem", pem(key), mode=0o600)
+    csr = x509.CertificateSigningRequestBuilder().subject_name(_name(subject)).sign(key, hashes.SHA256())
     return csr.public_bytes(serialization.Encoding.PEM).decode()
 
 
@@ -83,41 +92,40 @@ def install(wanted: Wanted, root: str, *, certificate: str, authority: str) -> N
     Raises Refused when the certificate is not for that key or not from that CA, Failed without a key.
     """
     _need_library()
-    identity, store = wanted.identity, posixpath.join(root, wanted.identity.store)
-    pending = posixpath.join(store, "pending.pem")
+    identity, store = wanted.identity, Path(root, wanted.identity.store)
+    what, pending = f"cannot install the {wanted.identity.name} certificate", store / "pending.pem"
     try:
-        with open(pending, "rb") as stream:  # noqa: PTH123
-            key = stream.read()
+        key = pending.read_bytes()
     except FileNotFoundError:
-        raise Failed(f"cannot install the {identity.name} certificate: no key waits for it in {pending}; run again") from None
+        raise Failed(f"{what}: no key waits for it in {pending}; run again") from None
     contents = {"ca": authority.encode(), "cert": certificate.encode(), "key": key}
     by_path = {place.path: contents[place.kind] for place in identity.places}
     for place in identity.places:
-        fault = _fault(place, by_path, identity, authority)
+        fault = _fault(place, by_path, identity)
+        if _foreign(place, by_path[place.path], authority):
+            fault = "is not signed by this authority"
         if fault:
-            raise Refused(f"cannot install the {identity.name} certificate: {place.name} {fault}; another run may be at work")
+            raise Refused(f"{what}: {place.name} {fault}; another run may be at work")
     serial = f"{x509.load_pem_x509_certificate(certificate.encode()).serial_number:x}"
     key_group = _key_group(wanted)
-    fresh = posixpath.join(store, serial)
+    fresh = store / serial
     _make_directory(fresh)
     for place in identity.places:
         owner, owning = user(wanted.owner), key_group if place.kind == "key" else -1
-        path = posixpath.join(fresh, place.name)
-        write(path, by_path[place.path], mode=identity.mode(place), uid=owner, gid=owning)
+        write(fresh / place.name, by_path[place.path], mode=identity.mode(place), uid=owner, gid=owning)
     if not all(_is_ours(identity, root, place) for place in identity.places):
         _adopt(identity, root)
-    _link(serial, posixpath.join(store, "current"))
+    _link(serial, store / "current")
     # From here on the new set is in use; what follows is tidying.
-    os.unlink(pending)
-    for name in os.listdir(store):
-        if name not in (serial, "current"):
-            _remove(posixpath.join(store, name))
+    for path in store.iterdir():
+        if path.name not in (serial, "current"):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def set_mode(path: str, *, owner: str, group_name: str | None, mode: int) -> None:
     """Set owner, group and permissions of a file, following links."""
     os.chown(path, user(owner), -1 if group_name is None else _gid(group_name))
-    os.chmod(path, mode)
+    Path(path).chmod(mode)
 
 
 def group(name: str | None) -> str | None:
@@ -134,7 +142,7 @@ def user(name: str) -> int:
 
 def me() -> tuple[str, str]:
     """The user and the group this process writes files as."""
-    status = os.stat("/proc/self")
+    status = Path("/proc/self").stat()
     return _owner(status), _group(status)
 
 
@@ -148,19 +156,18 @@ def said(what: str) -> t.Iterator[None]:
         raise Failed(f"cannot {what}: {error.strerror}: {error.filename}{remedy}") from error
 
 
-def write(path: str, content: bytes, *, mode: int, uid: int = -1, gid: int = -1) -> None:
+def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1) -> None:
     """Write a file so that a power cut leaves the old content or the new, and nobody reads it who may not."""
-    aside = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside)
+    aside = path.with_name(path.name + ".new")
+    aside.unlink(missing_ok=True)
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(content)
         os.fchown(stream.fileno(), uid, gid)
         os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())
-    os.replace(aside, path)
-    _sync(posixpath.dirname(path))
+    aside.replace(path)
+    _sync(path.parent)
 
 
 def pem(key: t.Any) -> bytes:
@@ -174,10 +181,15 @@ def describe(certificate: t.Any) -> Certificate:
     names = _extension(certificate, x509.SubjectAlternativeName)
     usage = _extension(certificate, x509.KeyUsage)
     extended = _extension(certificate, x509.ExtendedKeyUsage)
-    usages = {"digitalSignature": usage and usage.digital_signature, "keyEncipherment": usage and usage.key_encipherment}
-    usages["serverAuth"] = extended and ExtendedKeyUsageOID.SERVER_AUTH in extended
-    usages["clientAuth"] = extended and ExtendedKeyUsageOID.CLIENT_AUTH in extended
-    end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+    usages = {
+        "digitalSignature": usage and usage.digital_signature,
+        "keyEncipherment": usage and usage.key_encipherment,
+        "serverAuth": extended and ExtendedKeyUsageOID.SERVER_AUTH in extended,
+        "clientAuth": extended and ExtendedKeyUsageOID.CLIENT_AUTH in extended,
+    }
+    end = getattr(certificate, "not_valid_after_utc", None)  # since cryptography 42
+    if end is None:
+        end = certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
     return Certificate(
         subject=certificate.subject.rfc4514_string(),
         names=tuple(sorted(str(name.value) for name in names or [])),
@@ -188,21 +200,25 @@ def describe(certificate: t.Any) -> Certificate:
     )
 
 
-def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity, authority: str | None) -> str | None:
-    """What is wrong with the content of one place, in words; None when nothing is."""
-    content = contents[place.path]
+def _foreign(place: Place, content: bytes, authority: str | None) -> bool:
+    """Whether a CA's certificate, or a certificate, comes from another CA."""
     if place.kind == "ca":
-        return None if authority and content.strip() == authority.encode().strip() else "is not this authority's"
+        return authority is None or content.strip() != authority.encode().strip()
+    certificate = _parsed(content) if place.kind == "cert" else None
+    return certificate is not None and (authority is None or not _signed(certificate, authority))
+
+
+def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
+    """What is wrong with the content of one place, in words; None when nothing is."""
+    if place.kind == "ca":
+        return None
     if place.kind == "cert":
-        certificate = _parsed(content)
-        if certificate is None:
-            return "is not a certificate"
-        return None if authority and _signed(certificate, authority) else "is not signed by this authority"
+        return None if _parsed(contents[place.path]) else "is not a certificate"
     # A key belongs to the certificate named just before it.
     partner = identity.places[identity.places.index(place) - 1].path
     certificate = _parsed(contents.get(partner, b""))
     try:
-        key = serialization.load_pem_private_key(content, password=None)
+        key = serialization.load_pem_private_key(contents[place.path], password=None)
     except (ValueError, TypeError):
         return "is not a private key without passphrase"
     if certificate is None or _public(key.public_key()) != _public(certificate.public_key()):
@@ -245,7 +261,7 @@ def _extension(certificate: t.Any, kind: t.Any) -> t.Any:
 
 
 def _name(subject: str) -> t.Any:
-    """A name of the plain form that `_model.tls.subject` gives, for libraries older than 37."""
+    """A name of the plain form that `Wanted.subject` gives; the library's own parser came with version 37."""
     oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
     parts = [part.split("=", 1) for part in reversed(subject.split(","))]
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
@@ -270,8 +286,8 @@ def _gid(name: str) -> int:
 
 
 def _is_ours(identity: Identity, root: str, place: Place) -> bool:
-    path = posixpath.join(root, place.path)
-    return os.path.islink(path) and os.readlink(path) == _target(identity, place)
+    path = Path(root, place.path)
+    return path.is_symlink() and os.readlink(path) == _target(identity, place)  # noqa: PTH115
 
 
 def _target(identity: Identity, place: Place) -> str:
@@ -280,49 +296,39 @@ def _target(identity: Identity, place: Place) -> str:
 
 def _adopt(identity: Identity, root: str) -> None:
     """Turn plain files into links without changing what is read through them: copy first, then link one by one."""
-    store = posixpath.join(root, identity.store)
-    kept = posixpath.join(store, f"adopted-{os.getpid()}")
+    store = Path(root, identity.store)
+    kept = store / f"adopted-{os.getpid()}"
     _make_directory(kept)
     for place in identity.places:
-        path = posixpath.join(root, place.path)
+        path = Path(root, place.path)
         with contextlib.suppress(FileNotFoundError):
-            with open(path, "rb") as stream:  # noqa: PTH123
-                status, content = os.fstat(stream.fileno()), stream.read()
-            mode = stat.S_IMODE(status.st_mode)
-            write(posixpath.join(kept, place.name), content, mode=mode, uid=status.st_uid, gid=status.st_gid)
-    _link(posixpath.basename(kept), posixpath.join(store, "current"))
+            content, status = path.read_bytes(), path.stat()
+            write(kept / place.name, content, mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid)
+    _link(kept.name, store / "current")
     for place in identity.places:
-        path = posixpath.join(root, place.path)
-        _make_directory(posixpath.dirname(path))
+        path = Path(root, place.path)
+        _make_directory(path.parent)
         _link(_target(identity, place), path)
 
 
-def _link(target: str, path: str) -> None:
+def _link(target: str, path: Path) -> None:
     """Make or redirect a link in one step."""
-    aside = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside)
-    os.symlink(target, aside)
-    os.replace(aside, path)
-    _sync(posixpath.dirname(path))
+    aside = path.with_name(path.name + ".new")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(target)
+    aside.replace(path)
+    _sync(path.parent)
 
 
-def _make_directory(path: str) -> None:
+def _make_directory(path: Path) -> None:
     """A directory others may pass, except one for private keys only."""
-    if not os.path.isdir(path):
-        os.makedirs(path, mode=0o755)
-        os.chmod(path, 0o700 if posixpath.basename(path) == "private" else 0o755)
-        _sync(posixpath.dirname(path))
+    if not path.is_dir():
+        path.mkdir(parents=True)
+        path.chmod(0o700 if path.name == "private" else 0o755)
+        _sync(path.parent)
 
 
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
-
-
-def _sync(directory: str) -> None:
+def _sync(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -32,7 +32,7 @@ OPTIONS: dict[str, t.Any] = {
 
 
 def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str | None]) -> list[Wanted]:
-    """What the user said, one per identity; raises BadInput with every problem. `group` finds the one QEMU runs in."""
+    """What the user said, one per identity; raises BadInput with every problem. `group` finds that of QEMU."""
     problems: list[str] = []
     names: tuple[str, ...] = ()
     try:
@@ -44,7 +44,9 @@ def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str
     except BadInput as error:
         problems += error.problems
     if not 0 <= params["renew_before"] < params["days"]:
-        problems.append(f"renew_before ({params['renew_before']} days) must be less than days ({params['days']}), or each run renews")
+        problems.append(
+            f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew"
+        )
     if not params["identities"]:
         problems.append("identities: name at least one of " + ", ".join(IDENTITIES))
     if problems:

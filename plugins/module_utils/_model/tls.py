@@ -15,7 +15,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["CONTROLLER", "IDENTITIES", "USAGES", "Certificate", "File", "Found", "Identity", "Place", "Wanted", "check_names", "subject"]
+__all__ = ["CONTROLLER", "IDENTITIES", "ORGANIZATION", "USAGES"]
+__all__ += ["Certificate", "File", "Found", "Identity", "Place", "Wanted", "check_names"]
 
 ORGANIZATION = "corral.virt"
 # libvirt 9.0 refuses a certificate that does not permit key encipherment.
@@ -50,7 +51,9 @@ class Identity:
         return 0o644 if place.kind != "key" else 0o640 if self.shared_key else 0o600
 
 
-def _identity(name: str, unit: str, store: str, ca: str, pairs: t.Sequence[tuple[str, str]], *, shared: bool = False) -> Identity:
+def _identity(
+    name: str, unit: str, store: str, ca: str, pairs: t.Sequence[tuple[str, str]], *, shared: bool = False
+) -> Identity:
     places = [Place(ca, "ca")]
     for cert, key in pairs:
         places += [Place(cert, "cert"), Place(key, "key")]
@@ -112,12 +115,13 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """One place as found, links followed. `fault` says what is wrong with the content."""
+    """One place as found, links followed. `foreign`: from another CA; `fault`: what else is wrong with the content."""
 
     place: Place
     owner: str
     group: str
     mode: int
+    foreign: bool = False
     fault: str | None = None
 
 
@@ -143,12 +147,8 @@ class Wanted:
 
     @property
     def subject(self) -> str:
-        return subject(self.common_name, self.identity.unit)
-
-
-def subject(common_name: str, unit: str) -> str:
-    """The distinguished name as libvirt's `tls_allowed_dn_list` compares it."""
-    return f"CN={common_name},OU={unit},O={ORGANIZATION}"
+        """The distinguished name as libvirt's `tls_allowed_dn_list` compares it."""
+        return f"CN={self.common_name},OU={self.identity.unit},O={ORGANIZATION}"
 
 
 def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:

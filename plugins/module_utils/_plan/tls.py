@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which certificates must be issued anew, and which files only need other permissions. Pure: the caller brings the time."""
+"""Which certificates must be issued anew, which files only need other permissions. The caller brings the time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SetMode:
 class Plan:
     """What is to be done for one identity, and how that shows."""
 
-    steps: tuple[t.Union[Request, SetMode], ...]
+    steps: tuple[Request | SetMode, ...]
     changes: tuple[Change, ...]
 
 
@@ -75,21 +75,20 @@ _ORDER = ["authority", "files", "subject", "names", "usage", "not_after", "key",
 
 
 def _changes(wanted: Wanted, found: Found, now: datetime.datetime) -> t.Iterator[Change]:
-    """Everything that only a new certificate mends. The texts can be said before it exists: check mode shows the same."""
+    """Everything that only a new certificate mends, in texts that can be said before it exists: check mode does."""
     prefix, certificate = wanted.identity.name, found.certificate
 
     def change(where: str, before: object, after: object) -> t.Iterator[Change]:
         if before != after:
             yield Change(f"{prefix}.{where}", before, after)
 
+    if any(file.foreign for file in found.files.values()):
+        yield Change(f"{prefix}.authority", "another authority", "this authority")
     faults = {path: file.fault for path, file in found.files.items() if file.fault}
     missing = [place.path for place in wanted.identity.places if place.path not in found.files]
-    authority = {fault for fault in faults.values() if "authority" in str(fault)}
-    if authority:
-        yield Change(f"{prefix}.authority", "another authority", "this authority")
-    states = [f"{path}: {fault}" for path, fault in sorted(faults.items()) if fault not in authority]
-    if missing or states:
-        yield Change(f"{prefix}.files", states or None, sorted({*missing, *(path for path in faults if faults[path] not in authority)}))
+    if missing or faults:
+        before = [f"{path} {fault}" for path, fault in sorted(faults.items())]
+        yield Change(f"{prefix}.files", before or None, sorted([*missing, *faults]))
     yield from change("subject", certificate and certificate.subject, wanted.subject)
     yield from change("names", certificate and list(certificate.names), list(wanted.names))
     yield from change("usage", certificate and list(certificate.usages), list(USAGES))
