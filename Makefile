@@ -50,7 +50,7 @@ ansible-lint: venv
 	ansible-lint -q
 
 shellcheck: venv
-	shellcheck .ci/run
+	shellcheck .ci/run $(wildcard tests/*/*.sh)
 
 .PHONY: sanity
 sanity: venv ## ansible-test: sanity, and the unit tests as ansible-test runs them
@@ -109,5 +109,6 @@ demo-down: venv ## remove the demo's hosts
 
 .PHONY: clean
 clean: ## remove what make made, except labs (make demo-down)
-	rm -rf .venv .cache .ansible build/*.tar.gz tests/output
+	rm -rf .venv .cache .ansible tests/output
+	if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name lab -exec rm -rf {} +; fi
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
