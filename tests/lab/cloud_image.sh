@@ -26,15 +26,30 @@ mmdebstrap --variant=apt --mode=root --skip=check/empty --include="$packages" "$
   "$release" "$root" "$source"
 
 cat > "$root/etc/cloud/cloud.cfg.d/90_lab.cfg" <<END
-# No searching for clouds that are not there; the mirror is the one the image was made from.
+# No search for clouds that are not there; the mirror is the one the image was made from.
 datasource_list: [NoCloud, None]
 apt: {preserve_sources_list: true}
+# An emulated processor takes seconds for each of these.
+locale: false
+growpart: {mode: "off"}  # the initramfs has done it
+grub_dpkg: {enabled: false}
+ssh_genkeytypes: [ed25519]
+ssh: {emit_keys_to_console: false}
+END
+# It would wait 12 s for an IPv6 router that is not there.
+mkdir "$root/etc/systemd/system/systemd-networkd-wait-online.service.d"
+cat > "$root/etc/systemd/system/systemd-networkd-wait-online.service.d/lab.conf" <<END
+[Service]
+ExecStart=
+ExecStart=-/lib/systemd/systemd-networkd-wait-online --any --timeout=2
 END
 echo 'LABEL=root / ext4 defaults,errors=remount-ro 0 1' > "$root/etc/fstab"
 echo localhost > "$root/etc/hostname"
 chroot "$root" systemctl enable -q systemd-networkd.service systemd-resolved.service serial-getty@ttyS0.service
 chroot "$root" systemctl mask -q apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service \
-  fstrim.timer dpkg-db-backup.timer systemd-pstore.service getty@tty1.service
+  fstrim.timer dpkg-db-backup.timer systemd-pstore.service getty@tty1.service getty-static.service \
+  dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount \
+  proc-sys-fs-binfmt_misc.automount systemd-binfmt.service modprobe@{configfs,dm_mod,drm,fuse,loop}.service
 rm -rf "$root"/etc/ssh/ssh_host_* "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin "$root"/var/log/*.log
 : > "$root/etc/machine-id"
 rm -f "$root/var/lib/dbus/machine-id"

@@ -68,9 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no name for a lab: up to 8 small letters and digits, a letter first"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no name for a lab: up to 8 small letters and digits, a letter first")
     return text
 
 
@@ -82,9 +80,7 @@ def _up(given: argparse.Namespace) -> None:
     for spec in given.host:
         name, _, release = spec.partition("=")
         if name not in releases or release not in RELEASES:
-            raise Problem(
-                f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}"
-            )
+            raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
         releases[name] = release
     lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image))
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")

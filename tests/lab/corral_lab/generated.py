@@ -26,9 +26,7 @@ def write_ssh(lab: Lab) -> None:
     lines = [line for line in lines if not ours & set(line.split()[0].split(","))] if ours else lines
     lines += [f"{host.name},{host.address} {_host_key(lab, host)}" for host in hosts(lab).values()]
     write(known, "".join(f"{line}\n" for line in lines))
-    per_host = (
-        f"Host {host.name}\n  HostName {host.address}\n  HostKeyAlias {host.name}\n" for host in hosts(lab).values()
-    )
+    per_host = (f"Host {host.name}\n  HostName {host.address}\n  HostKeyAlias {host.name}\n" for host in hosts(lab).values())
     everywhere = f"""
 Host *
   User root
@@ -83,7 +81,6 @@ def _everywhere(lab: Lab, image: Path | None) -> dict[str, Any]:
     if image:
         variables["virt_lab_image_url"] = f"{webserver.url(lab)}/{image.name}"
         variables["virt_lab_image_sums_url"] = f"{webserver.url(lab)}/SHA256SUMS"
-        variables["virt_lab_image_sha256"] = image.with_name("SHA256SUMS").read_text().split()[0]
     return variables
 
 

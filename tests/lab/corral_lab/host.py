@@ -60,9 +60,7 @@ def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: 
     _write_network(root, lab, host)
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     write(root / "root/.ssh/authorized_keys", lab.key.with_suffix(".pub").read_text(), mode=0o600)
-    run(
-        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", root / "etc/ssh/ssh_host_ed25519_key"
-    )
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", root / "etc/ssh/ssh_host_ed25519_key")
     _share_packages(_packages(release), root / ARCHIVES)
     write(host.place(lab) / "host.json", json.dumps(asdict(host), default=str))
     return host
@@ -89,9 +87,7 @@ def nameservers() -> list[str]:
     for path in (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf")):
         if path.exists():
             words = (line.split() for line in path.read_text().splitlines())
-            found = [
-                word[1] for word in words if word[:1] == ["nameserver"] and not word[1].startswith(("127.", "::1"))
-            ]
+            found = [word[1] for word in words if word[:1] == ["nameserver"] and not word[1].startswith(("127.", "::1"))]
             if found:
                 return found
     return []

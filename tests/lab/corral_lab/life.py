@@ -116,14 +116,11 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
     known = host.hosts(lab)
     missing = {name: release for name, release in wanted.releases.items() if name not in known}
     trees: dict[str, Future[Path]] = {
-        release: pool.submit(tree, release, mirror_url=wanted.mirror, lab=lab.name, say=say)
-        for release in set(missing.values())
+        release: pool.submit(tree, release, mirror_url=wanted.mirror, lab=lab.name, say=say) for release in set(missing.values())
     }
     for name, release in missing.items():
         number = int(name.removeprefix("hyper"))
-        made = host.make(
-            lab, name, release=release, network=wanted.network, number=number, tree=trees[release].result()
-        )
+        made = host.make(lab, name, release=release, network=wanted.network, number=number, tree=trees[release].result())
         say(f"{name}: {release}, {made.address}")
     known = host.hosts(lab)
     dead = [each for each in known.values() if not machine.running(lab, each)]

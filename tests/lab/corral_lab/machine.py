@@ -13,7 +13,7 @@ from corral_lab.places import Lab, Problem
 from corral_lab.shell import MARK, start
 
 BOOT_TIMEOUT_S = 120
-CLEAN = ("env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+CLEAN = ("env", "-i", "--chdir=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 
 
 def running(lab: Lab, host: Host) -> bool:
@@ -57,7 +57,7 @@ def execute(lab: Lab, host: Host, command: list[str]) -> int:
     init = processes.init_of(lab.name, host.name)
     if init is None:
         raise Problem(f"{host.name} is not running: start it with `lab.py up --name {lab.name}`")
-    enter = ("nsenter", f"--target={init}", "--all", "--wd=/root", *CLEAN, f"TERM={os.environ.get('TERM', 'dumb')}")
+    enter = ("nsenter", f"--target={init}", "--all", *CLEAN, f"TERM={os.environ.get('TERM', 'dumb')}")
     return subprocess.run((*enter, *command), check=False).returncode
 
 

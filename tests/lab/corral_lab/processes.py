@@ -42,7 +42,7 @@ def init_of(lab: str, host: str) -> int | None:
 
 
 def end(lab: str, part: str = "") -> None:
-    """Kill a lab's processes, or one part's, and wait until they are gone. A host's first takes all its others along."""
+    """Kill a lab's processes, or one part's, and wait until they are gone. A host's first takes the others along."""
     deadline = time.monotonic() + END_TIMEOUT_S
     while pids := find(lab, part):
         for pid in pids:
