@@ -107,6 +107,4 @@ class ActionModule(ActionBase):
             result["diff"][side].update(fields)
 
     def _call(self, params: Variables, task_vars: Variables) -> Variables:
-        return t.cast(
-            Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=params, task_vars=task_vars)
-        )
+        return t.cast(Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=params, task_vars=task_vars))

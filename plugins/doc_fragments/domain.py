@@ -35,7 +35,7 @@ virt_type:
   default: auto
 vcpus:
   description:
-    - Number of vCPUs, or a dictionary of C(current), C(maximum), C(placement), C(cpuset) and C(topology) (C(sockets), C(cores), C(threads)).
+    - Number of vCPUs, or a dictionary of C(current), C(maximum), C(placement), C(cpuset), C(topology) (C(sockets), C(cores), C(threads)).
     - Needed to make a guest. A number changes the current count; the maximum follows where the guest has no room to grow.
     - Applied to a running guest up to its maximum; more waits for the next boot.
   type: raw

@@ -12,7 +12,17 @@ import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["bytes_of", "check_name", "control_characters", "derived_mac", "gib_text", "kib_of", "mac_of", "mib_text", "uuid_of"]
+__all__ = [
+    "bytes_of",
+    "check_name",
+    "control_characters",
+    "derived_mac",
+    "gib_text",
+    "kib_of",
+    "mac_of",
+    "mib_text",
+    "uuid_of",
+]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE)
@@ -96,7 +106,6 @@ def control_characters(value: object, *, where: str = "", allowed: str = "") -> 
         return [problem for part in parts for problem in part]
     # U+FFFE, U+FFFF and lone surrogates are no XML characters either.
     bad = isinstance(value, str) and any(
-        (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF)
-        for char in value
+        (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF) for char in value
     )
     return [f"{where}: control characters cannot be stored; remove them"] if bad else []

@@ -53,6 +53,7 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened

@@ -58,6 +58,7 @@ host:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened

@@ -100,9 +100,7 @@ class Authority:
         csr = x509.load_pem_x509_csr(request.encode())
         public = csr.public_key()
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
-            raise Refused(
-                f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits"
-            )
+            raise Refused(f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits")
         now = datetime.datetime.now(datetime.UTC)
         until = min(now + datetime.timedelta(days=days), issuer.not_valid_after_utc)
         if until - now <= wanted.renew_before:
@@ -148,9 +146,7 @@ class Authority:
         key = serialization.load_pem_private_key(self._key.read_bytes(), password=None)
         certificate = x509.load_pem_x509_certificate(self._certificate.read_bytes())
         if key.public_key() != certificate.public_key():
-            raise Refused(
-                f"cannot use the CA in {self._directory}: ca-key.pem does not belong to ca-cert.pem; restore both"
-            )
+            raise Refused(f"cannot use the CA in {self._directory}: ca-key.pem does not belong to ca-cert.pem; restore both")
         return key, certificate
 
 

@@ -59,7 +59,8 @@ def read_text(opener: Opener, location: str) -> str:
 def download(opener: Opener, image: Image) -> tuple[str, str]:
     """Bring the source into a hidden file of the pool; returns its path and its digest. Raises Failed when it is not what it should be."""
     source = image.source
-    assert source is not None
+    if source is None:
+        raise Failed(f"cannot fetch image {image.name}: nothing says where it comes from")
     algorithm = image.checksum.algorithm if image.checksum else "sha256"
     path, digest = os.path.join(image.directory, f".{image.name}.part"), hashlib.new(algorithm)
     try:

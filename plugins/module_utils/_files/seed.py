@@ -27,9 +27,7 @@ def iso(files: t.Mapping[str, str]) -> bytes:
     image.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident="cidata")
     for number, (name, content) in enumerate(sorted(files.items())):
         data = content.encode()
-        image.add_fp(
-            io.BytesIO(data), len(data), f"/FILE{number}.;1", rr_name=name, joliet_path=f"/{name}"
-        )
+        image.add_fp(io.BytesIO(data), len(data), f"/FILE{number}.;1", rr_name=name, joliet_path=f"/{name}")
     out = io.BytesIO()
     image.write_fp(out)
     image.close()
@@ -44,8 +42,6 @@ def host_key() -> tuple[str, str]:
     except ImportError as error:
         raise Unsupported("making SSH host keys needs cryptography; install python3-cryptography on this host") from error
     key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     return private.decode(), public.decode()

@@ -287,7 +287,7 @@ def _gid(name: str) -> int:
 
 def _is_ours(identity: Identity, root: str, place: Place) -> bool:
     path = Path(root, place.path)
-    return path.is_symlink() and os.readlink(path) == _target(identity, place)  # noqa: PTH115
+    return path.is_symlink() and os.readlink(path) == _target(identity, place)
 
 
 def _target(identity: Identity, place: Place) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, hosts, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["describe_guest", "describe_guests", "describe_host"]
@@ -22,7 +22,7 @@ def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None
     """Guests by name: one call for the figures of all, one document each. `names` limits them."""
     found = [
         describe_guest(item, figures, addresses=addresses)
-        for item, figures in hosts.stats(connection)
+        for item, figures in look.stats(connection)
         if names is None or item.name() in names
     ]
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
@@ -31,9 +31,9 @@ def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None
 def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
     """One guest: what runs where it runs, else its definition. `figures` are libvirt's bulk statistics."""
     with said("read guest", item.name()):
-        root = parse(item.XMLDesc())
-        fields = domain.read_fields(item.XMLDesc())
-        state = guests.state(item)
+        xml = item.XMLDesc()
+        root, fields, memory = parse(xml), domain.read_fields(xml), record.read(xml)
+        state = look.state(item)
         report = {
             "name": item.name(),
             "uuid": item.UUIDString(),
@@ -59,9 +59,9 @@ def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: st
             "disks": [{**item_, **sizes.get(item_.get("target", ""), {})} for item_ in disk.read_all(root)],
             "interfaces": nics,
             "graphics": graphics.read_all(root),
-            "addresses": list(fields.get("corral.addresses", ())),
-            "ssh_host_key": fields.get("corral.ssh_host_key"),
-            "unfinished": bool(fields.get("corral.making")),
+            "addresses": list(memory.get("addresses", ())),
+            "ssh_host_key": memory.get("ssh_host_key"),
+            "unfinished": bool(memory.get("making")),
         }
     )
     if addresses != "none" and state == "running":
@@ -73,15 +73,15 @@ def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: st
 
 def describe_host(connection: t.Any) -> dict[str, t.Any]:
     """A hypervisor: processors, memory (total, and free after what its guests may use), capabilities, pools, networks, guests."""
-    node = hosts.node(connection)
-    capabilities = caps.host(hosts.capabilities(connection))
+    node = look.node(connection)
+    capabilities = caps.host(look.capabilities(connection))
     found = describe_guests(connection)
     running = [guest for guest in found if guest["state"] in ("running", "paused")]
     used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
-    bridges, networks = hosts.links(connection)
+    bridges, networks = look.links(connection)
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
-    details = hosts.domain_capabilities(connection, virt_type)
+    details = look.domain_capabilities(connection, virt_type)
     return {
         **node,
         "uuid": capabilities["uuid"],
@@ -96,8 +96,8 @@ def describe_host(connection: t.Any) -> dict[str, t.Any]:
         "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
-        "networks": [_without_xml(item, caps.network(item["xml"])) for item in hosts.networks(connection)] if networks else [],
-        "pools": [_without_xml(item, caps.pool(item["xml"])) for item in hosts.pools(connection)],
+        "networks": [_without_xml(item, caps.network(item["xml"])) for item in look.networks(connection)] if networks else [],
+        "pools": [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)],
         "guests": [_brief(guest) for guest in found],
     }
 
@@ -123,7 +123,5 @@ def _block_sizes(figures: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
     for index in range(figures.get("block.count", 0)):
         prefix = f"block.{index}."
         known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
-        sizes[figures.get(prefix + "name", "")] = {
-            name: figures[prefix + key] for key, name in known.items() if prefix + key in figures
-        }
+        sizes[figures.get(prefix + "name", "")] = {name: figures[prefix + key] for key, name in known.items() if prefix + key in figures}
     return sizes

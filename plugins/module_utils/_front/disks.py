@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import storag
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, new
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
 
 __all__ = ["Making", "plan", "with_seed"]
@@ -38,26 +38,22 @@ class Making:
     seed: Volume | None = None
     replace_seed: bool = False
 
-    def fields(self, known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """What the guest's metadata must say: which images are ours, and that none is unfinished any more."""
-        owned = tuple(known.get("corral.volumes") or ())
+    def remember(self, memory: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
+        owned = tuple(memory.get("volumes") or ())
         made = tuple(path for path in self.making if path not in owned)
-        done = {"corral.making": ()} if known.get("corral.making") else {}
-        return {**done, **({"corral.volumes": owned + made} if made else {})}
+        done: dict[str, t.Any] = {"making": ()} if memory.get("making") else {}
+        return {**done, **({"volumes": owned + made} if made else {})}
 
 
-def plan(
-    connection: t.Any, wanted: Wanted, base: str, found: Found | None, known: t.Mapping[str, t.Any]
-) -> Making:
+def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memory: t.Mapping[str, t.Any]) -> Making:
     """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
-    if wanted.disks is None and not known.get("corral.making"):
+    if wanted.disks is None and not memory.get("making"):
         return Making(None)
     there = disk_rows.by_name(base) if found else {}
-    unfinished = tuple(known.get("corral.making") or ())
+    unfinished = tuple(memory.get("making") or ())
     if unfinished and found is not None and found.active:
-        raise Refused(
-            f"cannot finish the disks of {wanted.name}: it was started before they were complete ({', '.join(unfinished)}); destroy it first"
-        )
+        raise Refused(f"cannot finish the disks of {wanted.name}: it was started before ({', '.join(unfinished)}); destroy it first")
     result = Making(())
     done: list[Disk] = []
     for item in wanted.disks or ():
@@ -129,17 +125,15 @@ def _made(connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, 
         path=path,
         capacity_bytes=size or DEFAULT_SIZE_BYTES,
         format=form,
-        backing_path=backing and backing["path"],
-        backing_format=backing and backing["format"],
+        backing_path=backing["path"] if backing else None,
+        backing_format=backing["format"] if backing else None,
     )
-    result.steps.append(steps.CreateVolume(wanted.name, volume, new.volume(volume), replace=path in unfinished))
+    result.steps.append(steps.CreateVolume(wanted.name, volume, caps.new_volume(volume), replace=path in unfinished))
     result.making = (*result.making, path)
     return dataclasses.replace(item, source=path, format=form)
 
 
-def _grown(
-    connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str, t.Any], found: Found | None, result: Making
-) -> None:
+def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str, t.Any], found: Found | None, result: Making) -> None:
     """A disk that exists: grow it when asked, never shrink it."""
     path = device.get("source")
     if item.size_bytes is None or path is None:
@@ -174,4 +168,3 @@ def _path(connection: t.Any, pool: str, name: str) -> str:
     if found["type"] not in _FILE_POOLS or not found["path"]:
         raise Refused(f"cannot make {name} in pool {pool}: it is of type {found['type']}; disks are files, so use a dir, fs or netfs pool")
     return os.path.join(found["path"], name)
-

@@ -10,7 +10,14 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, Disk, Interface, Seed, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+    ACTIONS,
+    STATES,
+    Disk,
+    Interface,
+    Seed,
+    Wanted,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 
 __all__ = ["GUEST_OPTIONS", "wanted"]
@@ -44,7 +51,8 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "tpm": _dict(model=_choice("tpm-crb", "tpm-tis"), version=_choice("2.0", "1.2")),
     "rng": _dict(model=_choice("virtio"), source=_STR),
     "watchdog": _dict(
-        model=_choice("itco", "i6300esb", "ib700"), action=_choice("reset", "shutdown", "poweroff", "pause", "none", "dump")
+        model=_choice("itco", "i6300esb", "ib700"),
+        action=_choice("reset", "shutdown", "poweroff", "pause", "none", "dump"),
     ),
     "video": _dict(model=_choice("virtio", "vga", "qxl", "bochs", "none")),
     "clock": _dict(offset=_choice("utc", "localtime")),
@@ -168,13 +176,15 @@ def _fields(params: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
 def _vcpus(value: object, name: str) -> dict[str, t.Any]:
     if value is None:
         return {}
-    spoken = dict(value) if isinstance(value, dict) else {"current": value}
+    spoken: dict[str, t.Any] = dict(value) if isinstance(value, dict) else {"current": value}
     unknown = set(spoken) - {"current", "maximum", "placement", "cpuset", "topology"}
     topology = spoken.pop("topology", None) or {}
     unknown |= {f"topology.{key}" for key in set(topology) - {"sockets", "cores", "threads"}}
     if unknown:
-        raise BadInput(f"vcpus of {name}: no such option {', '.join(sorted(unknown))}; there are current, maximum, placement, "
-                       "cpuset, topology{sockets, cores, threads}")
+        raise BadInput(
+            f"vcpus of {name}: no such option {', '.join(sorted(unknown))}; there are current, maximum, placement, "
+            "cpuset, topology{sockets, cores, threads}"
+        )
     fields = {f"vcpus.{key}": item for key, item in spoken.items() if item is not None}
     for key in ("current", "maximum"):
         if f"vcpus.{key}" in fields:

@@ -16,21 +16,21 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import disks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, hosts, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Interface, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, domain, new
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, domain, new, record
 
 __all__ = ["converge"]
 
 
 def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     """Do what `wanted` says and return the result for one guest."""
-    found = guests.find(connection, wanted.name)
+    found = look.find(connection, wanted.name)
     if wanted.state == "absent":
         plan, changes, key = _absent(connection, wanted, found), _gone(found), None
     elif wanted.state in ("reset", "rebooted") and found is None:
@@ -53,42 +53,39 @@ def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     }
 
 
-def _present(
-    connection: t.Any, wanted: Wanted, found: Found | None
-) -> tuple[plans.Plan, t.Sequence[Change], str | None]:
+def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[plans.Plan, list[Change], str | None]:
     if found is None:
         wanted, base = _new(connection, wanted)
     else:
         base = found.xml
     known = domain.read_fields(base) if found else {}
+    memory = record.read(base) if found else {}
     guest_uuid = found.uuid if found else t.cast(str, wanted.uuid)
     fields = plans.complete_fields(wanted.fields, known)
     wanted = dataclasses.replace(wanted, interfaces=_with_macs(wanted.interfaces, guest_uuid))
-    seed_changed = _seed_changes(wanted, known, found)
-    making = disks.plan(connection, wanted, base, found, known)
-    if wanted.seed and (found is None or seed_changed or "corral.seed" not in known):
+    seed_changed = _seed_changes(wanted, memory, found)
+    making = disks.plan(connection, wanted, base, found, memory)
+    if wanted.seed and (found is None or seed_changed or "seed" not in memory):
         making = disks.with_seed(connection, wanted, making, base)
     wanted = dataclasses.replace(wanted, disks=making.disks)
-    fields.update(making.fields(known))
-    key = known.get("corral.ssh_host_key")
+    remember = making.remember(memory)
+    key = memory.get("ssh_host_key")
     storage_steps: list[steps.Step] = list(making.steps)
     if wanted.seed and making.seed:
         private, key = seed_files.host_key()
         content = seeds.files(wanted.seed, guest=wanted.name, host_key=(private, key))
         storage_steps.append(steps.WriteSeed(wanted.name, making.seed, content, replace=making.replace_seed))
-        fields.update(
-            {
-                "corral.seed": wanted.seed.digest,
-                "corral.instance_id": seeds.instance_id(wanted.seed, wanted.name),
-                "corral.ssh_host_key": key,
-                "corral.addresses": wanted.seed.addresses,
-            }
+        remember.update(
+            seed=wanted.seed.digest,
+            instance_id=seeds.instance_id(wanted.seed, wanted.name),
+            ssh_host_key=key,
+            addresses=wanted.seed.addresses,
         )
-    stored = domain.graft(base, wanted, fields)
+    stored = domain.graft(base, wanted, fields, remember)
     unfinished = None
     if making.making:
-        unfinished = domain.graft(base, wanted, {**fields, "corral.making": making.making}).xml
-    running, limits = _running(found, wanted, fields)
+        unfinished = domain.graft(base, wanted, fields, {**remember, "making": making.making}).xml
+    running, limits = _running(found, wanted, fields, remember)
     plan = plans.plan(
         wanted,
         found,
@@ -109,7 +106,7 @@ def _present(
     if found is None:  # what the skeleton said was never anybody's wish
         changes = [Change(change.where, None, change.after) for change in changes]
     if seed_changed and making.seed:
-        changes.append(Change("cloud_init", str(known.get("corral.seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
+        changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
     return plan, changes, key
 
 
@@ -119,7 +116,7 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     missing = [option for field, option in needed.items() if wanted.fields.get(field) is None]
     if missing:
         raise BadInput(f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to make one")
-    capabilities = caps.host(hosts.capabilities(connection))
+    capabilities = caps.host(look.capabilities(connection))
     arch = capabilities["arch"]
     offered = capabilities["virt_types"].get(arch) or [kind for kinds in capabilities["virt_types"].values() for kind in kinds]
     virt_type = wanted.virt_type
@@ -130,7 +127,7 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
     guest_uuid = wanted.uuid or str(uuid.uuid4())
     interfaces = wanted.interfaces if wanted.interfaces is not None else (Interface("eth0", type="bridge", bridge="br0"),)
-    _check_links(wanted.name, interfaces, *hosts.links(connection))
+    _check_links(wanted.name, interfaces, *look.links(connection))
     given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
     return (
         dataclasses.replace(wanted, uuid=guest_uuid, interfaces=interfaces, disks=given),
@@ -145,11 +142,7 @@ def _check_links(guest: str, interfaces: t.Sequence[Interface], bridges: set[str
         for item in interfaces
         if item.bridge and bridges is not None and item.bridge not in bridges
     ]
-    missing += [
-        f"network {item.network} (interface {item.name})"
-        for item in interfaces
-        if item.network and item.network not in networks
-    ]
+    missing += [f"network {item.network} (interface {item.name})" for item in interfaces if item.network and item.network not in networks]
     if missing:
         raise NotFound(
             f"cannot create {guest}: this host has no {' and no '.join(missing)}; make it with role corral.virt.bridge, "
@@ -162,16 +155,15 @@ def _with_macs(interfaces: tuple[Interface, ...] | None, guest_uuid: str) -> tup
     if interfaces is None:
         return None
     return tuple(
-        dataclasses.replace(item, mac=item.mac or derived_mac(guest_uuid, item.name), mac_derived=item.mac is None)
-        for item in interfaces
+        dataclasses.replace(item, mac=item.mac or derived_mac(guest_uuid, item.name), mac_derived=item.mac is None) for item in interfaces
     )
 
 
-def _seed_changes(wanted: Wanted, known: t.Mapping[str, t.Any], found: Found | None) -> bool:
+def _seed_changes(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | None) -> bool:
     """Whether the seed differs from the one the guest was made with; refuses when told to."""
-    if wanted.seed is None or found is None or "corral.seed" not in known or known.get("corral.making"):
+    if wanted.seed is None or found is None or "seed" not in memory or memory.get("making"):
         return False
-    if known["corral.seed"] == wanted.seed.digest:
+    if memory["seed"] == wanted.seed.digest:
         return False
     if wanted.seed.on_change == "refuse":
         raise Refused(
@@ -181,12 +173,12 @@ def _seed_changes(wanted: Wanted, known: t.Mapping[str, t.Any], found: Found | N
 
 
 def _running(
-    found: Found | None, wanted: Wanted, fields: t.Mapping[str, t.Any]
+    found: Found | None, wanted: Wanted, fields: t.Mapping[str, t.Any], remember: t.Mapping[str, t.Any]
 ) -> tuple[Grafted | None, t.Mapping[str, t.Any]]:
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
         return None, {}
-    return domain.graft(found.live_xml, wanted, fields), domain.read_fields(found.live_xml)
+    return domain.graft(found.live_xml, wanted, fields, remember), domain.read_fields(found.live_xml)
 
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
@@ -194,12 +186,12 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
     in_use = {
         path: other.name()
-        for other in guests.all_guests(connection)
+        for other in look.all_guests(connection)
         if other.name() != wanted.name
         for path in domain.sources(other.XMLDesc())
     }
     keeps = (*found.keeps, *domain.keeps(found.xml))
-    return plans.absent(wanted, found, keeps=keeps, owned=domain.owned(found.xml), in_use=in_use)
+    return plans.absent(wanted, found, keeps=keeps, owned=record.read(found.xml).get("volumes", ()), in_use=in_use)
 
 
 def _gone(found: Found | None) -> list[Change]:
@@ -226,7 +218,7 @@ def _do(connection: t.Any, step: steps.Step) -> object:
     if isinstance(step, steps.WriteSeed):
         data = seed_files.iso(step.files)
         volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
-        storage.create(connection, volume.pool, new.volume(volume), name=volume.name, replace=step.replace)
+        storage.create(connection, volume.pool, caps.new_volume(volume), name=volume.name, replace=step.replace)
         storage.upload(connection, volume.pool, volume.name, data)
         return None
     return doers.do(connection, step)

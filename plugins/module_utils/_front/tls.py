@@ -44,9 +44,7 @@ def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str
     except BadInput as error:
         problems += error.problems
     if not 0 <= params["renew_before"] < params["days"]:
-        problems.append(
-            f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew"
-        )
+        problems.append(f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew")
     if not params["identities"]:
         problems.append("identities: name at least one of " + ", ".join(IDENTITIES))
     if problems:

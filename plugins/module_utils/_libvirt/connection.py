@@ -16,7 +16,7 @@ try:
 except ImportError:  # the front says how to install it
     libvirt = None
 
-__all__ = ["Connection", "opened", "said"]
+__all__ = ["Connection", "libvirt", "opened", "said"]
 
 Connection = t.Any  # libvirt.virConnect; the binding ships no types
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import guests, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
@@ -24,7 +24,7 @@ def do(connection: Connection, step: steps.Step) -> object:
 
 
 def _domain(connection: Connection, step: steps.Step) -> t.Any:
-    return guests.lookup(connection, step.guest)
+    return look.lookup(connection, step.guest)
 
 
 def _define(connection: Connection, step: steps.Define) -> None:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 
-__all__ = ["Disk", "Found", "Grafted", "Interface", "Seed", "Volume", "Wanted", "ACTIONS", "STATES"]
+__all__ = ["ACTIONS", "STATES", "Disk", "Found", "Grafted", "Interface", "Seed", "Volume", "Wanted"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for

@@ -51,9 +51,7 @@ class Identity:
         return 0o644 if place.kind != "key" else 0o640 if self.shared_key else 0o600
 
 
-def _identity(
-    name: str, unit: str, store: str, ca: str, pairs: t.Sequence[tuple[str, str]], *, shared: bool = False
-) -> Identity:
+def _identity(name: str, unit: str, store: str, ca: str, pairs: t.Sequence[tuple[str, str]], *, shared: bool = False) -> Identity:
     places = [Place(ca, "ca")]
     for cert, key in pairs:
         places += [Place(cert, "cert"), Place(key, "key")]

@@ -82,9 +82,7 @@ def plan(
     return result
 
 
-def absent(
-    wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned: t.Sequence[str], in_use: t.Mapping[str, str]
-) -> Plan:
+def absent(wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned: t.Sequence[str], in_use: t.Mapping[str, str]) -> Plan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user."""
     result = Plan()
     if found is None:
@@ -111,9 +109,7 @@ def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Chang
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
 
 
-def _apply_live(
-    wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any], limits: t.Mapping[str, t.Any], result: Plan
-) -> None:
+def _apply_live(wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any], limits: t.Mapping[str, t.Any], result: Plan) -> None:
     """Live steps for what the running guest lacks; the rest is pending."""
     metadata = False
     for change in running.changes:
@@ -131,9 +127,7 @@ def _apply_live(
         else:
             result.pending.append(str(change))
     if metadata:
-        result.steps.append(
-            steps.SetMetadata(wanted.name, fields.get("title"), fields.get("description"), running.metadata)
-        )
+        result.steps.append(steps.SetMetadata(wanted.name, fields.get("title"), fields.get("description"), running.metadata))
 
 
 def _restart(wanted: Wanted, result: Plan) -> None:

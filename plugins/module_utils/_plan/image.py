@@ -79,8 +79,6 @@ def absent(image: Image, found: Present, *, users: dict[str, str]) -> list[Image
     if found.target is None:
         return []
     if found.target in users:
-        raise Refused(
-            f"cannot remove image {image.name}: {users[found.target]} stands on {found.target}; remove or flatten it first"
-        )
+        raise Refused(f"cannot remove image {image.name}: {users[found.target]} stands on {found.target}; remove or flatten it first")
     content: list[ImageStep] = [Remove(image, found.target)] if found.target in found.files else []
     return [Remove(image, image.name), *content]

@@ -17,7 +17,16 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import S
 __all__ = ["files", "instance_id", "seed"]
 
 ON_CHANGE = ("ignore", "next_boot", "refuse")
-_HEADERS = ("#cloud-config", "#!", "#include", "#cloud-boothook", "#cloud-config-archive", "Content-Type:", "MIME-Version:", "## template:")
+_HEADERS = (
+    "#cloud-config",
+    "#!",
+    "#include",
+    "#cloud-boothook",
+    "#cloud-config-archive",
+    "Content-Type:",
+    "MIME-Version:",
+    "## template:",
+)
 
 
 def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:

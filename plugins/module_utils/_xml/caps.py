@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 
-__all__ = ["domain_capabilities", "host", "network", "pool", "volume"]
+__all__ = ["domain_capabilities", "host", "network", "new_volume", "pool", "volume"]
 
 
 def host(xml: str) -> dict[str, t.Any]:
@@ -22,14 +23,8 @@ def host(xml: str) -> dict[str, t.Any]:
         "arch": root.findtext("host/cpu/arch"),
         "cpu_model": None if model is None else model.text,
         "cpu_vendor": root.findtext("host/cpu/vendor"),
-        "virt_types": {
-            arch.get("name"): [domain.get("type") for domain in arch.findall("domain")]
-            for arch in root.findall("guest/arch")
-        },
-        "machines": {
-            arch.get("name"): sorted({machine.text for machine in arch.iter("machine")})
-            for arch in root.findall("guest/arch")
-        },
+        "virt_types": {arch.get("name"): [domain.get("type") for domain in arch.findall("domain")] for arch in root.findall("guest/arch")},
+        "machines": {arch.get("name"): sorted({machine.text for machine in arch.iter("machine")}) for arch in root.findall("guest/arch")},
     }
 
 
@@ -75,3 +70,17 @@ def network(xml: str) -> dict[str, t.Any]:
         "forward": "isolated" if forward is None else forward.get("mode") or "nat",
         "bridge": None if bridge is None else bridge.get("name"),
     }
+
+
+def new_volume(wanted: Volume) -> str:
+    """A storage volume, thin, with its backing file where it has one."""
+    root = parse("<volume/>")
+    make(root, "name").text = wanted.name
+    make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)
+    make(root, "allocation", unit="bytes").text = "0"
+    make(make(root, "target"), "format", type=wanted.format)
+    if wanted.backing_path:
+        backing = make(root, "backingStore")
+        make(backing, "path").text = wanted.backing_path
+        make(backing, "format", type=wanted.backing_format or "qcow2")
+    return text(root)

@@ -71,9 +71,7 @@ def by_name(xml: str) -> dict[str, dict[str, t.Any]]:
     return {**{str(item.get("target")): item for item in found}, **{item["name"]: item for item in found}}
 
 
-def graft(
-    devices: Element, wanted: t.Sequence[Disk], added: dict[str, str], removed: dict[str, str]
-) -> list[Change]:
+def graft(devices: Element, wanted: t.Sequence[Disk], added: dict[str, str], removed: dict[str, str]) -> list[Change]:
     """Edit, add and (only when said) remove disks; whole devices go to `added` / `removed` by `disks[name]`."""
     changes: list[Change] = []
     for item in wanted:
@@ -114,5 +112,5 @@ def _next_target(devices: Element, bus: str) -> str:
     """`vda`, `vdb`, … `vdz`, `vdaa`: the first that no disk has."""
     taken = {target.get("dev") for target in devices.findall("disk/target")}
     letters = "abcdefghijklmnopqrstuvwxyz"
-    names = [a for a in letters] + [a + b for a in letters for b in letters]
+    names = [*letters] + [a + b for a in letters for b in letters]
     return next(_PREFIX[bus] + name for name in names if _PREFIX[bus] + name not in taken)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, graphics, interface, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, graphics, interface, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, KIB, Many, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["DOMAIN", "graft", "keeps", "owned", "read_fields", "sources", "spelt_out"]
+__all__ = ["DOMAIN", "graft", "keeps", "read_fields", "sources", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -55,13 +54,6 @@ DOMAIN: row.Table = {
     "tpm.model": Row("devices/tpm/@model"),
     "tpm.version": Row("devices/tpm/backend/@version"),
     "tags": Many("metadata/corral:guest/corral:tag"),
-    # What we remember of the guest; not options, so they are no changes of the user's.
-    "corral.seed": Row("metadata/corral:guest/corral:seed/@sha256"),
-    "corral.instance_id": Row("metadata/corral:guest/corral:seed/@instance-id"),
-    "corral.ssh_host_key": Row("metadata/corral:guest/corral:ssh-host-key"),
-    "corral.addresses": Many("metadata/corral:guest/corral:address"),
-    "corral.volumes": Many("metadata/corral:guest/corral:volume"),
-    "corral.making": Many("metadata/corral:guest/corral:making"),
 }
 
 
@@ -81,8 +73,8 @@ def read_fields(xml: str) -> dict[str, t.Any]:
     return row.read(spelt_out(parse(xml)), DOMAIN)
 
 
-def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any]) -> Grafted:
-    """Write `fields` and the devices of `wanted` into libvirt's own document.
+def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any], remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
+    """Write `fields`, the devices of `wanted` and what is to be remembered into libvirt's own document.
 
     Addresses, aliases, elements we do not know and everything the user did not mention survive.
     """
@@ -98,14 +90,8 @@ def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any]) -> Grafted:
         changes += graphics.graft(devices, wanted.graphics)
     changes += disk.graft(devices, wanted.disks or (), added, removed)
     changes += interface.graft(devices, wanted.interfaces or (), added, removed)
-    mark = root.find("metadata/" + resolve("corral:guest"))
-    return Grafted(
-        xml=text(root),
-        changes=tuple(change for change in changes if not change.where.startswith("corral.")),
-        added=added,
-        removed=removed,
-        metadata="" if mark is None else text(mark),
-    )
+    row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
+    return Grafted(xml=text(root), changes=tuple(changes), added=added, removed=removed, metadata=record.document(root))
 
 
 def _forget_cpu_details(cpu: Element, *, keep_model: bool) -> None:
@@ -130,11 +116,6 @@ def _finish_singletons(root: Element) -> None:
     if serial is not None and serial.get("type") == "pty" and serial.find("source") is not None:
         # A path belongs to a file or device; a pty's is libvirt's to choose.
         serial.remove(serial.find("source"))
-
-
-def owned(xml: str) -> tuple[str, ...]:
-    """Paths of the volumes that the collection made for this guest."""
-    return t.cast("tuple[str, ...]", DOMAIN["corral.volumes"].read(parse(xml)) or ())
 
 
 def keeps(xml: str) -> tuple[str, ...]:

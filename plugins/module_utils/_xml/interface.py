@@ -56,9 +56,7 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     return found
 
 
-def graft(
-    devices: Element, wanted: t.Sequence[Interface], added: dict[str, str], removed: dict[str, str]
-) -> list[Change]:
+def graft(devices: Element, wanted: t.Sequence[Interface], added: dict[str, str], removed: dict[str, str]) -> list[Change]:
     """Edit, add and (only when said) remove interfaces; whole devices go to `added` / `removed`."""
     changes: list[Change] = []
     for item in wanted:

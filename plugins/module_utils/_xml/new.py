@@ -2,14 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Documents for things that do not exist yet: the least that libvirt needs, before the user's wishes are grafted in."""
+"""The document of a guest that does not exist yet: the least that libvirt needs, before the user's wishes are grafted in."""
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 
-__all__ = ["domain", "volume"]
+__all__ = ["domain"]
 
 # Room for devices that are plugged in later: a q35 guest takes one root port for each.
 _SPARE_ROOT_PORTS = 8
@@ -42,18 +41,4 @@ def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> 
     make(make(devices, "console", type="pty"), "target", type="serial", port="0")
     make(make(devices, "channel", type="unix"), "target", type="virtio", name="org.qemu.guest_agent.0")
     make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
-    return text(root)
-
-
-def volume(wanted: Volume) -> str:
-    """A storage volume, thin, with its backing file where it has one."""
-    root = parse("<volume/>")
-    make(root, "name").text = wanted.name
-    make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)
-    make(root, "allocation", unit="bytes").text = "0"
-    make(make(root, "target"), "format", type=wanted.format)
-    if wanted.backing_path:
-        backing = make(root, "backingStore")
-        make(backing, "path").text = wanted.backing_path
-        make(backing, "format", type=wanted.backing_format or "qcow2")
     return text(root)

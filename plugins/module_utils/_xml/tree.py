@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 try:
     from lxml import etree
 except ImportError:  # the front says how to install it
-    etree = None
+    etree = None  # type: ignore[assignment]
 
 __all__ = ["CORRAL", "Element", "child", "make", "parse", "resolve", "text"]
 
@@ -37,7 +37,7 @@ def parse(xml: str) -> Element:
 
 def text(element: Element) -> str:
     """The element as libvirt reads it, indented for humans."""
-    return t.cast(str, etree.tostring(element, pretty_print=True, encoding="unicode"))
+    return etree.tostring(element, pretty_print=True, encoding="unicode")
 
 
 def resolve(tag: str) -> str:

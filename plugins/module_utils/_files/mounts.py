@@ -1,0 +1,41 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which filesystem a file is on."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["shared_filesystem"]
+
+# Filesystems that several hosts see at once, as /proc/self/mounts names them.
+_SHARED = (
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "ceph",
+    "fuse.ceph",
+    "fuse.glusterfs",
+    "fuse.cephfs",
+    "gfs2",
+    "ocfs2",
+    "lustre",
+    "gpfs",
+)
+
+
+def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | None:
+    """The kind of shared filesystem that holds `path`, or None for a local one."""
+    path = os.path.realpath(path)
+    best, kind = "", ""
+    with open(mounts) as lines:
+        for line in lines:
+            _device, point, fstype = line.split()[:3]
+            point = point.replace("\\040", " ")
+            inside = path == point or path.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, fstype
+    return kind if kind in _SHARED else None

@@ -1,0 +1,139 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry out a migration: one call, watched, with one deadline. Judging what came of it is not done here."""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+
+__all__ = ["completed", "discard", "resume", "run", "set_autostart", "set_record", "state_of"]
+
+_CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
+_TICK_S = 0.1
+
+
+def run(
+    domain: t.Any,
+    *,
+    dest: str,
+    dest_uri: str,
+    transport: str,
+    copy: str | None,
+    disks: t.Sequence[str],
+    auto_converge: bool,
+    bandwidth_mib_s: int | None,
+    max_downtime_ms: int | None,
+    timeout_s: int,
+) -> dict[str, t.Any]:
+    """Migrate peer-to-peer, arriving paused. Returns figures, and `error` instead of raising it: the caller looks at both ends."""
+    flags = (
+        libvirt.VIR_MIGRATE_LIVE
+        | libvirt.VIR_MIGRATE_PEER2PEER  # goes on when this process dies
+        | libvirt.VIR_MIGRATE_PERSIST_DEST
+        | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+        | libvirt.VIR_MIGRATE_PAUSED
+        | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+    )
+    parameters: dict[str, t.Any] = {}
+    if transport == "tunnelled":
+        flags |= libvirt.VIR_MIGRATE_TUNNELLED
+    else:
+        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{dest}"
+    if transport == "tls":
+        flags |= libvirt.VIR_MIGRATE_TLS
+        parameters[libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION] = dest
+    if auto_converge:
+        flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
+    if copy:
+        flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC if copy == "inc" else libvirt.VIR_MIGRATE_NON_SHARED_DISK
+        parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(disks)
+    if bandwidth_mib_s:
+        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = bandwidth_mib_s
+    return _watched(domain, lambda: domain.migrateToURI3(dest_uri, parameters, flags), timeout_s, max_downtime_ms)
+
+
+def _watched(domain: t.Any, migrate: t.Callable[[], object], timeout_s: int, max_downtime_ms: int | None) -> dict[str, t.Any]:
+    """Run the blocking call beside a look at its progress; abort it at the deadline."""
+    outcome: dict[str, t.Any] = {"error": None, "bytes_sent": 0, "passes": 0, "aborted": False}
+
+    def body() -> None:
+        try:
+            migrate()
+        except libvirt.libvirtError as error:
+            outcome["error"] = error.get_error_message() or str(error)
+
+    worker = threading.Thread(target=body, daemon=True)
+    started = time.monotonic()
+    worker.start()
+    told = max_downtime_ms is None
+    while worker.is_alive():
+        worker.join(_TICK_S)
+        try:
+            figures = domain.jobStats()
+            outcome["bytes_sent"] = max(outcome["bytes_sent"], figures.get("data_processed", 0))
+            outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
+            if not told and figures.get("type"):
+                domain.migrateSetMaxDowntime(max_downtime_ms)
+                told = True
+            if time.monotonic() - started > timeout_s and not outcome["aborted"]:
+                outcome["aborted"] = True
+                domain.abortJob()
+        except libvirt.libvirtError:
+            continue  # no job yet, or no more: the worker's end tells
+    outcome["seconds"] = round(time.monotonic() - started, 2)
+    return outcome
+
+
+def completed(connection: Connection, name: str) -> dict[str, t.Any]:
+    """libvirt's own figures of the finished migration; they stay on the destination."""
+    try:
+        found = connection.lookupByName(name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+    except libvirt.libvirtError:
+        return {}
+    return {"downtime_ms": found.get("downtime"), "bytes_sent": found.get("data_processed")}
+
+
+def state_of(connection: Connection | None, name: str) -> str:
+    """running, paused, shutdown, crashed, absent or unreachable."""
+    if connection is None:
+        return "unreachable"
+    try:
+        return look.state(connection.lookupByName(name))
+    except libvirt.libvirtError as error:
+        return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"
+
+
+def set_record(domain: t.Any, record: str) -> None:
+    """Replace what the collection remembers of the guest, in what runs and in what is stored."""
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    with said("set metadata of", domain.name()):
+        domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flags)
+
+
+def resume(connection: Connection, name: str) -> None:
+    """Let the vCPUs run."""
+    with said("resume", name):
+        connection.lookupByName(name).resume()
+
+
+def discard(connection: Connection, name: str) -> None:
+    """Remove a dead copy of a guest: process and definition, never its storage."""
+    with said("remove the copy of", name):
+        domain = connection.lookupByName(name)
+        if domain.isActive():
+            domain.destroy()
+        if domain.isPersistent():
+            domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+
+
+def set_autostart(connection: Connection, name: str) -> None:
+    """Start with the host."""
+    with said("set autostart of", name):
+        connection.lookupByName(name).setAutostart(1)

@@ -1,0 +1,45 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the collection remembers of a guest, in libvirt's <metadata> under our namespace. It travels with the guest."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
+
+__all__ = ["RECORD", "document", "read", "update"]
+
+RECORD: row.Table = {
+    "seed": Row("metadata/corral:guest/corral:seed/@sha256"),
+    "instance_id": Row("metadata/corral:guest/corral:seed/@instance-id"),
+    "ssh_host_key": Row("metadata/corral:guest/corral:ssh-host-key"),
+    "addresses": Many("metadata/corral:guest/corral:address"),
+    "volumes": Many("metadata/corral:guest/corral:volume"),  # made by us, so ours to remove
+    "making": Many("metadata/corral:guest/corral:making"),  # being made: not there, or not complete
+    "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
+    "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there
+}
+
+
+def read(xml: str) -> dict[str, t.Any]:
+    """Everything we remember of the guest."""
+    return row.read(parse(xml), RECORD)
+
+
+def document(root: Element) -> str:
+    """Our whole element as libvirt's metadata call takes it (tags included); empty where there is none."""
+    mark = root.find("metadata/" + resolve("corral:guest"))
+    return "" if mark is None else text(mark)
+
+
+def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:
+    """Our element after `fields` were written into it."""
+    root = parse(xml)
+    child(root, "metadata")
+    row.graft(root, RECORD, fields)
+    return document(root)
