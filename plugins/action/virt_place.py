@@ -1,0 +1,115 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Choose hypervisors for guests, on the controller: what the hosts said in, placements out."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+
+OPTIONS: dict[str, t.Any] = {
+    "guests": {"type": "list", "elements": "dict", "required": True},
+    "hosts": {"type": "dict", "required": True},
+    "group": {"type": "list", "elements": "str"},
+    "cpu_overcommit": {"type": "float", "default": 4.0},
+    "memory_overcommit": {"type": "float", "default": 1.0},
+}
+
+
+class ActionModule(ActionBase):
+    """Pure computation: nothing is connected to, nothing changes."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Place all guests; fails with every refusal, and defers guests that unreached hosts may have."""
+        result = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        try:
+            guests = _guests(options["guests"])
+            hosts = [_host(name, found) for name, found in sorted(options["hosts"].items()) if _usable(found)]
+            if options["cpu_overcommit"] <= 0 or options["memory_overcommit"] <= 0:
+                raise BadInput("cpu_overcommit and memory_overcommit: must be above zero")
+        except BadInput as error:
+            raise AnsibleActionFail(str(error)) from error
+        unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in hosts})
+        policy = placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
+        placed = placement.place(guests, hosts, unreached=unreached, policy=policy)
+        refused = [item for item in placed if item.host is None and not item.deferred]
+        result.update(
+            changed=False,
+            placements={item.guest: item.host for item in placed if item.host},
+            explained=[f"{item.guest} -> {item.host or ('deferred' if item.deferred else 'refused')}: {item.why}" for item in placed],
+            deferred=[item.guest for item in placed if item.deferred],
+        )
+        if refused:
+            result.update(failed=True, msg="; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
+        elif result["deferred"]:
+            result["warnings"] = [f"{item.guest} is not made: {item.why}" for item in placed if item.deferred]
+        return result
+
+
+def _usable(found: object) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("host"), dict)
+
+
+def _guests(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[placement.Guest]:
+    """Guests with their needs; raises BadInput with every problem."""
+    found, problems = [], []
+    for item in items:
+        try:
+            found.append(_guest(item))
+        except BadInput as error:
+            problems += error.problems
+    names = [str(item.get("name")) for item in items]
+    problems += [f"guests: {name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
+    name = _units.check_name(item.get("name"), what="guest name")
+    vcpus, memory = item.get("vcpus"), item.get("memory")
+    vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
+    memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory
+    try:
+        count = int(vcpus or 0)
+    except (TypeError, ValueError):
+        raise BadInput(f"vcpus of {name}: must be a whole number from 1, not {vcpus!r}") from None
+    interfaces = item.get("interfaces") or item.get("networks")
+    bridges = ["br0"] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
+    disks = item.get("disks")
+    pools = ["default"] if disks is None else [disk.get("pool") or "default" for disk in disks if not disk.get("source")]
+    return placement.Guest(
+        name=name,
+        vcpus=count,
+        memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
+        host=item.get("host"),
+        apart=item.get("apart"),
+        bridges=frozenset(bridges),
+        pools=frozenset(pools),
+    )
+
+
+def _host(name: str, found: t.Mapping[str, t.Any]) -> placement.Host:
+    info = found["host"]
+    return placement.Host(
+        name=name,
+        cpus=info["cpus"],
+        memory_mib=info["memory_mib"] - info["memory_reserved_mib"],
+        vcpus_used=info["vcpus_used"],
+        memory_used_mib=info["memory_used_mib"],
+        guests={guest["name"]: guest["state"] in ("running", "paused") for guest in info["guests"]},
+        apart=frozenset(tag[len("apart-") :] for guest in info["guests"] for tag in guest["tags"] if tag.startswith("apart-")),
+        bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
+        pools=frozenset(pool["name"] for pool in info["pools"] if pool["active"]),
+    )

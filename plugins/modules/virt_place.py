@@ -1,0 +1,84 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_place
+short_description: Choose a hypervisor for each of many guests at once
+version_added: 0.1.0
+description:
+  - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
+  - A guest that exists stays where it is. A guest that is not seen while a host of O(group) is not reached is deferred, not made a
+    second time.
+author:
+  - corral.virt contributors (@corral-virt)
+attributes:
+  check_mode:
+    description: Only computes.
+    support: full
+  diff_mode:
+    description: Nothing changes, so there is nothing to show.
+    support: N/A
+  action:
+    description: Runs on the controller.
+    support: full
+options:
+  guests:
+    description:
+      - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and for placement only
+        C(host), the hypervisor it must be on, and C(apart), a word; guests with the same word never share a host. Tag guests
+        C(apart-WORD) so that later runs know.
+    type: list
+    elements: dict
+    required: true
+  hosts:
+    description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached.
+    type: dict
+    required: true
+  group:
+    description: All hypervisors, those that were not reached among them. The keys of O(hosts) when not given.
+    type: list
+    elements: str
+  cpu_overcommit:
+    description: vCPUs that may be promised for each processor.
+    type: float
+    default: 4.0
+  memory_overcommit:
+    description: Share of a host's memory that may be promised.
+    type: float
+    default: 1.0
+"""
+
+EXAMPLES = r"""
+- name: Choose hypervisors
+  corral.virt.virt_place:
+    guests:
+      - {name: web1, vcpus: 2, memory: 2GiB, apart: web}
+      - {name: web2, vcpus: 2, memory: 2GiB, apart: web}
+    group: "{{ groups['hyper'] }}"
+    hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
+  run_once: true
+  register: placed
+"""
+
+RETURN = r"""
+placements:
+  description: Hypervisor by guest.
+  returned: success
+  type: dict
+  sample: {web1: hyper1, web2: hyper2}
+explained:
+  description: A line for each guest, saying where it goes, or that it is refused or deferred, and why.
+  returned: success
+  type: list
+  elements: str
+deferred:
+  description: Guests that are not made now because a host that may have them was not reached.
+  returned: success
+  type: list
+  elements: str
+"""
