@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from corral_lab.places import NAME, Lab, Problem, labs, names
 
 def main() -> int:
     arguments = _parser().parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
     try:
         return int(arguments.run(arguments) or 0)
     except Problem as problem:
@@ -24,6 +26,13 @@ def main() -> int:
     except KeyboardInterrupt:
         print("lab.py: interrupted; run it again to go on, or `lab.py down` to remove what is there", file=sys.stderr)
         return 130
+
+
+def _interrupt(*_: object) -> None:
+    """End in order, once: a second Ctrl-C does not cut that short."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,4 +130,6 @@ def _exec(given: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # without waiting for threads that wait for hosts

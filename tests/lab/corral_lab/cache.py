@@ -26,8 +26,9 @@ def built(kind: str, name: str, build: Callable[[Path], None], *, say: Callable[
     with locked(f"{kind}-{name}", waiting=f"waiting for another run that builds {name}"):
         if place.exists():
             return place
-        for left in place.parent.glob(f".{name}.*"):
-            shutil.rmtree(left)
+        for left in place.parent.glob(".*.*"):
+            if not Path(f"/proc/{left.suffix[1:]}").exists():
+                shutil.rmtree(left)
         new = place.with_name(f".{name}.{os.getpid()}")
         new.mkdir(parents=True)
         say(f"building {kind} {name}")

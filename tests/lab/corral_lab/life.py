@@ -50,7 +50,7 @@ def up(name: str, wanted: Wanted) -> Lab:
             served = picture.result() if picture else None
         finally:
             processes.end(name, "build")  # on Ctrl-C; otherwise there is none left
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
         if served:
             webserver.ensure(lab, served.parent, sys.executable)
         generated.write_inventory(lab, image=served)
@@ -124,6 +124,8 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
         say(f"{name}: {release}, {made.address}")
     known = host.hosts(lab)
     dead = [each for each in known.values() if not machine.running(lab, each)]
+    if not dead:
+        say(f"lab {lab.name} was running already")
     if len(dead) == len(known):
         network.drop_ports(lab)
     for each in dead:
