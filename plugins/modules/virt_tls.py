@@ -17,8 +17,8 @@ description:
     need, and renews them in time.
   - Private keys are made on the host and never leave it. The CA is kept on the controller, is made when there is none,
     and signs there.
-  - Each host has two identities with keys and names of their own. C(libvirt) is C(CN=NAME,OU=libvirt,O=corral.virt) and
-    only root can read its key; C(qemu) is C(CN=NAME,OU=qemu,O=corral.virt) and the group QEMU runs in can read its key.
+  - Each host has two identities with keys and names of their own. C(libvirt) is C(O=corral.virt,OU=libvirt,CN=NAME) and
+    only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and the group QEMU runs in can read its key.
     When C(tls_allowed_dn_list) of the libvirt daemon admits only C(OU=libvirt), as the role P(corral.virt.pki#role)
     arranges, a guest that breaks out of QEMU finds no key that opens another hypervisor.
   - The places libvirt and QEMU look at become links into a directory C(corral) that holds complete sets of CA
@@ -123,7 +123,7 @@ certificates:
       description: Distinguished name, as C(tls_allowed_dn_list) compares it.
       type: str
       returned: success
-      sample: CN=hyper1,OU=libvirt,O=corral.virt
+      sample: O=corral.virt,OU=libvirt,CN=hyper1
     names:
       description: Names and addresses it is valid for.
       type: list

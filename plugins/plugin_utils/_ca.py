@@ -108,7 +108,7 @@ class Authority:
                 f"cannot sign for {wanted.common_name}: the CA in {self._directory} is valid only until "
                 f"{issuer.not_valid_after_utc:%Y-%m-%d}; move the directory away to start anew"
             )
-        serial, subject = x509.random_serial_number(), x509.Name.from_rfc4514_string(wanted.subject)
+        serial, subject = x509.random_serial_number(), files.name(wanted.subject)
         draft = _draft(subject, issuer.subject, public, key.public_key(), now=now, until=until, serial=serial)
         draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         draft = draft.add_extension(_usage(digital_signature=True, key_encipherment=True), critical=True)

@@ -46,7 +46,7 @@ try:
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["describe", "group", "install", "me", "pem", "read", "request", "said", "set_mode", "user", "write"]
+__all__ = ["describe", "group", "install", "me", "name", "pem", "read", "request", "said", "set_mode", "user", "write"]
 
 KEY_BITS = 3072
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
@@ -82,7 +82,7 @@ def request(identity: Identity, root: str, *, subject: str) -> str:
     store = Path(root, identity.store)
     _make_directory(store)
     write(store / "pending.pem", pem(key), mode=0o600)
-    csr = x509.CertificateSigningRequestBuilder().subject_name(_name(subject)).sign(key, hashes.SHA256())
+    csr = x509.CertificateSigningRequestBuilder().subject_name(name(subject)).sign(key, hashes.SHA256())
     return csr.public_bytes(serialization.Encoding.PEM).decode()
 
 
@@ -191,7 +191,7 @@ def describe(certificate: t.Any) -> Certificate:
     if end is None:
         end = certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
     return Certificate(
-        subject=certificate.subject.rfc4514_string(),
+        subject=",".join(rdn.rfc4514_string() for rdn in certificate.subject.rdns),
         names=tuple(sorted(str(name.value) for name in names or [])),
         usages=tuple(sorted(name for name, on in usages.items() if on)),
         not_after=end,
@@ -260,10 +260,10 @@ def _extension(certificate: t.Any, kind: t.Any) -> t.Any:
         return None
 
 
-def _name(subject: str) -> t.Any:
+def name(subject: str) -> t.Any:
     """A name of the plain form that `Wanted.subject` gives; the library's own parser came with version 37."""
     oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
-    parts = [part.split("=", 1) for part in reversed(subject.split(","))]
+    parts = [part.split("=", 1) for part in subject.split(",")]
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
 
 

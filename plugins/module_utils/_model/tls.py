@@ -93,7 +93,7 @@ CONTROLLER = _identity(
 class Certificate:
     """What one certificate says."""
 
-    subject: str  # RFC 4514, most specific first
+    subject: str  # as libvirt prints it: in the certificate's order
     names: tuple[str, ...]  # sorted
     usages: tuple[str, ...]  # sorted
     not_after: datetime.datetime  # UTC
@@ -145,8 +145,8 @@ class Wanted:
 
     @property
     def subject(self) -> str:
-        """The distinguished name as libvirt's `tls_allowed_dn_list` compares it."""
-        return f"CN={self.common_name},OU={self.identity.unit},O={ORGANIZATION}"
+        """The distinguished name as libvirt's `tls_allowed_dn_list` compares it: in the certificate's order."""
+        return f"O={ORGANIZATION},OU={self.identity.unit},CN={self.common_name}"
 
 
 def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:
