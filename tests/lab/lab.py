@@ -46,7 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--host", action="append", default=[], metavar="NAME=RELEASE", help="another Debian for one host")
     up.add_argument("--network", default="ifupdown", choices=host.NETWORKS, help="what configures the hosts' network")
     up.add_argument("--mirror", help="package mirror; default: this machine's own")
-    up.add_argument("--no-image", dest="image", action="store_false", help="no cloud image, no web server")
+    image_help = "with a cloud image on a web server (default)"
+    up.add_argument("--image", default=True, action=argparse.BooleanOptionalAction, help=image_help)
     up.set_defaults(run=_up)
 
     down = commands.add_parser("down", help="remove a lab; the cache stays")

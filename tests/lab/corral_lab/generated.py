@@ -50,7 +50,8 @@ def write_inventory(lab: Lab, *, image: Path | None) -> None:
     )
     _yaml(place / "virt.yml", {"plugin": "corral.virt.virt"})
     _yaml(place / "group_vars" / "all" / "lab.yml", _everywhere(lab, image))
-    _yaml(place / "group_vars" / "hyper" / "lab.yml", HYPER)
+    trust = {"pki_ca_dir": str(lab.build / "ca"), "guests_known_hosts": str(lab.build / "known_hosts")}
+    _yaml(place / "group_vars" / "hyper" / "lab.yml", HYPER | trust)
     for host in known.values():
         _yaml(place / "host_vars" / host.name / "lab.yml", {"hypervisor_libvirtd_conf": {"host_uuid": host.uuid}})
 

@@ -1,0 +1,146 @@
+"""The lab itself: it comes up, two stand side by side, and it leaves nothing behind, however it ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+LAB = Path(__file__).with_name("lab.py")
+BUILD = LAB.parents[2] / "build" / "lab"
+NAMES = ("tlaba", "tlabb")
+UP_TIMEOUT_S = 600
+
+
+def lab(*arguments: str, ok: bool = True) -> str:
+    done = subprocess.run((sys.executable, LAB, *arguments), check=False, capture_output=True, text=True, timeout=UP_TIMEOUT_S)
+    assert (done.returncode == 0) == ok, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def ssh(name: str, host: str, *command: str) -> str:
+    done = subprocess.run(("ssh", "-F", BUILD / name / "ssh_config", host, *command), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def traces() -> dict[str, list[str]]:
+    """What this machine's own tools show of our labs; other labs may run meanwhile."""
+    show = {
+        "links": "ip -o link",
+        "tables": "nft list tables",
+        "mounts": "cat /proc/self/mounts",
+        "processes": "ps -eo stat,args",
+        "state": "ls /var/lib/corral-lab",
+        "build": f"ls {BUILD}",
+    }
+    ours = re.compile("|".join(NAMES))
+    found = {}
+    for what, command in show.items():
+        lines = subprocess.run(command.split(), check=False, capture_output=True, text=True).stdout.splitlines()
+        found[what] = [line for line in lines if ours.search(line) and not line.startswith("Z") and "pytest" not in line]
+    return found
+
+
+def nothing() -> dict[str, list[str]]:
+    return {what: [] for what in traces()}
+
+
+@pytest.fixture(autouse=True)
+def cleaned() -> Iterator[None]:
+    for name in NAMES:
+        lab("down", "--name", name)
+    yield
+    for name in NAMES:
+        lab("down", "--name", name)
+
+
+def test_up_and_down_leave_nothing() -> None:
+    assert traces() == nothing()
+    forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+    others = set(lab("status").splitlines())
+    lab("up", "--name", NAMES[0], "--hosts", "2", "--no-image")
+    shown = traces()
+    assert all(shown.values()), shown
+    assert "running already" in lab("up", "--name", NAMES[0], "--hosts", "2", "--no-image")
+    lab("down", "--name", NAMES[0])
+    assert traces() == nothing()
+    if set(lab("status").splitlines()) == others:
+        assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == forwarding
+
+
+def test_host_is_a_bare_debian_with_a_firewall() -> None:
+    lab("up", "--name", NAMES[0], "--hosts", "1", "--no-image")
+    assert ssh(NAMES[0], "hyper1", "systemctl is-system-running").strip() == "running"
+    assert "policy drop" in ssh(NAMES[0], "hyper1", "nft list chain inet filter input")
+    assert not ssh(NAMES[0], "hyper1", "ls -d /etc/libvirt /usr/bin/qemu* 2>/dev/null; true")
+    assert "2" in ssh(NAMES[0], "hyper1", "apt-get install -qq -y tree >/dev/null && tree --version")
+    assert lab("exec", "--name", NAMES[0], "hyper1", "--", "hostname").strip() == "hyper1"
+
+
+def test_two_labs_side_by_side() -> None:
+    lab("up", "--name", NAMES[0], "--hosts", "1", "--no-image")
+    lab("up", "--name", NAMES[1], "--hosts", "1", "--no-image", "--network", "networkd")
+    addresses = [ssh(name, "hyper1", "hostname -I").split()[0] for name in NAMES]
+    assert addresses[0] != addresses[1]
+    lab("down", "--name", NAMES[0])
+    assert ssh(NAMES[1], "hyper1", "hostname").strip() == "hyper1"
+    assert NAMES[0] not in str(traces())
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.4, 0.8, 1.5])
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda each: each.name)
+def test_killed_up_is_mended_by_the_next(after_s: float, end: signal.Signals) -> None:
+    command = (sys.executable, LAB, "up", "--name", NAMES[0], "--hosts", "2", "--no-image")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(after_s)
+    process.send_signal(end)
+    process.wait(timeout=30)
+    lab("up", "--name", NAMES[0], "--hosts", "2", "--no-image")
+    for host in ("hyper1", "hyper2"):
+        assert ssh(NAMES[0], host, "hostname").strip() == host
+
+
+def test_killed_up_is_removed_by_down() -> None:
+    command = (sys.executable, LAB, "up", "--name", NAMES[0], "--no-image")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    process.kill()
+    process.wait()
+    lab("down", "--name", NAMES[0])
+    assert traces() == nothing()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("up", "--name", "No/Name"), "no name for a lab"),
+        (("up", "--name", NAMES[0], "--hosts", "0"), "between 1 and 89"),
+        (("up", "--name", NAMES[0], "--host", "hyper9=trixie"), "--host hyper9=trixie"),
+        (("exec", "--name", NAMES[0], "hyper1", "--", "true"), f"there is no lab {NAMES[0]}"),
+    ],
+)
+def test_wrong_input_is_said_and_changes_nothing(arguments: tuple[str, ...], says: str) -> None:
+    assert says in lab(*arguments, ok=False)
+    assert traces() == nothing()
+
+
+def test_without_root_it_says_all_that_is_missing() -> None:
+    done = subprocess.run(
+        ("/usr/bin/unshare", "--user", sys.executable, LAB, "up"),  # a user namespace in which we are nobody
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/nowhere", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 1
+    assert "need root" in done.stderr
+    assert "apt-get install --no-install-recommends" in done.stderr
