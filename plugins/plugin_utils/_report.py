@@ -17,7 +17,7 @@ Guests = t.Sequence[t.Mapping[str, t.Any]]
 def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guest: str | None) -> str:
     """The report over all hosts, those that could not be asked among them."""
     blocks = {host: KINDS[kind](host, result, guest) for host, result in hosts.items()}
-    blocks.update(dict.fromkeys(missing, ["(not reached: its guests are not shown)"]))
+    blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
     lines = []
     for host in sorted(blocks):
         if blocks[host] or not guest:

@@ -42,9 +42,12 @@ def look(image: Image) -> Present:
 @contextlib.contextmanager
 def locked(directory: str) -> t.Iterator[None]:
     """One writer per directory: a second run waits and then finds the work done."""
-    with open(os.path.join(directory, ".corral-image.lock"), "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def read_text(opener: Opener, location: str) -> str:

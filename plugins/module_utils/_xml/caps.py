@@ -78,7 +78,10 @@ def new_volume(wanted: Volume) -> str:
     make(root, "name").text = wanted.name
     make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)
     make(root, "allocation", unit="bytes").text = "0"
-    make(make(root, "target"), "format", type=wanted.format)
+    target = make(root, "target")
+    make(target, "format", type=wanted.format)
+    if wanted.format == "qcow2":
+        make(target, "compat").text = "1.1"  # libvirt's own default is the format of 2010
     if wanted.backing_path:
         backing = make(root, "backingStore")
         make(backing, "path").text = wanted.backing_path

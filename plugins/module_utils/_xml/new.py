@@ -21,8 +21,8 @@ def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> 
     make(root, "name").text = name
     make(root, "uuid").text = uuid
     make(root, "metadata")
-    make(root, "memory", unit="KiB").text = "524288"
-    make(root, "vcpu").text = "1"
+    make(root, "memory", unit="KiB").text = "0"  # the user says how much
+    make(root, "vcpu").text = "0"
     make(make(root, "os"), "type", arch=arch, machine=machine).text = "hvm"
     features = make(root, "features")
     make(features, "acpi")
@@ -35,6 +35,7 @@ def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> 
     make(clock, "timer", name="hpet", present="no")
     devices = make(root, "devices")
     if "q35" in machine:
+        make(devices, "controller", type="pci", model="pcie-root")
         for _port in range(_SPARE_ROOT_PORTS):
             make(devices, "controller", type="pci", model="pcie-root-port")
     make(make(devices, "serial", type="pty"), "target", port="0")

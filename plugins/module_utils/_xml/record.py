@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -32,9 +33,14 @@ def read(xml: str) -> dict[str, t.Any]:
 
 
 def document(root: Element) -> str:
-    """Our whole element as libvirt's metadata call takes it (tags included); empty where there is none."""
+    """Our whole element (tags included) as libvirt's metadata call takes it: without the namespace, which libvirt puts on itself."""
     mark = root.find("metadata/" + resolve("corral:guest"))
-    return "" if mark is None else text(mark)
+    if mark is None:
+        return ""
+    plain = copy.deepcopy(mark)
+    for element in plain.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return text(plain, without_namespaces=True)
 
 
 def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:

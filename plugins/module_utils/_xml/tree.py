@@ -35,8 +35,10 @@ def parse(xml: str) -> Element:
         raise Failed(f"cannot parse libvirt's XML: {error}") from error
 
 
-def text(element: Element) -> str:
+def text(element: Element, *, without_namespaces: bool = False) -> str:
     """The element as libvirt reads it, indented for humans."""
+    if without_namespaces:
+        etree.cleanup_namespaces(element)
     return etree.tostring(element, pretty_print=True, encoding="unicode")
 
 
