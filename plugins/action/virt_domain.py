@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.corral.virt.plugins.plugin_utils import _guest
 
 

@@ -344,8 +344,9 @@ wait_for_ip:
 class ModuleDocFragment:
     """Kept in step with plugins/module_utils/_front/domain_options.py; sanity compares them."""
 
-    DOCUMENTATION = "options:\n" + textwrap.indent(_GUEST, "  ")
-    DOMAINS = (
-        "options:\n  domains:\n    description: The guests.\n    type: list\n    elements: dict\n    required: true\n    suboptions:\n"
-        + textwrap.indent(_GUEST.replace("O(", "O(domains[].").replace("RV(pending)", "RV(results[].pending)"), "      ")
-    )
+
+ModuleDocFragment.DOCUMENTATION = "options:\n" + textwrap.indent(_GUEST, "  ")  # type: ignore[attr-defined]
+ModuleDocFragment.DOMAINS = (  # type: ignore[attr-defined]
+    "options:\n  domains:\n    description: The guests.\n    type: list\n    elements: dict\n    required: true\n    suboptions:\n"
+    + textwrap.indent(_GUEST.replace("O(", "O(domains[].").replace("RV(pending)", "C(pending)"), "      ")
+)

@@ -62,7 +62,7 @@ domains:
     disks: {description: 'Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.',
       type: list, elements: dict, returned: always}
     interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
-    graphics: {description: Displays with C(type), C(listen) and C(port)., type: list, elements: dict, returned: always}
+    graphics: {description: 'Displays with C(type), C(listen) and C(port).', type: list, elements: dict, returned: always}
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}

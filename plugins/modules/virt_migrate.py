@@ -91,40 +91,18 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-dest:
-  description: The destination.
-  returned: success
-  type: str
-steps:
-  description: What was done, or in check mode would be done, in order.
-  returned: success
-  type: list
-  elements: str
+dest: {description: The destination., returned: success, type: str}
+steps: {description: "What was done, or in check mode would be done, in order.", returned: success, type: list, elements: str}
 disks:
   description: How each disk travels (C(how)) and C(why), with C(bytes_to_move).
   returned: when it moves
   type: list
   elements: dict
-bytes_to_move:
-  description: Bytes of disk that travel, as far as known before.
-  returned: when it moves
-  type: int
-bytes_sent:
-  description: Bytes of memory and disk that travelled, as libvirt counted.
-  returned: when it moved
-  type: int
-seconds:
-  description: Duration of the migration.
-  returned: when it moved
-  type: float
-downtime_ms:
-  description: Length of the pause as libvirt measured it.
-  returned: when it moved
-  type: int
-passes:
-  description: Passes over the memory.
-  returned: when it moved
-  type: int
+bytes_to_move: {description: "Bytes of disk that travel, as far as known before.", returned: when it moves, type: int}
+bytes_sent: {description: Bytes of memory and disk that travelled., returned: when it moved, type: int}
+seconds: {description: Duration of the migration., returned: when it moved, type: float}
+downtime_ms: {description: Length of the pause as libvirt measured it., returned: when it moved, type: int}
+passes: {description: Passes over the memory., returned: when it moved, type: int}
 """
 
 import contextlib

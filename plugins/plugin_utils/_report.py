@@ -74,7 +74,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guest: str | None) ->
         "bridges": ", ".join(info["bridges"] or []),
         "guests": len(info["guests"]),
     }
-    return t.cast(str, yaml.safe_dump(shown, sort_keys=False, default_flow_style=False)).splitlines()
+    return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()
 
 
 KINDS: dict[str, t.Callable[[str, t.Mapping[str, t.Any], str | None], list[str]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -21,15 +21,15 @@ _RESERVED_MIB = 512  # for the host itself; what placement may give away is less
 def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none") -> list[dict[str, t.Any]]:
     """Guests by name: one call for the figures of all, one document each. `names` limits them."""
     found = [
-        describe_guest(item, figures, addresses=addresses)
-        for item, figures in look.stats(connection)
+        describe_guest(item, statistics, addresses=addresses)
+        for item, statistics in figures.stats(connection)
         if names is None or item.name() in names
     ]
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
 
 
-def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
-    """One guest: what runs where it runs, else its definition. `figures` are libvirt's bulk statistics."""
+def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
+    """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
     with said("read guest", item.name()):
         xml = item.XMLDesc()
         root, fields, memory = parse(xml), domain.read_fields(xml), record.read(xml)
@@ -41,7 +41,7 @@ def describe_guest(item: t.Any, figures: t.Mapping[str, t.Any], *, addresses: st
             "persistent": bool(item.isPersistent()),
             "autostart": bool(item.isPersistent() and item.autostart()),
         }
-    sizes = _block_sizes(figures)
+    sizes = _block_sizes(statistics)
     nics = interface.read_all(root)
     report.update(
         {
@@ -81,7 +81,7 @@ def describe_host(connection: t.Any) -> dict[str, t.Any]:
     bridges, networks = look.links(connection)
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
-    details = look.domain_capabilities(connection, virt_type)
+    details = figures.domain_capabilities(connection, virt_type)
     return {
         **node,
         "uuid": capabilities["uuid"],
@@ -96,7 +96,7 @@ def describe_host(connection: t.Any) -> dict[str, t.Any]:
         "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
-        "networks": [_without_xml(item, caps.network(item["xml"])) for item in look.networks(connection)] if networks else [],
+        "networks": [_without_xml(item, caps.network(item["xml"])) for item in figures.networks(connection)] if networks else [],
         "pools": [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)],
         "guests": [_brief(guest) for guest in found],
     }

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import seed as s
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, domain, new, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record
 
 __all__ = ["converge"]
 
@@ -185,10 +185,7 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
     if found is None:
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
     in_use = {
-        path: other.name()
-        for other in look.all_guests(connection)
-        if other.name() != wanted.name
-        for path in domain.sources(other.XMLDesc())
+        path: other.name() for other in look.all_guests(connection) if other.name() != wanted.name for path in disk.sources(other.XMLDesc())
     }
     keeps = (*found.keeps, *domain.keeps(found.xml))
     return plans.absent(wanted, found, keeps=keeps, owned=record.read(found.xml).get("volumes", ()), in_use=in_use)

@@ -45,6 +45,9 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
+_FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
+
+
 class Ends:
     """Both connections. The destination's is opened anew when it broke: a verdict needs a fresh look."""
 
@@ -75,35 +78,80 @@ def dest_uri(params: t.Mapping[str, t.Any]) -> str:
 def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else."""
     name = _checked(params)
-    found = look.find(ends.source, name)
+    found, source, dest = look.find(ends.source, name), _host(ends.source), _host(ends.dest())
+    there = dest.guests.get(name)
+    if found is None and there is None:
+        raise NotFound(f"cannot migrate {name}: it is neither on {source.name} nor on {params['dest']}; where is it?")
     if found is None:
-        return _not_here(ends, params, gate)
-    move = _move(ends, params, found)
-    problems = _findings(ends, move, found)
+        return _arrived(ends, params, gate, source)
+    if source.uuid == dest.uuid and source.name == dest.name:
+        return _result(params, [])  # this host is the destination
+    memory = record.read(found.live_xml or found.xml)
+    discard = []
+    if there is not None and there[0] == found.uuid and memory.get("moving") == params["dest"]:
+        discard = _unsettled(ends, params, found, memory, there[1])
+        dest.guests.pop(name)
+    move = _move(ends, params, found, source)
+    problems = _findings(move, found, source, dest)
     if problems:
         raise Refused(f"cannot migrate {name} to {move.dest}: " + "; ".join(problems))
-    steps = plans.steps(move)
+    steps = [*discard, *plans.steps(move)]
     figures: dict[str, t.Any] = {}
     gate.run(steps, lambda step: _do(ends, step, figures))
+    shown = ("target", "path", "how", "why", "bytes_to_move")
     return {
-        "changed": True,
-        "name": name,
-        "dest": move.dest,
-        "steps": [str(step) for step in steps],
-        "disks": [
-            {
-                "target": item.target,
-                "path": item.path,
-                "how": item.how,
-                "why": item.why,
-                "bytes_to_move": item.bytes_to_move,
-            }
-            for item in move.disks
-        ],
+        **_result(params, steps, [Change("host", source.name, move.dest)]),
+        "disks": [{key: getattr(item, key) for key in shown} for item in move.disks],
         "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
-        "diff": _changes.diff([Change("host", ends.source.getHostname(), move.dest)]),
         **{key: value for key, value in figures.items() if value is not None},
     }
+
+
+def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()) -> dict[str, t.Any]:
+    return {
+        "changed": bool(steps),
+        "name": params["name"],
+        "dest": params["dest"],
+        "steps": [str(step) for step in steps],
+        "diff": _changes.diff(changes),
+    }
+
+
+def _arrived(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, source: Host) -> dict[str, t.Any]:
+    """It is on the destination. When a run from here was interrupted after that, do what remained."""
+    there = look.find(ends.dest(), params["name"])
+    memory = record.read(there.live_xml or there.xml) if there else {}
+    if there is None or memory.get("moving_from") != source.uuid:
+        return _result(params, [])
+    in_use = {path for guest in look.all_guests(ends.source) for path in disk.sources(guest.XMLDesc())}
+    left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(ends.source, path)]
+    move = Move(
+        guest=there.name,
+        dest=params["dest"],
+        dest_uri=dest_uri(params),
+        transport=params["transport"],
+        timeout_s=params["timeout"],
+        autostart=bool(memory.get("moving_autostart")) and not there.autostart,
+        keep_source_storage=params["keep_source_storage"],
+    )
+    steps = plans.finish(move, left, resume=there.state == "paused" and not memory.get("moving_paused"))
+    gate.run(steps, lambda step: _do(ends, step, {}))
+    return _result(params, steps, [Change("unfinished migration", "yes", "no")])
+
+
+def _unsettled(
+    ends: Ends, params: t.Mapping[str, t.Any], found: Found, memory: t.Mapping[str, t.Any], there: str
+) -> list[plans.MigrateStep]:
+    """An earlier run left the guest on both ends: what to clear away before it is tried again; raises Refused where nobody may decide."""
+    if migrate.job_active(ends.source, found.name):
+        raise Refused(
+            f"cannot migrate {found.name}: a migration of it is under way; wait for it, or end it with virsh domjobabort {found.name}"
+        )
+    verdict = plans.judge(found.state, there, was_paused=bool(memory.get("moving_paused")))
+    if verdict.action != "clean_dest":
+        raise Refused(f"cannot migrate {found.name}: seen on both hosts: {verdict.meaning}")
+    move = Move(found.name, params["dest"], dest_uri(params), params["transport"], params["timeout"])
+    return [plans.MigrateStep(move, "discard", text=f"remove the dead copy of {found.name} from {move.dest}")]
 
 
 def _checked(params: t.Mapping[str, t.Any]) -> str:
@@ -123,52 +171,7 @@ def _checked(params: t.Mapping[str, t.Any]) -> str:
     return t.cast(str, params["name"])
 
 
-def _not_here(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Not on this host: fine when it is on the destination, whose half of an interrupted run is finished."""
-    name, dest = params["name"], ends.dest()
-    state = migrate.state_of(dest, name)
-    if state == "absent":
-        raise NotFound(f"cannot migrate {name}: it is neither on {ends.source.getHostname()} nor on {params['dest']}; where is it?")
-    there = look.find(dest, name)
-    known = record.read(there.xml) if there else {}
-    if known.get("moving") is None:
-        return {"changed": False, "name": name, "dest": params["dest"], "steps": [], "diff": _changes.diff([])}
-    move = _finishing(params, there, known, ends)
-    steps = [step for step in plans.steps(move) if step.verb in ("remove", "forget")]
-    if state == "paused" and not known.get("moving_paused"):
-        steps.insert(0, plans.MigrateStep(move, "resume", text=f"resume {name} on {move.dest}, where an interrupted run left it"))
-    gate.run(steps, lambda step: _do(ends, step, {}))
-    return {
-        "changed": bool(steps),
-        "name": name,
-        "dest": params["dest"],
-        "steps": [str(step) for step in steps],
-        "diff": _changes.diff([Change("unfinished move", "yes", "no")] if steps else []),
-    }
-
-
-def _finishing(params: t.Mapping[str, t.Any], there: Found | None, known: t.Mapping[str, t.Any], ends: Ends) -> Move:
-    """The rest of a move that arrived: the record in the guest says what was made there, so what was copied is known.
-
-    Only what the destination really has is removed here.
-    """
-    made = [path for path in known.get("moving_made") or () if storage.volume_at(ends.dest(), path) is not None]
-    left = [path for path in made if storage.volume_at(ends.source, path) is not None]
-    disks = tuple(DiskMove("", path, FULL, "copied", Volume("", os.path.basename(path), path, 1)) for path in left)
-    placeholder = DiskMove("", "", FULL, "record", Volume("", "", "", 1))
-    return Move(
-        guest=params["name"],
-        dest=params["dest"],
-        dest_uri=dest_uri(params),
-        transport=params["transport"],
-        timeout_s=params["timeout"],
-        keep_source_storage=params["keep_source_storage"] or not disks,
-        disks=disks or (placeholder,),
-        paused=bool(there and there.state == "paused"),
-    )
-
-
-def _move(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> Move:
+def _move(ends: Ends, params: t.Mapping[str, t.Any], found: Found, source: Host) -> Move:
     if not found.active:
         raise Refused(f"cannot migrate {found.name}: it is shut off, and only running or paused guests are moved; start it first")
     return Move(
@@ -177,6 +180,7 @@ def _move(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> Move:
         dest_uri=dest_uri(params),
         transport=params["transport"],
         timeout_s=params["timeout"],
+        source_uuid=source.uuid,
         paused=found.state == "paused",
         autostart=found.autostart,
         bandwidth_mib_s=params["bandwidth"],
@@ -228,18 +232,18 @@ def _disk_move(
         raise Refused(f"disk {target}: {path} exists on the destination already, and no migration of ours made it; remove it there")
     volume = Volume(pool, file, path, info["capacity_bytes"], info["format"])
     if carried:
-        return DiskMove(target, path, CARRY, "read-only", volume, info["capacity_bytes"])
+        return DiskMove(target, path, CARRY, "read-only", volume, False, info["capacity_bytes"])
     backing = info["backing_path"]
     if backing is None:
-        return DiskMove(target, path, FULL, "stands alone", volume, info["allocation_bytes"])
+        return DiskMove(target, path, FULL, "stands alone", volume, False, info["allocation_bytes"])
     base = storage.volume_at(dest, backing)
     if mode != "full" and base is not None and caps.volume(base)["capacity_bytes"] == _local(ends.source, backing)["capacity_bytes"]:
         based = Volume(pool, file, path, info["capacity_bytes"], info["format"], backing, info["backing_format"])
-        return DiskMove(target, path, DELTA, f"{backing} is there", based, info["allocation_bytes"])
+        return DiskMove(target, path, DELTA, f"{backing} is there", based, False, info["allocation_bytes"])
     if mode == "delta":
         raise Refused(f"disk {target}: its base {backing} is not on the destination; bring it there with virt_image, or use storage: full")
     whole = info["allocation_bytes"] + _local(ends.source, backing)["allocation_bytes"]
-    return DiskMove(target, path, FULL, f"flattened: {backing} is not there", volume, whole)
+    return DiskMove(target, path, FULL, f"{backing} is not there", volume, True, whole)
 
 
 def _local(connection: t.Any, path: str) -> dict[str, t.Any]:
@@ -249,9 +253,8 @@ def _local(connection: t.Any, path: str) -> dict[str, t.Any]:
     return caps.volume(xml)
 
 
-def _findings(ends: Ends, move: Move, found: Found) -> list[str]:
+def _findings(move: Move, found: Found, source: Host, dest: Host) -> list[str]:
     root = parse(t.cast(str, found.live_xml))
-    source, dest = _host(ends.source), _host(ends.dest())
     return plans.findings(
         move,
         source,
@@ -280,8 +283,12 @@ def _do(ends: Ends, step: plans.MigrateStep, figures: dict[str, t.Any]) -> None:
     move = step.move
     item = next((each for each in move.disks if each.path == step.path), None)
     if step.verb == "record":
-        made = tuple(each.path for each in move.disks if each.volume)
-        _record(look.lookup(ends.source, move.guest), {"moving": move.dest, "moving_made": made})
+        fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
+        fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
+        fields["moving_made"] = tuple(each.path for each in move.disks if each.volume)
+        _record(look.lookup(ends.source, move.guest), fields)
+    elif step.verb == "discard":
+        migrate.discard(ends.dest(), move.guest)
     elif step.verb in ("make", "carry"):
         volume = t.cast(Volume, item and item.volume)
         storage.create(ends.dest(), volume.pool, caps.new_volume(volume), name=volume.name, replace=True)
@@ -296,7 +303,7 @@ def _do(ends: Ends, step: plans.MigrateStep, figures: dict[str, t.Any]) -> None:
     elif step.verb == "remove":
         storage.delete(ends.source, step.path)
     elif step.verb == "forget":
-        _record(look.lookup(ends.dest(), move.guest), {"moving": "", "moving_made": ()})
+        _record(look.lookup(ends.dest(), move.guest), _FORGET)
 
 
 def _record(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
@@ -307,18 +314,8 @@ def _record(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
 def _migrate(ends: Ends, move: Move) -> dict[str, t.Any]:
     """Send it paused, look at both ends, do the one thing that is right; raises Failed when it did not arrive."""
     ends.dest()  # opened before, so that the commit costs no connection
-    outcome = migrate.run(
-        look.lookup(ends.source, move.guest),
-        dest=move.dest,
-        dest_uri=move.dest_uri,
-        transport=move.transport,
-        copy=plans.copy_flag(move),
-        disks=[item.target for item in move.disks if item.how in (DELTA, FULL)],
-        auto_converge=move.auto_converge,
-        bandwidth_mib_s=move.bandwidth_mib_s,
-        max_downtime_ms=move.max_downtime_ms,
-        timeout_s=move.timeout_s,
-    )
+    domain, (flags, parameters) = look.lookup(ends.source, move.guest), plans.call(move)
+    outcome = migrate.run(domain, move.dest_uri, flags, parameters, timeout_s=move.timeout_s, max_downtime_ms=move.max_downtime_ms)
     dest = ends.dest_or_none()
     verdict = plans.judge(migrate.state_of(ends.source, move.guest), migrate.state_of(dest, move.guest), was_paused=move.paused)
     if verdict.action == "resume_dest":
@@ -343,5 +340,4 @@ def _clean_up(ends: Ends, move: Move) -> None:
     for item in move.disks:
         if item.volume is not None:
             storage.delete(dest, item.path)
-    if any(item.volume for item in move.disks):
-        _record(look.lookup(ends.source, move.guest), {"moving": "", "moving_made": ()})
+    _record(look.lookup(ends.source, move.guest), _FORGET)

@@ -13,20 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
-__all__ = [
-    "all_guests",
-    "capabilities",
-    "domain_capabilities",
-    "find",
-    "found",
-    "links",
-    "lookup",
-    "networks",
-    "node",
-    "pools",
-    "state",
-    "stats",
-]
+__all__ = ["all_guests", "capabilities", "find", "found", "links", "lookup", "node", "pools", "state"]
 
 
 def all_guests(connection: Connection) -> list[t.Any]:
@@ -105,14 +92,6 @@ def capabilities(connection: Connection) -> str:
         return t.cast(str, connection.getCapabilities())
 
 
-def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
-    """What guests of that type may have; None where the driver cannot say."""
-    try:
-        return t.cast(str, connection.getDomainCapabilities(None, None, None, virt_type))
-    except libvirt.libvirtError:
-        return None
-
-
 def node(connection: Connection) -> dict[str, t.Any]:
     """cpus, memory_kib, versions and name of the host."""
     with said("read", connection.getURI()):
@@ -129,15 +108,6 @@ def node(connection: Connection) -> dict[str, t.Any]:
             "hypervisor_version": _version(connection.getVersion()),
             "uri": connection.getURI(),
         }
-
-
-def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
-    """State, vCPUs, memory, disks and NICs of all guests, in one call."""
-    kinds = (
-        libvirt.VIR_DOMAIN_STATS_STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
-    )
-    with said("read the guests of", connection.getURI()):
-        return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
 
 
 def pools(connection: Connection) -> list[dict[str, t.Any]]:
@@ -158,20 +128,6 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
                 }
             )
     return result
-
-
-def networks(connection: Connection) -> list[dict[str, t.Any]]:
-    """libvirt's virtual networks."""
-    with said("read the networks of", connection.getURI()):
-        return [
-            {
-                "name": item.name(),
-                "active": bool(item.isActive()),
-                "autostart": bool(item.autostart()),
-                "xml": item.XMLDesc(),
-            }
-            for item in connection.listAllNetworks()
-        ]
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:

@@ -13,50 +13,20 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["completed", "discard", "resume", "run", "set_autostart", "set_record", "state_of"]
+__all__ = ["completed", "discard", "job_active", "resume", "run", "set_autostart", "set_record", "state_of"]
 
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
 
 
 def run(
-    domain: t.Any,
-    *,
-    dest: str,
-    dest_uri: str,
-    transport: str,
-    copy: str | None,
-    disks: t.Sequence[str],
-    auto_converge: bool,
-    bandwidth_mib_s: int | None,
-    max_downtime_ms: int | None,
-    timeout_s: int,
+    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], *, timeout_s: int, max_downtime_ms: int | None
 ) -> dict[str, t.Any]:
-    """Migrate peer-to-peer, arriving paused. Returns figures, and `error` instead of raising it: the caller looks at both ends."""
-    flags = (
-        libvirt.VIR_MIGRATE_LIVE
-        | libvirt.VIR_MIGRATE_PEER2PEER  # goes on when this process dies
-        | libvirt.VIR_MIGRATE_PERSIST_DEST
-        | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
-        | libvirt.VIR_MIGRATE_PAUSED
-        | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-    )
-    parameters: dict[str, t.Any] = {}
-    if transport == "tunnelled":
-        flags |= libvirt.VIR_MIGRATE_TUNNELLED
-    else:
-        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{dest}"
-    if transport == "tls":
-        flags |= libvirt.VIR_MIGRATE_TLS
-        parameters[libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION] = dest
-    if auto_converge:
-        flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
-    if copy:
-        flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC if copy == "inc" else libvirt.VIR_MIGRATE_NON_SHARED_DISK
-        parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(disks)
-    if bandwidth_mib_s:
-        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = bandwidth_mib_s
-    return _watched(domain, lambda: domain.migrateToURI3(dest_uri, parameters, flags), timeout_s, max_downtime_ms)
+    """Migrate with libvirt's flags and parameters by name. Returns figures and `error`: the caller looks at both ends to judge."""
+    value = 0
+    for flag in flags:
+        value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
+    return _watched(domain, lambda: domain.migrateToURI3(dest_uri, dict(parameters), value), timeout_s, max_downtime_ms)
 
 
 def _watched(domain: t.Any, migrate: t.Callable[[], object], timeout_s: int, max_downtime_ms: int | None) -> dict[str, t.Any]:
@@ -98,6 +68,12 @@ def completed(connection: Connection, name: str) -> dict[str, t.Any]:
     except libvirt.libvirtError:
         return {}
     return {"downtime_ms": found.get("downtime"), "bytes_sent": found.get("data_processed")}
+
+
+def job_active(connection: Connection, name: str) -> bool:
+    """Whether libvirt is at work on the guest."""
+    with said("read the job of", name):
+        return bool(connection.lookupByName(name).jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
 
 
 def state_of(connection: Connection | None, name: str) -> str:

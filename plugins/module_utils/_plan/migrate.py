@@ -22,7 +22,7 @@ __all__ = [
     "MigrateStep",
     "Move",
     "Verdict",
-    "copy_flag",
+    "call",
     "findings",
     "judge",
     "steps",
@@ -57,6 +57,7 @@ class DiskMove:
     how: str
     why: str
     volume: Volume | None = None  # what is made on the destination
+    flatten: bool = False  # its base is not there, so all of it must travel
     bytes_to_move: int = 0
 
 
@@ -69,6 +70,7 @@ class Move:
     dest_uri: str
     transport: str
     timeout_s: int
+    source_uuid: str = ""
     paused: bool = False  # the guest was paused before, and stays so
     autostart: bool = False
     bandwidth_mib_s: int | None = None
@@ -83,7 +85,7 @@ class MigrateStep:
     """One change on the way."""
 
     move: Move
-    verb: str  # record, make, carry, migrate, settle, autostart, remove, forget
+    verb: str  # record, make, carry, migrate, resume, autostart, remove, forget, discard
     path: str = ""
     text: str = ""
 
@@ -118,9 +120,7 @@ def findings(move: Move, source: Host, dest: Host, *, machine: str, virt_type: s
 def steps(move: Move) -> list[MigrateStep]:
     """In order: what is made is recorded before it is made, and the source's disks go last."""
     made = [disk for disk in move.disks if disk.volume is not None]
-    result = []
-    if made:
-        result.append(MigrateStep(move, "record", text=f"record on {move.guest} what is made on {move.dest}"))
+    result = [MigrateStep(move, "record", text=f"record on {move.guest} that it moves to {move.dest}")]
     for disk in made:
         if disk.how == CARRY:
             result.append(MigrateStep(move, "carry", disk.path, f"copy {disk.path} to {move.dest}"))
@@ -130,23 +130,40 @@ def steps(move: Move) -> list[MigrateStep]:
     size = sum(disk.bytes_to_move for disk in move.disks)
     how = ", ".join(f"{disk.target} {disk.how}" for disk in move.disks if disk.how != CARRY)
     result.append(MigrateStep(move, "migrate", text=f"migrate {move.guest} to {move.dest} ({how or 'no disks'}; {gib_text(size)} of disk)"))
+    return result + finish(move, [disk.path for disk in made])
+
+
+def finish(move: Move, copied: t.Sequence[str], *, resume: bool = False) -> list[MigrateStep]:
+    """What remains when the guest has arrived; also for a run that was interrupted there."""
+    result = [MigrateStep(move, "resume", text=f"resume {move.guest} on {move.dest}")] if resume else []
     if move.autostart:
         result.append(MigrateStep(move, "autostart", text=f"set autostart of {move.guest} on at {move.dest}"))
-    gone = [disk for disk in made if not move.keep_source_storage]
-    result += [MigrateStep(move, "remove", disk.path, f"remove {disk.path} from the source") for disk in gone]
-    if made:
-        result.append(MigrateStep(move, "forget", text=f"remove the record from {move.guest}"))
-    return result
+    if not move.keep_source_storage:
+        result += [MigrateStep(move, "remove", path, f"remove {path} from the source") for path in copied]
+    return [*result, MigrateStep(move, "forget", text=f"remove the record from {move.guest}")]
 
 
-def copy_flag(move: Move) -> str | None:
-    """`inc` where the target's files hold all that is not the disk's own, `all` where one disk must be flattened."""
-    copied = {disk.how for disk in move.disks} - {SHARED, CARRY}
-    return None if not copied else "all" if FULL in copied and _needs_flattening(move) else "inc"
-
-
-def _needs_flattening(move: Move) -> bool:
-    return any(disk.how == FULL and "flatten" in disk.why for disk in move.disks)
+def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
+    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that one copy runs."""
+    flags = ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "PAUSED", "ABORT_ON_ERROR"]
+    parameters: dict[str, t.Any] = {}
+    if move.transport == "tunnelled":
+        flags.append("TUNNELLED")
+    else:
+        parameters["migrate_uri"] = f"tcp://{move.dest}"
+    if move.transport == "tls":
+        flags.append("TLS")
+        parameters["tls.destination"] = move.dest
+    if move.auto_converge:
+        flags.append("AUTO_CONVERGE")
+    copied = [disk for disk in move.disks if disk.how in (DELTA, FULL)]
+    if copied:
+        # INC sends what is not in the file that stands there; a flattened disk needs all.
+        flags.append("NON_SHARED_DISK" if any(disk.flatten for disk in copied) else "NON_SHARED_INC")
+        parameters["migrate_disks"] = [disk.target for disk in copied]
+    if move.bandwidth_mib_s:
+        parameters["bandwidth"] = move.bandwidth_mib_s
+    return flags, parameters
 
 
 class Verdict(t.NamedTuple):

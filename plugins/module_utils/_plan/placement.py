@@ -137,9 +137,9 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) ->
         host = (running or holders)[0].name
         why = "it is there" if guest.host in (None, host) else f"it is there; move it to {guest.host} with playbook migrate"
         return Placement(guest.name, host, why, exists=True)
-    names = [host.name for host in hosts]
-    if guest.host is not None and guest.host not in [*names, *unreached]:
-        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; there are {', '.join(sorted([*names, *unreached]))}")
+    known = sorted([host.name for host in hosts] + list(unreached))
+    if guest.host is not None and guest.host not in known:
+        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; there are {', '.join(known)}")
     if unreached:
         # Making it here could make it twice.
         why = f"{', '.join(sorted(unreached))} could not be reached and may have it; bring that host back, or take it out of the inventory"

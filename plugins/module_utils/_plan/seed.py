@@ -102,7 +102,7 @@ def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     nics = [nic for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in (network.get(kind) or {}).values()]
     for nic in nics:
         for item in nic.get("addresses") or []:
-            yield re.sub(r"/.*", "", str(next(iter(item)) if isinstance(item, dict) else item))
+            yield re.sub(r"/.*", "", str(next(iter(item), "") if isinstance(item, dict) else item))
     for entry in network.get("config") or []:
         for subnet in entry.get("subnets") or []:
             if subnet.get("address"):

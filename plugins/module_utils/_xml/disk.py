@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, Flag, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["DISK", "by_name", "find", "graft", "name_of", "read_all"]
+__all__ = ["DISK", "by_name", "find", "name_of", "read_all", "sources"]
 
 DISK: row.Table = {
     "device": Row("./@device"),
@@ -31,7 +28,6 @@ DISK: row.Table = {
     "shareable": Flag("shareable"),
     "boot_order": Row("boot/@order", INT),
 }
-_PREFIX = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd", "fdc": "fd"}
 
 
 def name_of(device: Element) -> str:
@@ -71,46 +67,6 @@ def by_name(xml: str) -> dict[str, dict[str, t.Any]]:
     return {**{str(item.get("target")): item for item in found}, **{item["name"]: item for item in found}}
 
 
-def graft(devices: Element, wanted: t.Sequence[Disk], added: dict[str, str], removed: dict[str, str]) -> list[Change]:
-    """Edit, add and (only when said) remove disks; whole devices go to `added` / `removed` by `disks[name]`."""
-    changes: list[Change] = []
-    for item in wanted:
-        where = f"disks[{item.name}]"
-        device = find(devices, item.name)
-        if item.state == "absent":
-            if device is not None:
-                changes.append(Change(where, row.read(device, DISK).get("source", "present"), None))
-                removed[where] = text(device)
-                devices.remove(device)
-        elif device is None:
-            device = _new(devices, item)
-            row.graft(device, DISK, _fields(item))
-            added[where] = text(device)
-            changes.append(Change(where, None, item.source or "present"))
-        else:
-            changes += row.graft(device, DISK, _fields(item), where + ".")
-    return changes
-
-
-def _fields(item: Disk) -> dict[str, t.Any]:
-    return {field: value for field, value in dataclasses.asdict(item).items() if field in DISK and value is not None}
-
-
-def _new(devices: Element, item: Disk) -> Element:
-    """A disk element with what libvirt needs and the user need not say."""
-    bus = item.bus or ("sata" if item.device == "cdrom" else "virtio")
-    device = make(devices, "disk", type="file", device=item.device or "disk")
-    make(device, "driver", name="qemu", type=item.format or ("raw" if item.device == "cdrom" else "qcow2"))
-    make(device, "target", dev=item.target or _next_target(devices, bus), bus=bus)
-    make(device, "alias", name=f"ua-{item.name}")
-    if item.device == "cdrom":
-        child(device, "readonly")
-    return device
-
-
-def _next_target(devices: Element, bus: str) -> str:
-    """`vda`, `vdb`, … `vdz`, `vdaa`: the first that no disk has."""
-    taken = {target.get("dev") for target in devices.findall("disk/target")}
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    names = [*letters] + [a + b for a in letters for b in letters]
-    return next(_PREFIX[bus] + name for name in names if _PREFIX[bus] + name not in taken)
+def sources(xml: str) -> list[str]:
+    """Paths of all files and devices that the disks of a definition use."""
+    return [item["source"] for item in read_all(parse(xml)) if item.get("source")]

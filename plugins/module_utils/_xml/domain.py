@@ -10,11 +10,12 @@ import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, graphics, interface, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import devices as lists
+from ansible_collections.corral.virt.plugins.module_utils._xml import graphics, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, KIB, Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["DOMAIN", "graft", "keeps", "read_fields", "sources", "spelt_out"]
+__all__ = ["DOMAIN", "graft", "keeps", "read_fields", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -88,8 +89,8 @@ def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any], remembered: t
     removed: dict[str, str] = {}
     if wanted.graphics is not None:
         changes += graphics.graft(devices, wanted.graphics)
-    changes += disk.graft(devices, wanted.disks or (), added, removed)
-    changes += interface.graft(devices, wanted.interfaces or (), added, removed)
+    changes += lists.graft(lists.DISKS, devices, wanted.disks or (), added, removed)
+    changes += lists.graft(lists.INTERFACES, devices, wanted.interfaces or (), added, removed)
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     return Grafted(xml=text(root), changes=tuple(changes), added=added, removed=removed, metadata=record.document(root))
 
@@ -123,8 +124,3 @@ def keeps(xml: str) -> tuple[str, ...]:
     root = parse(xml)
     nvram = root.find("os/nvram") is not None or root.find("os").get("firmware") == "efi"
     return (*(["nvram"] if nvram else []), *(["tpm"] if root.find("devices/tpm") is not None else []))
-
-
-def sources(xml: str) -> list[str]:
-    """Paths of all files and devices that disks of this definition use."""
-    return [source for source in (item.get("source") for item in disk.read_all(parse(xml))) if source]

@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Interface
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
-__all__ = ["INTERFACE", "find", "graft", "read_all"]
+__all__ = ["INTERFACE", "find", "read_all"]
 
 INTERFACE: row.Table = {
     "type": Row("./@type"),
@@ -54,41 +52,3 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
             values["name"] = alias.get("name")[len("ua-") :]
         found.append(values)
     return found
-
-
-def graft(devices: Element, wanted: t.Sequence[Interface], added: dict[str, str], removed: dict[str, str]) -> list[Change]:
-    """Edit, add and (only when said) remove interfaces; whole devices go to `added` / `removed`."""
-    changes: list[Change] = []
-    for item in wanted:
-        where = f"interfaces[{item.name}]"
-        device = find(devices, item)
-        fields = {field: value for field, value in dataclasses.asdict(item).items() if field in INTERFACE}
-        if item.state == "absent":
-            if device is not None:
-                changes.append(Change(where, _summary(device), None))
-                removed[where] = text(device)
-                devices.remove(device)
-        elif device is None:
-            device = make(devices, "interface", type=item.type or "bridge")
-            make(device, "alias", name=f"ua-{item.name}")
-            row.graft(device, INTERFACE, {"model": "virtio", **{k: v for k, v in fields.items() if v is not None}})
-            added[where] = text(device)
-            changes.append(Change(where, None, _summary(device)))
-        else:
-            _leave_old_source(device, item)
-            if item.mac_derived:
-                fields.pop("mac")
-            changes += row.graft(device, INTERFACE, fields, where + ".")
-    return changes
-
-
-def _summary(device: Element) -> str:
-    values = row.read(device, INTERFACE)
-    return f"{values.get('type')} {values.get('bridge') or values.get('network') or ''}".strip()
-
-
-def _leave_old_source(device: Element, item: Interface) -> None:
-    """From a bridge to a network, or back: the old source's attributes would contradict the new type."""
-    source = device.find("source")
-    if source is not None and item.type and item.type != device.get("type"):
-        source.attrib.clear()

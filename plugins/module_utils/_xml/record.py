@@ -23,6 +23,9 @@ RECORD: row.Table = {
     "volumes": Many("metadata/corral:guest/corral:volume"),  # made by us, so ours to remove
     "making": Many("metadata/corral:guest/corral:making"),  # being made: not there, or not complete
     "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
+    "moving_from": Row("metadata/corral:guest/corral:moving/@from"),  # UUID of the host it comes from
+    "moving_paused": Row("metadata/corral:guest/corral:moving/@paused"),  # it was paused before
+    "moving_autostart": Row("metadata/corral:guest/corral:moving/@autostart"),
     "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there
 }
 
