@@ -63,9 +63,9 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     guest_uuid = found.uuid if found else t.cast(str, wanted.uuid)
     fields = plans.complete_fields(wanted.fields, known)
     wanted = dataclasses.replace(wanted, interfaces=_with_macs(wanted.interfaces, guest_uuid))
-    seed_changed = _seed_changes(wanted, memory, found)
+    seed_work = _seed_work(wanted, memory, found)
     making = disks.plan(connection, wanted, base, found, memory)
-    if wanted.seed and (found is None or seed_changed or "seed" not in memory):
+    if seed_work in ("write", "rewrite"):
         making = disks.with_seed(connection, wanted, making, base)
     wanted = dataclasses.replace(wanted, disks=making.disks)
     remember = making.remember(memory)
@@ -95,17 +95,17 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         limits=limits,
         storage=storage_steps,
         unfinished_xml=unfinished,
-        seed_changed=seed_changed and bool(making.seed),
+        seed_changed=seed_work == "rewrite",
     )
     plan.warnings += making.notes
-    if seed_changed and not making.seed:
+    if seed_work == "differs":
         plan.warnings.append(
             f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
         )
     changes = [*stored.changes, *making.changes]
     if found is None:  # what the skeleton said was never anybody's wish
         changes = [Change(change.where, None, change.after) for change in changes]
-    if seed_changed and making.seed:
+    if seed_work == "rewrite":
         changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
     return plan, changes, key
 
@@ -159,17 +159,19 @@ def _with_macs(interfaces: tuple[Interface, ...] | None, guest_uuid: str) -> tup
     )
 
 
-def _seed_changes(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | None) -> bool:
-    """Whether the seed differs from the one the guest was made with; refuses when told to."""
-    if wanted.seed is None or found is None or "seed" not in memory or memory.get("making"):
-        return False
+def _seed_work(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | None) -> str:
+    """What the seed needs: nothing (""), to be written, rewritten (for the next boot), or only to be talked about ("differs")."""
+    if wanted.seed is None:
+        return ""
+    if found is None or "seed" not in memory or any(path.endswith("-seed.iso") for path in memory.get("making") or ()):
+        return "write"
     if memory["seed"] == wanted.seed.digest:
-        return False
+        return ""
     if wanted.seed.on_change == "refuse":
         raise Refused(
             f"cloud_init of {wanted.name} differs from the seed it was made with; set cloud_init.on_change to next_boot or ignore"
         )
-    return True
+    return "rewrite" if wanted.seed.on_change == "next_boot" else "differs"
 
 
 def _running(

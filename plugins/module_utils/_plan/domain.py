@@ -118,7 +118,8 @@ def _apply_live(wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any],
             result.steps.append(steps.Attach(wanted.name, change.where, running.added[change.where]))
         elif policy == live.ATTACH:
             result.steps.append(steps.Detach(wanted.name, change.where, running.removed[change.where]))
-        elif policy == live.VCPUS and fields["vcpus.current"] <= limits.get("vcpus.maximum", 0):
+        elif policy == live.VCPUS and limits.get("vcpus.current", 0) < fields["vcpus.current"] <= limits.get("vcpus.maximum", 0):
+            # Only up: the vCPUs a guest was started with cannot be unplugged.
             result.steps.append(steps.SetVcpus(wanted.name, fields["vcpus.current"]))
         elif policy == live.MEMORY and fields["memory.current_kib"] <= limits.get("memory.maximum_kib", 0):
             result.steps.append(steps.SetMemory(wanted.name, fields["memory.current_kib"]))
