@@ -75,6 +75,11 @@ def _keeps(domain: t.Any) -> tuple[str, ...]:
 def state(domain: t.Any) -> str:
     """running, paused, shutdown or crashed, in the words of option `state`."""
     code, _reason = domain.state()
+    return state_word(code)
+
+
+def state_word(code: int) -> str:
+    """libvirt's number for a state, also found in its bulk statistics, as that word."""
     return {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "running",

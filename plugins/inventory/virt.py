@@ -1,0 +1,338 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every guest of every hypervisor as a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: virt
+short_description: The guests of libvirt hypervisors as hosts
+version_added: 0.1.0
+author:
+  - The corral.virt contributors
+description:
+  - Asks every hypervisor for its guests, all hypervisors at once, and makes a host of each guest.
+  - The hypervisors are those that an earlier inventory source put into the group O(group). Sources in a directory are read in alphabetical
+    order, so C(hosts.yml) comes before C(virt.yml).
+  - Guests are in the group C(guests), below it in C(on_HYPERVISOR), in C(guests_running), C(guests_paused) or C(guests_shutdown), and in
+    C(tag_TAG) for every tag.
+  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says why. It holds up
+    nobody for longer than O(timeout).
+  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain#module)) is verified against it under its own
+    name, whatever address it has today.
+  - The file's name ends in C(virt.yml) or C(virt.yaml).
+notes:
+  - Host variables of a guest are C(virt_hypervisor), C(virt_state), C(virt_uuid), C(virt_vcpus), C(virt_memory_mib), C(virt_tags),
+    C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an address is known; C(ansible_ssh_common_args) where the host
+    key is, followed by what the inventory or C(ansible.cfg) says there.
+  - Names and titles come from outside; templates in them are never executed.
+requirements:
+  - libvirt-python and lxml on the controller
+extends_documentation_fragment:
+  - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
+options:
+  plugin:
+    description: Says that the file is for this plugin.
+    type: str
+    required: true
+    choices: [corral.virt.virt, virt]
+  group:
+    description: Group of the hypervisors.
+    type: str
+    default: hyper
+    env:
+      - name: CORRAL_VIRT_GROUP
+  hypervisors:
+    description:
+      - Hypervisors with a libvirt URI each, instead of those in O(group), to which they are added. URIs may be templates, as O(uri).
+    type: dict
+  uri:
+    description:
+      - The libvirt URI of a hypervisor, a template over its variables. Those in C(group_vars) and C(host_vars) beside the inventory are
+        among them.
+      - C(virt_address) is its C(ansible_host), or else its name, as URIs want it; C(virt_pki_dir) is O(pki_dir).
+      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking.
+    type: str
+    default: qemu+tls://{{ virt_address }}/system?pkipath={{ virt_pki_dir }}
+    env:
+      - name: CORRAL_VIRT_URI
+  pki_dir:
+    description:
+      - Directory with the controller's own certificate, a template as O(uri).
+      - Default is where the role P(corral.virt.pki#role) puts it.
+    type: str
+    default: "{{ pki_ca_dir | default('~/.config/corral/ca') }}/controller"
+    env:
+      - name: CORRAL_VIRT_PKI_DIR
+  known_hosts:
+    description:
+      - File with the SSH host keys of the guests, under their names; a template as O(uri). Empty for none.
+      - Default is where the role P(corral.virt.guests#role) puts them, which is its variable C(guests_known_hosts), or else
+        C(~/.config/corral/known_hosts).
+    type: str
+    env:
+      - name: CORRAL_VIRT_KNOWN_HOSTS
+  addresses:
+    description:
+      - Where to look for a guest's addresses. The first that knows any is believed.
+      - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of libvirt's own networks,
+        V(arp) what the hypervisor has seen, V(agent) the guest itself, which takes long where its agent is busy or missing.
+    type: list
+    elements: str
+    choices: [record, lease, arp, agent]
+    default: [record, lease, arp]
+    env:
+      - name: CORRAL_VIRT_ADDRESSES
+  prefer:
+    description: Which of a guest's addresses becomes C(ansible_host), best first; V(ipv4), V(ipv6), or a network such as V(10.1.0.0/16).
+    type: list
+    elements: str
+    default: [ipv4, ipv6]
+    env:
+      - name: CORRAL_VIRT_PREFER
+  filters:
+    description:
+      - Conditions that a guest must meet, all of them, to become a host. Written as in C(when), over the variables listed in the notes.
+    type: list
+    elements: str
+    default: []
+  concurrency:
+    description: How many hypervisors are asked at once.
+    type: int
+    default: 32
+    env:
+      - name: CORRAL_VIRT_CONCURRENCY
+  timeout:
+    description: Seconds after which a hypervisor is given up.
+    type: float
+    default: 8
+    env:
+      - name: CORRAL_VIRT_TIMEOUT
+  strict_hosts:
+    description: Fail when a hypervisor does not answer.
+    type: bool
+    default: false
+    env:
+      - name: CORRAL_VIRT_STRICT_HOSTS
+"""
+
+EXAMPLES = r"""
+# inventory/virt.yml, beside a hosts.yml with the group hyper: this is enough after the role pki has run
+plugin: corral.virt.virt
+---
+# through SSH, only what runs
+plugin: corral.virt.virt
+uri: qemu+ssh://root@{{ virt_address }}/system
+filters:
+  - virt_state == 'running'
+---
+# one machine, no other source needed; groups by memory, a variable of one's own, and the answers kept for five minutes
+plugin: corral.virt.virt
+hypervisors:
+  localhost: qemu:///system
+addresses: [lease]
+groups:
+  large: virt_memory_mib >= 8192
+keyed_groups:
+  - key: virt_vcpus
+    prefix: vcpus
+compose:
+  ansible_user: "'debian'"
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/corral
+cache_timeout: 300
+"""
+
+import functools
+import ipaddress
+import typing as t
+import urllib.parse
+
+from ansible import constants as C  # noqa: N812
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.inventory.helpers import get_group_vars, sort_groups
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.plugins.loader import connection_loader
+from ansible.template import is_trusted_as_template, trust_as_template
+from ansible.utils.vars import combine_vars
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors, _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, templated
+
+KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"  # as a default above, Ansible would render it too early
+RESERVED = {"all", "ungrouped", *C.LOCALHOST}
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Fetch, pass on, report."""
+
+    NAME = "corral.virt.virt"
+
+    def verify_file(self, path: str) -> bool:
+        """Whether the file may be ours."""
+        return bool(super().verify_file(path)) and path.endswith(("virt.yml", "virt.yaml"))
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        """Add guests to the hypervisors that are there."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        self._sources = [*inventory.processed_sources, path]
+        self._check_options()
+        uris = self._uris()
+        answers = self._answers(uris, path, cache)
+        for name in uris:
+            inventory.set_variable(name, "virt_reachable", name in answers)
+        self._add_groups(uris)
+        self._add_guests(answers)
+
+    def _check_options(self) -> None:
+        try:
+            for kind in {*self.get_option("prefer")} - {"ipv4", "ipv6"}:
+                ipaddress.ip_network(kind, strict=False)
+        except ValueError as error:
+            raise AnsibleParserError(f"prefer: {error}; say ipv4, ipv6 or a network such as 10.1.0.0/16") from error
+
+    def _uris(self) -> dict[str, str]:
+        """Every hypervisor's URI by name."""
+        group, explicit = self.get_option("group"), self.get_option("hypervisors")
+        self.inventory.add_group(group)
+        for name in explicit or {}:
+            self.inventory.add_host(name, group=group)
+        names = explicit or [host.name for host in self.inventory.groups[group].get_hosts()]
+        if not names:
+            self.display.warning(
+                f"no guests can be shown: group {group} is empty. Name the hypervisors in a source that is read before "
+                "(hosts.yml in the same directory), or with the option hypervisors."
+            )
+        return {name: self._uri(name, (explicit or {}).get(name) or self.get_option("uri")) for name in names}
+
+    def _uri(self, name: str, template: str) -> str:
+        pki_dir = self.loader.path_dwim(self._render(name, self.get_option("pki_dir")))
+        address = _inventory.in_uri(self._render(name, "{{ ansible_host | default(inventory_hostname) }}"))
+        uri = self._render(name, template, virt_address=address, virt_pki_dir=urllib.parse.quote(pki_dir))
+        return _inventory.unattended(uri)
+
+    def _answers(self, uris: dict[str, str], path: str, cache: bool) -> dict[str, list[Facts]]:
+        """Guests by hypervisor, of those that answered now or into the cache."""
+        key, sources = self.get_cache_key(path), self.get_option("addresses")
+        kept: dict[str, t.Any] = {}
+        if self.get_option("cache") and cache:
+            kept = self.cache.get(key) or {}
+        known = {name: kept[name] for name, uri in uris.items() if name in kept and kept[name]["asked"] == [uri, *sources]}
+        asked = {name: uri for name, uri in uris.items() if name not in known}
+        fresh = self._ask(asked, sources)
+        if self.get_option("cache") and not kept:
+            # Only as a whole: each writing starts the cache's clock anew. Who did not answer is asked again next time.
+            self.cache[key] = {name: {"asked": [uris[name], *sources], "guests": guests} for name, guests in fresh.items()}
+        return {**{name: item["guests"] for name, item in known.items()}, **fresh}
+
+    def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, list[Facts]]:
+        timeout_s = self.get_option("timeout")
+        try:
+            if uris:
+                _hypervisors.check_libraries()
+        except VirtError as error:
+            raise AnsibleParserError(str(error)) from error
+        questions = {name: functools.partial(_hypervisors.guests, uri, sources, timeout_s=timeout_s) for name, uri in uris.items()}
+        answers, failures = _hypervisors.ask(questions, concurrency=self.get_option("concurrency"), timeout_s=timeout_s)
+        reasons: dict[str, list[str]] = {}
+        for name in sorted(failures):
+            reasons.setdefault(_hypervisors.reason(failures[name]), []).append(name)
+        problems = [f"guests on {', '.join(names)} are not shown: {reason}" for reason, names in reasons.items()]
+        if problems and self.get_option("strict_hosts"):
+            raise AnsibleParserError("; ".join(problems))
+        for problem in problems:
+            self.display.warning(problem)
+        return answers
+
+    def _add_groups(self, uris: t.Iterable[str]) -> None:
+        """Those that plays name are there even when they are empty."""
+        self.inventory.add_group(_inventory.GROUP)
+        for group in [*_inventory.STATE_GROUPS, *(f"on_{name}" for name in uris)]:
+            self._add_group(group)
+
+    def _add_group(self, name: str) -> str:
+        group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
+        self.inventory.add_child(_inventory.GROUP, group)
+        return group
+
+    def _add_guests(self, answers: dict[str, list[Facts]]) -> None:
+        guests, warnings = _inventory.chosen(answers)
+        for warning in warnings:
+            self.display.warning(warning)
+        hypervisors = set(self.inventory.groups[self.get_option("group")].get_hosts())
+        taken = RESERVED | set(self.inventory.groups) | {host.name for host in hypervisors}
+        for name, (hypervisor, facts) in guests.items():
+            if name in taken or templated(name):
+                self.display.warning(f"guest {name} on {hypervisor} is not shown: in an inventory its name means something else; rename it")
+                continue
+            variables = plain(_inventory.variables(hypervisor, facts, self.get_option("prefer")))
+            if self._wanted(name, variables):
+                self._add_guest(name, hypervisor, facts, variables)
+
+    def _wanted(self, name: str, variables: Facts) -> bool:
+        self.templar.available_variables = {**variables, "inventory_hostname": name}
+        try:
+            return all(self.templar.evaluate_conditional(trust_as_template(item)) for item in self.get_option("filters"))
+        except AnsibleError as error:
+            raise AnsibleParserError(f"filters: cannot be evaluated for guest {name}: {error}") from error
+
+    def _add_guest(self, name: str, hypervisor: str, facts: Facts, variables: Facts) -> None:
+        for group in _inventory.groups(hypervisor, facts):
+            self.inventory.add_host(name, group=self._add_group(group))
+        if facts["ssh_host_key"]:
+            variables |= self._ssh_args(name, hypervisor)
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, value)
+        strict, known = self.get_option("strict"), self.inventory.get_host(name).get_vars()
+        self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
+        known = self.inventory.get_host(name).get_vars()
+        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict, fetch_hostvars=False)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False)
+
+    def _ssh_args(self, name: str, hypervisor: str) -> dict[str, str]:
+        """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
+        template = self.get_option("known_hosts")
+        path = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+        if not path:
+            return {}
+        ours = plain(_inventory.ssh_args(self.loader.path_dwim(path), name))
+        variables = self._variables(name)
+        theirs = variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
+        both = f"{ours} {theirs}" if theirs else ours
+        trusted = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
+        return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both}
+
+    def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:
+        """What an expression builds is as plain as what it was built from."""
+        return plain(super()._compose(template, variables, *args))
+
+    def _render(self, name: str, template: str, **more: str) -> str:
+        """The operator's template over a hypervisor's variables."""
+        self.templar.available_variables = {**self._variables(name), **more}
+        return str(self.templar.template(trust_as_template(template)))
+
+    def _variables(self, name: str) -> Facts:
+        """All variables of a host, those in files beside the inventory too, which Ansible itself reads later."""
+        host = self.inventory.get_host(name)
+        groups = sort_groups({self.inventory.groups["all"], *host.get_groups()})
+        found = get_group_vars(groups)
+        for more in (self._beside(groups), host.get_vars(), self._beside([host]), self._vars):
+            found = combine_vars(found, more)
+        return t.cast(Facts, found)
+
+    def _beside(self, entities: list[t.Any]) -> Facts:
+        return t.cast(Facts, get_vars_from_inventory_sources(self.loader, self._sources, entities, "all"))
+
+
+@functools.cache
+def _configured_ssh_args() -> str:
+    """Of ansible.cfg, the environment and the command line."""
+    connection_loader.get("ssh", class_only=True)  # makes its options known
+    return str(C.config.get_config_value("ssh_common_args", plugin_type="connection", plugin_name="ssh") or "")
