@@ -243,6 +243,8 @@ def networkd(port, name, mac):
     source = network_file(port)
     dropins = sorted(glob.glob(source + ".d/*.conf") + glob.glob("/etc/systemd/network/%s.d/*.conf" % os.path.basename(source)))
     text = "\n".join(map(read, dict.fromkeys([source] + dropins)))
+    if not text.strip():
+        raise Problem("%s, by which %s was configured, is gone; run `networkctl reload` first" % (source, port))
     identity = re.search(r"DHCP4 Client ID: IAID:(0x[0-9a-f]+)", run("networkctl", "--no-pager", "status", port))
     head = "# Written by the role corral.virt.bridge.\n"
     files = {
@@ -366,7 +368,7 @@ def switch(_request):
     try:
         attempt(change["down"], log)
         for path, text in change["trial"].items():
-            write(path, text)
+            write(path, text, mode=0o600 if "netplan" in path else 0o644)
         attempt(change["up"], log, must=True)
         wait_for(lambda: has_taken_over(change, before), deadline, "%s did not take over the addresses" % change["name"])
         wait_for(lambda: os.path.exists(STATE + "/confirmed"), deadline, "nobody came back over the bridge")
@@ -407,7 +409,7 @@ def attempt(commands, log, must=False):
         except Problem as problem:
             log.append({"command": " ".join(command), "said": str(problem)})
             if must:
-                raise
+                raise Problem("%s failed: %s" % (" ".join(command), str(problem).splitlines()[-1]))
 
 
 def confirm():
@@ -417,8 +419,7 @@ def confirm():
     wait_for(lambda: os.path.exists(STATE + "/result.json"), time.monotonic() + 60, "the service %s gave no answer" % UNIT)
     result = json.loads(read(STATE + "/result.json"))
     if not result["ok"]:
-        log = "; ".join("%(command)s: %(said)s" % row for row in result["log"])
-        raise Problem("the bridge was taken back, the host is as before: %s (%s)" % (result["why"], log))
+        raise Problem("the bridge was taken back, the host is as before: %s; log: %s" % (result["why"], STATE + "/result.json"))
     print(json.dumps(result))
 
 
@@ -458,7 +459,7 @@ def read(path):
         return ""
 
 
-def write(path, text):
+def write(path, text, mode=0o644):
     """Replace a file in one step, keeping its permissions."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     aside = path + ".corral-new"
@@ -466,7 +467,7 @@ def write(path, text):
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    os.chmod(aside, os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644)
+    os.chmod(aside, os.stat(path).st_mode & 0o7777 if os.path.exists(path) else mode)
     os.replace(aside, path)
 
 
