@@ -62,7 +62,8 @@ def mib_text(kib: int) -> str:
 
 def gib_text(size_bytes: int) -> str:
     """`8 GiB`, `1.5 GiB`: short, for messages."""
-    return f"{size_bytes / 1024**3:.3g} GiB"
+    size = size_bytes / 1024**3
+    return f"{size:.0f} GiB" if size >= 100 else f"{size:.3g} GiB"
 
 
 def check_name(name: object, *, what: str) -> str:

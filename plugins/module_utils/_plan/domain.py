@@ -67,8 +67,10 @@ def plan(
     if storage and unfinished_xml:
         result.steps += [steps.Define(wanted.name, unfinished_xml, "disks to be made"), *storage]
         result.steps.append(steps.Define(wanted.name, stored.xml, "complete"))
-    elif stored.changes or found is None or storage or seed_changed:
-        result.steps += [*storage, steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "complete")]
+    else:
+        result.steps += storage
+        if stored.changes or found is None:
+            result.steps.append(steps.Define(wanted.name, stored.xml, _summary(stored.changes)))
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
         result.steps.append(steps.SetAutostart(wanted.name, wanted.autostart))
     if found is not None and found.active and running is not None and wanted.state not in ("shutdown", "destroyed"):
@@ -76,7 +78,7 @@ def plan(
         if seed_changed:
             result.pending.append("cloud_init: the new seed is read at the next boot")
         if result.pending and wanted.allow_restart:
-            _restart(wanted, result)
+            _restart(wanted, found, result)
             return result
     result.steps += _state_steps(wanted, found)
     return result
@@ -88,7 +90,7 @@ def absent(wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned
     if found is None:
         return result
     if found.active:
-        result.steps.append(_power_off(wanted))
+        result.steps += _power_off(wanted, found)
     if found.persistent:
         result.steps.append(steps.Undefine(wanted.name, tuple(keeps)))
     for path in owned:
@@ -131,10 +133,10 @@ def _apply_live(wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any],
         result.steps.append(steps.SetMetadata(wanted.name, fields.get("title"), fields.get("description"), running.metadata))
 
 
-def _restart(wanted: Wanted, result: Plan) -> None:
+def _restart(wanted: Wanted, found: Found, result: Plan) -> None:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
     result.steps = [step for step in result.steps if isinstance(step, _OFFLINE)]
-    result.steps += [_power_off(wanted), steps.Start(wanted.name, paused=wanted.state == "paused")]
+    result.steps += [*_power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
     result.pending = []
 
 
@@ -154,8 +156,8 @@ def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
         ("rebooted", "paused"): [steps.Resume(name), steps.Reboot(name)],
         ("rebooted", "running"): [steps.Reboot(name)],
     }
-    if state == "shutdown" and active:
-        return [*([steps.Resume(name)] if now == "paused" else []), _power_off(wanted)]
+    if state == "shutdown" and found is not None and active:
+        return _power_off(wanted, found)
     if state == "destroyed" and active:
         return [steps.Destroy(name)]
     if state == "reset":
@@ -165,8 +167,10 @@ def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
     return table.get((state, "shutdown" if not active else now), [])
 
 
-def _power_off(wanted: Wanted) -> Step:
-    return steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force)
+def _power_off(wanted: Wanted, found: Found) -> list[Step]:
+    """A paused guest would not hear that it shall shut down."""
+    wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []
+    return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force)]
 
 
 def _summary(changes: t.Sequence[Change]) -> str:

@@ -175,6 +175,9 @@ class Start(Step):
 
     paused: bool = False
 
+    def __str__(self) -> str:
+        return f"start {self.guest}{' paused' if self.paused else ''}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Shutdown(Step):

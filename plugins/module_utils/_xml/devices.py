@@ -80,6 +80,13 @@ def _next_target(devices: Element, bus: str) -> str:
     return next(_PREFIX[bus] + name for name in names if _PREFIX[bus] + name not in taken)
 
 
+def _leave_old_address(device: Element, item: Disk) -> None:
+    """A place on one bus is none on another: libvirt then finds a new one."""
+    address, target = device.find("address"), device.find("target")
+    if address is not None and item.bus and item.bus != target.get("bus"):
+        device.remove(address)
+
+
 def _new_interface(devices: Element, item: Interface) -> Element:
     device = make(devices, "interface", type=item.type or "bridge")
     make(device, "alias", name=f"ua-{item.name}")
@@ -103,5 +110,5 @@ def _leave_old_source(device: Element, item: Interface) -> None:
         source.attrib.clear()
 
 
-DISKS = Kind("disks", disk.DISK, lambda devices, item: disk.find(devices, item.name), _new_disk, _disk_summary)
+DISKS = Kind("disks", disk.DISK, lambda devices, item: disk.find(devices, item.name), _new_disk, _disk_summary, _leave_old_address)
 INTERFACES = Kind("interfaces", interface.INTERFACE, interface.find, _new_interface, _interface_summary, _leave_old_source, ("mac",))

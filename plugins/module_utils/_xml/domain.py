@@ -91,6 +91,7 @@ def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any], remembered: t
         changes += graphics.graft(devices, wanted.graphics)
     changes += lists.graft(lists.DISKS, devices, wanted.disks or (), added, removed)
     changes += lists.graft(lists.INTERFACES, devices, wanted.interfaces or (), added, removed)
+    _settle_boot(root)
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     return Grafted(xml=text(root), changes=tuple(changes), added=added, removed=removed, metadata=record.document(root))
 
@@ -117,6 +118,13 @@ def _finish_singletons(root: Element) -> None:
     if serial is not None and serial.get("type") == "pty" and serial.find("source") is not None:
         # A path belongs to a file or device; a pty's is libvirt's to choose.
         serial.remove(serial.find("source"))
+
+
+def _settle_boot(root: Element) -> None:
+    """An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything."""
+    if root.find("devices/*/boot") is not None:
+        for kind in root.findall("os/boot"):
+            kind.getparent().remove(kind)
 
 
 def keeps(xml: str) -> tuple[str, ...]:

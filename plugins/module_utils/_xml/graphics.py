@@ -37,7 +37,7 @@ def graft(devices: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
         gone = devices.findall("graphics")
         for found in gone:
             devices.remove(found)
-        return [Change("graphics", found.get("type"), None) for found in gone]
+        return [Change("graphics", ", ".join(found.get("type") for found in gone), None)] if gone else []
     if device is None:
         device = make(devices, "graphics", type=wanted.get("type") or "vnc", autoport="yes")
         child(device, "listen").set("type", "address")

@@ -1,0 +1,172 @@
+"""Found and wanted in; the document, its changes and the steps out: compared with what was read and agreed to once."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from lxml import etree
+
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, interface, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.tests.golden.case import CASES, GOLDEN, Case, Outcome, host, look_alike, normal, options, play
+
+SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")  # Debian: libvirt0; Fedora: libvirt-libs
+DUMPS = [path for path in sorted(GOLDEN.glob("found/*.xml")) if "live" not in path.stem]
+RECORDS = sorted((Case(path.parent.name) for path in GOLDEN.glob("*/record.yml")), key=lambda case: case.name)
+
+
+def name_of(case: Case) -> str:
+    """How a case is called in test names."""
+    return case.name
+
+
+@functools.cache
+def schema() -> t.Any:
+    """libvirt's own grammar of a domain."""
+    return etree.RelaxNG(etree.parse(str(SCHEMA)))
+
+
+def write(path: Path, content: str | None) -> None:
+    """Content of an expected file; None and nothing to say leave no file."""
+    if content:
+        path.write_text(content)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def yaml_text(value: object) -> str | None:
+    """As a golden file holds it."""
+    return "---\n" + yaml.safe_dump(value, sort_keys=True, width=120, allow_unicode=True) if value else None
+
+
+def compare(case: Case, outcome: Outcome, regenerate: bool) -> None:
+    """With what is expected; or make that what is expected from now on."""
+    if regenerate:
+        write(case.file("after.xml"), outcome.after)
+        write(case.file("changes.yml"), yaml_text(outcome.changes))
+        write(case.file("steps.yml"), yaml_text(outcome.steps))
+    assert outcome.after == case.text("after.xml")
+    assert outcome.changes == case.data("changes.yml")
+    assert outcome.steps == case.data("steps.yml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_golden(case: Case, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    guests = {case.found.name: case.found} if case.found else {}
+    with host(monkeypatch, guests) as connection:
+        outcome = play(connection, case.wanted, case.found)
+        compare(case, outcome, pytestconfig.getoption("--regenerate"))
+        if outcome.after is None:
+            return
+        # Once more, on what it led to: off, then running.
+        wanted = dataclasses.replace(case.wanted, state="present", wait_for_ip=None)
+        autostart = bool(wanted.autostart if wanted.autostart is not None else case.found and case.found.autostart)
+        for live in (None, outcome.after):
+            after = look_alike(outcome.after, live, state="running" if live else "shutdown", autostart=autostart)
+            guests[after.name] = after
+            again = play(connection, wanted, after)
+            assert not again.changes.get("before") and not again.changes.get("after")
+            assert not again.steps.get("steps") and not again.steps.get("pending")
+
+
+@pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)")
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/after.xml")), ids=lambda path: path.parent.name)
+def test_libvirt_accepts_the_result(path: Path) -> None:
+    root = etree.parse(str(path))
+    assert schema().validate(root), str(schema().error_log)
+
+
+@pytest.mark.parametrize("case", RECORDS, ids=name_of)
+def test_record(case: Case, pytestconfig: pytest.Config) -> None:
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in case.data("record.yml").items()}
+    found = t.cast(str, case.text("found.xml"))
+    root = parse(found)
+    row.graft(root, record.RECORD, fields)
+    after = normal(etree.tostring(root, encoding="unicode"))
+    if pytestconfig.getoption("--regenerate"):
+        case.file("after.xml").write_text(after)
+    assert after == case.text("after.xml")
+    known = {key: value for key, value in record.read(after).items() if key in fields}
+    assert known == {key: value for key, value in fields.items() if value not in ("", ())}
+    # libvirt takes our element without its namespace, and puts that on itself.
+    assert "urn:corral" not in record.update(found, fields)
+    assert record.update(after, fields) == record.update(found, fields)
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
+def test_silence_keeps_everything(path: Path) -> None:
+    """A dump of a real guest comes back as it was when nothing is asked for, and the same is said of it each time."""
+    xml = path.read_text()
+    grafted = domain.graft(xml, options({"name": "any"}), {})
+    assert not grafted.changes
+    assert etree.canonicalize(grafted.xml, strip_text=True) == etree.canonicalize(xml, strip_text=True)
+    assert normal(normal(xml)) == normal(xml)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "desk.xml" in str(case.file("found.xml").resolve())], ids=name_of)
+def test_strangers_survive(case: Case) -> None:
+    """What others made and we do not know stays, byte for byte: passthrough, QEMU's own arguments, metadata, addresses."""
+    found, after = case.text("found.xml"), case.text("after.xml")
+    if after is None:
+        return
+    for path in (
+        "/domain/*[namespace-uri()='http://libvirt.org/schemas/domain/qemu/1.0']",
+        "/domain/metadata/*[namespace-uri()!='urn:corral:virt:guest:1']",
+        "/domain/*[self::memoryBacking or self::features or self::clock or self::pm]",
+        "//hostdev | //filesystem | //controller | //redirdev | //filterref | //iotune | //sound | //memballoon",
+        "//address[@type='pci' or @type='usb' or @type='drive']",
+    ):
+        assert texts(found, path) == texts(after, path) != [], path
+
+
+def texts(xml: str | None, path: str) -> list[str]:
+    """Canonical text of every element at a path, in order."""
+    found = t.cast("list[t.Any]", parse(t.cast(str, xml)).xpath(path))
+    return [etree.canonicalize(etree.tostring(element, with_tail=False, encoding="unicode"), strip_text=True) for element in found]
+
+
+def values(xml: str | None) -> collections.Counter[tuple[str, str, object]]:
+    """How often each row has each value in a document: (table, field, value)."""
+    if xml is None:
+        return collections.Counter()
+    root = domain.spelt_out(parse(xml))
+    seen: collections.Counter[tuple[str, str, object]] = collections.Counter()
+    for name, table in TABLES.items():
+        elements = [root] if name in ("DOMAIN", "RECORD") else root.findall(f"devices/{name.lower()}")
+        seen.update((name, field, value) for element in elements for field, value in row.read(element, table).items())
+    return seen
+
+
+@functools.cache
+def written() -> set[tuple[str, str]]:
+    """Every (table, row) that some case gives another value."""
+    changed = [values(case.text("after.xml")) - values(case.text("found.xml")) for case in [*CASES, *RECORDS] if case.text("after.xml")]
+    return {(table, field) for each in changed for table, field, _value in each}
+
+
+TABLES: dict[str, row.Table] = {
+    "DOMAIN": domain.DOMAIN,
+    "DISK": disk.DISK,
+    "INTERFACE": interface.INTERFACE,
+    "GRAPHICS": graphics.GRAPHICS,
+    "RECORD": record.RECORD,
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_is_exercised(table: str) -> None:
+    """A new row needs a case: make one, or let one say it."""
+    missing = sorted(field for field in TABLES[table] if (table, field) not in written())
+    assert not missing, f"no golden case writes {', '.join(missing)} of {table}: say it in a wanted.yml, then make golden REGENERATE=1"
+
+
+def test_every_table_is_looked_at() -> None:
+    """A table that is not in TABLES would never be missed."""
+    source = "\n".join(path.read_text() for path in (GOLDEN.parents[1] / "plugins/module_utils/_xml").glob("*.py"))
+    assert set(TABLES) == {line.split(":")[0] for line in source.splitlines() if ": row.Table = {" in line and line[0].isupper()}
