@@ -40,9 +40,16 @@ def write(path: Path, content: str | None) -> None:
         path.unlink(missing_ok=True)
 
 
+class _Indented(yaml.SafeDumper):
+    """Lists indented, as yamllint wants them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def yaml_text(value: object) -> str | None:
     """As a golden file holds it."""
-    return "---\n" + yaml.safe_dump(value, sort_keys=True, width=120, allow_unicode=True) if value else None
+    return "---\n" + yaml.dump(value, Dumper=_Indented, width=120, allow_unicode=True) if value else None
 
 
 def compare(case: Case, outcome: Outcome, regenerate: bool) -> None:

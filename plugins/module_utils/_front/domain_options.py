@@ -189,6 +189,10 @@ def _vcpus(value: object, name: str) -> dict[str, t.Any]:
     for key in ("current", "maximum"):
         if f"vcpus.{key}" in fields:
             fields[f"vcpus.{key}"] = _positive(fields[f"vcpus.{key}"], f"vcpus.{key} of {name}")
+    if fields.get("vcpus.placement", "static") not in ("static", "auto"):
+        raise BadInput(f"vcpus.placement of {name}: must be static or auto, not {fields['vcpus.placement']!r}")
+    if fields.get("vcpus.placement") == "auto" and "vcpus.cpuset" in fields:
+        raise BadInput(f"vcpus of {name}: placement auto chooses the processors itself; leave out cpuset, or say placement: static")
     if topology:
         for key in ("sockets", "cores", "threads"):
             fields[f"vcpus.topology.{key}"] = _positive(topology.get(key, 1), f"vcpus.topology.{key} of {name}")

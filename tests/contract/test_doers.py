@@ -1,0 +1,225 @@
+"""Each verb does what its step says, to a real libvirt, and says in our words why it could not."""
+
+from __future__ import annotations
+
+import typing as t
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, new, record
+
+POOL = "/var/lib/libvirt/images"
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+NO_SUCH = "nobody"
+
+
+def definition(name: str = "web1", *, vcpus: int = 4, memory_kib: int = 1048576) -> str:
+    """A guest for the test driver."""
+    xml = new.domain(name=name, uuid=UUID, virt_type="test", arch="i686", machine="")
+    return xml.replace("<vcpu>0", f'<vcpu current="1">{vcpus}').replace(">0</memory>", f">{memory_kib}</memory>")
+
+
+@pytest.fixture
+def guest(connection: t.Any) -> t.Any:
+    """A defined guest, shut off."""
+    domain.do(connection, steps.Define("web1", definition()))
+    return connection.lookupByName("web1")
+
+
+def do(connection: t.Any, *todo: steps.Step) -> None:
+    """One after the other."""
+    for step in todo:
+        domain.do(connection, step)
+
+
+def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Define("web1", definition(vcpus=8)))
+    assert [item.UUIDString() for item in connection.listAllDomains()] == [UUID]
+    assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_VCPU_MAXIMUM) == 8
+
+
+def test_states(connection: t.Any, guest: t.Any) -> None:
+    seen = [look.state(guest)]
+    for step in (
+        steps.Start("web1"),
+        steps.Suspend("web1"),
+        steps.Resume("web1"),
+        steps.Reset("web1"),
+        steps.Reboot("web1"),
+        steps.Destroy("web1"),
+        steps.Start("web1"),
+        steps.Shutdown("web1", timeout_s=5),
+    ):
+        do(connection, step)
+        seen.append(look.state(guest))
+    assert seen == ["shutdown", "running", "paused", "running", "running", "running", "shutdown", "running", "shutdown"]
+
+
+def test_shutdown_of_what_is_off_is_done(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Shutdown("web1", timeout_s=5))
+    assert not guest.isActive()
+
+
+class Deaf:
+    """A guest that hears no ACPI: the test driver's always do."""
+
+    def __init__(self, guest: t.Any) -> None:
+        self.guest, self.asked = guest, 0
+
+    def shutdown(self) -> None:
+        """Hears nothing."""
+        self.asked += 1
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self.guest, name)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(connection, steps.Start("web1"))
+    deaf = Deaf(guest)
+    monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
+    monkeypatch.setattr(wait, "until_off", lambda _connection, _domain, timeout_s: False)
+    step = steps.Shutdown("web1", timeout_s=1, force=force)
+    if force:
+        do(connection, step)
+    else:
+        with pytest.raises(Timeout, match=r"cannot shut down web1: it still runs after 1 s; .*force: true"):
+            do(connection, step)
+    assert (deaf.asked, bool(guest.isActive())) == (1, not force)
+
+
+def test_waiting_ends_at_its_deadline(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Start("web1"))
+    assert wait.until_off(connection, guest, timeout_s=0) is False
+
+
+def test_autostart(connection: t.Any, guest: t.Any) -> None:
+    for on in (True, False):
+        do(connection, steps.SetAutostart("web1", on))
+        assert look.found(guest).autostart is on
+
+
+def test_live_figures(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Start("web1"), steps.SetVcpus("web1", 3), steps.SetMemory("web1", 524288))
+    assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) == 3
+    assert guest.info()[2] == 524288
+    assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG) == 1  # what is stored is the definition's business
+
+
+def test_metadata(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Start("web1"))
+    mark = record.update(definition(), {"volumes": ("/a",), "seed": "0a"})
+    do(connection, steps.SetMetadata("web1", "A & <b>", "two\nlines", mark))
+    live = t.cast(str, look.found(guest).live_xml)
+    assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_TITLE, None) == "A & <b>"
+    assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, None) == "two\nlines"
+    assert record.read(live) == {"volumes": ("/a",), "seed": "0a"}
+    do(connection, steps.SetMetadata("web1", None, None, ""))  # silence
+    assert look.found(guest).live_xml == live
+    do(connection, steps.SetMetadata("web1", "", "", mark))  # an empty text takes it away
+    assert "<title>" not in guest.XMLDesc() and "<description>" not in guest.XMLDesc()
+
+
+def test_undefine(connection: t.Any, guest: t.Any) -> None:
+    do(connection, steps.Undefine("web1", ("managed_save", "snapshots")))
+    assert look.find(connection, "web1") is None
+
+
+def test_volumes(connection: t.Any) -> None:
+    volume = Volume("default", "a.qcow2", f"{POOL}/a.qcow2", 1024**3, "qcow2", f"{POOL}/debian-12.qcow2", "qcow2")
+    do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
+    found = caps.volume(t.cast(str, storage.volume_at(connection, volume.path)))
+    assert (found["capacity_bytes"], found["backing_path"], found["backing_format"]) == (1024**3, volume.backing_path, "qcow2")
+    with pytest.raises(Failed, match=r"^cannot create volume a.qcow2 in pool default: .*already exists"):
+        do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
+    do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume), replace=True))
+    do(connection, steps.DeleteVolume("web1", volume.path), steps.DeleteVolume("web1", volume.path))  # gone is gone
+    assert storage.volume_at(connection, volume.path) is None
+    assert storage.volume_in(connection, "default", "a.qcow2") is None
+
+
+def test_every_step_has_a_verb() -> None:
+    """WriteSeed is the front's: it takes two rooms."""
+    kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)}
+    assert kinds - {steps.Step, steps.WriteSeed} == set(domain._VERBS)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        steps.Start(NO_SUCH),
+        steps.Shutdown(NO_SUCH, timeout_s=1),
+        steps.Destroy(NO_SUCH),
+        steps.Suspend(NO_SUCH),
+        steps.Resume(NO_SUCH),
+        steps.Reset(NO_SUCH),
+        steps.Reboot(NO_SUCH),
+        steps.Undefine(NO_SUCH),
+        steps.SetVcpus(NO_SUCH, 1),
+        steps.SetMemory(NO_SUCH, 1),
+        steps.SetMetadata(NO_SUCH, "a"),
+        steps.SetAutostart(NO_SUCH, True),
+        steps.Attach(NO_SUCH, "disks[a]", "<disk/>"),
+        steps.Detach(NO_SUCH, "disks[a]", "<disk/>"),
+        steps.WaitForAddress(NO_SUCH, "any", 1),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
+    with pytest.raises(NotFound, match=r"cannot [a-z ]+ .*nobody.*: .*(not found|no domain)"):
+        do(connection, step)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "todo"),
+    [
+        (Failed, r"^cannot start web1: .*already", [steps.Start("web1"), steps.Start("web1")]),
+        (Failed, r"^cannot resume web1: .*not", [steps.Resume("web1")]),
+        (Failed, r"^cannot destroy web1: .*not running", [steps.Destroy("web1")]),
+        (Failed, r"^cannot set vcpus of web1: ", [steps.Start("web1"), steps.SetVcpus("web1", 99)]),
+        (Failed, r"^cannot set memory of web1: ", [steps.SetMemory("web1", 1024)]),
+        (Failed, r"^cannot define web2: .*uuid", [steps.Define("web2", definition("web2"))]),
+        (Failed, r"^cannot define web1: .*Start Tag", [steps.Define("web1", "<domain")]),
+        (Unsupported, r"^cannot attach disks\[a\] of web1: ", [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")]),
+        (NotFound, r"^cannot grow disk /nowhere: ", [steps.GrowDisk("web1", "/nowhere", 1)]),
+    ],
+    ids=lambda value: None,
+)
+def test_refusals_of_libvirt(connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]) -> None:
+    with pytest.raises(kind, match=message):
+        do(connection, *todo)
+
+
+def test_no_such_pool(connection: t.Any) -> None:
+    for call in (storage.pool_xml, storage.refresh, storage.volumes):
+        with pytest.raises(NotFound, match=r"pool fast: "):
+            call(connection, "fast")
+    with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or name another"):
+        storage.volume_in(connection, "fast", "a")
+
+
+def test_no_such_daemon() -> None:
+    with pytest.raises(Failed, match=r"^cannot connect to test:///nowhere.xml: .*; is the libvirt daemon"):
+        with opened("test:///nowhere.xml"):
+            pass
+
+
+def test_address(connection: t.Any) -> None:
+    nic = '<interface type="bridge"><mac address="52:54:00:00:00:01"/><source bridge="br0"/></interface></devices>'
+    do(connection, steps.Define("web1", definition().replace("</devices>", nic)), steps.Start("web1"))
+    assert domain.do(connection, steps.WaitForAddress("web1", "lease", 1)) == ["192.168.0.1"]
+
+
+def test_no_address_says_why(connection: t.Any, guest: t.Any) -> None:
+    with pytest.raises(Timeout, match=r"web1 powered off while waiting"):
+        do(connection, steps.WaitForAddress("web1", "any", 1))
+    do(connection, steps.Start("web1"))
+    with pytest.raises(Timeout, match=r"no address of web1 within -1 s \(asked: lease\); .*wait_timeout"):
+        do(connection, steps.WaitForAddress("web1", "lease", -1))

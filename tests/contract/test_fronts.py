@@ -1,0 +1,88 @@
+"""Every golden case against a real libvirt: check mode says what the real run does, writes nothing, and a second run changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front import guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
+from ansible_collections.corral.virt.tests.contract.world import snapshot
+from ansible_collections.corral.virt.tests.golden.case import CASES, Case
+
+ACTIONS = ("reset", "rebooted")
+
+
+def beyond(steps: t.Sequence[str]) -> list[str]:
+    """Steps that the test driver knows nothing of; the lab carries these out."""
+    return [step for step in steps if step.startswith(("attach ", "detach ", "grow ")) or step.endswith(" paused")]
+
+
+def prepare(connection: t.Any, case: Case) -> None:
+    """Bring the guest of the case into being, as far as the test driver goes: it has no machine types and one architecture."""
+    found = case.found
+    if found is None:
+        return
+    root = parse(found.xml)
+    root.set("type", "test")
+    kind = root.find("os/type")
+    kind.set("arch", "i686")
+    kind.attrib.pop("machine")
+    domain = connection.defineXML(text(root))
+    if found.state != "shutdown":
+        domain.create()
+    if found.state == "paused":
+        domain.suspend()
+
+
+def wanted_here(case: Case) -> Wanted:
+    """What the user says, without what only a KVM host has."""
+    wanted = case.wanted
+    fields = {key: value for key, value in wanted.fields.items() if key != "machine"}
+    return dataclasses.replace(wanted, fields=fields, virt_type="auto", wait_for_ip=wanted.wait_for_ip and "lease")
+
+
+def run(connection: t.Any, wanted: Wanted, *, check_mode: bool) -> dict[str, t.Any]:
+    """The result, or the error; without what is random."""
+    try:
+        result = guest.converge(connection, wanted, Gate(check_mode=check_mode))
+    except VirtError as error:
+        return {"error": str(error), "done": getattr(error, "done", [])}
+    return {key: value for key, value in result.items() if key not in ("ssh_host_key", "addresses")}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_check_mode_tells_the_truth(case: Case, connection: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "upload", lambda *_arguments: None)  # the test driver has no streams
+    prepare(connection, case)
+    wanted, before = wanted_here(case), snapshot(connection)
+
+    checked = run(connection, wanted, check_mode=True)
+    assert snapshot(connection) == before, "check mode wrote something"
+
+    done = run(connection, wanted, check_mode=False)
+    if "error" not in checked and beyond(checked["steps"]):
+        assert done["done"] == checked["steps"][: len(done["done"])], "a real run went another way than check mode said"
+        assert checked["steps"][len(done["done"])] in beyond(checked["steps"])
+        return
+    assert done == checked
+    changed = snapshot(connection) != before
+    assert changed == bool(done.get("changed") and wanted.state not in ACTIONS) or (changed and wanted.state == "rebooted")
+
+    if "error" in done:
+        assert not changed, "an error left something behind"
+    elif wanted.state not in ACTIONS:
+        again = run(connection, wanted, check_mode=False)
+        assert (again["changed"], again["steps"], again["diff"]) == (False, [], {"before": {}, "after": {}})
+
+
+def test_most_cases_run_to_their_end() -> None:
+    """What the test driver cannot do must stay the exception."""
+    cut = [case for case in CASES if beyond(case.data("steps.yml").get("steps", []))]
+    assert len(cut) * 4 < len(CASES)
