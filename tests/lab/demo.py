@@ -56,8 +56,12 @@ class Demo:
             self.seconds[title] = time.monotonic() - start
 
     def hosts_up(self) -> None:
-        """Bare hosts, and a configuration of Ansible that knows them."""
+        """Bare hosts, and a configuration of Ansible for them."""
         self.run([*LAB, "up", "--name", self.name, "--hosts", "2"])
+        self.configure()
+
+    def configure(self) -> None:
+        """An ansible.cfg that knows the lab's hosts and the demo's guests, from any folder."""
         config = (ROOT / "ansible.cfg").read_text()
         for option in ("collections_path", "library", "action_plugins", "inventory_plugins", "filter_plugins", "roles_path"):
             config = "\n".join(
@@ -119,13 +123,16 @@ class Demo:
 def main() -> int:
     """Exit code 0 when everything was seen."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=["up", "down"])
+    parser.add_argument("command", choices=["up", "config", "down"])
     parser.add_argument("--name", default="demo", help="name of the lab (default: %(default)s)")
     arguments = parser.parse_args()
     demo = Demo(arguments.name)
     try:
         if arguments.command == "down":
             demo.run([*LAB, "down", "--name", arguments.name])
+            return 0
+        if arguments.command == "config":
+            demo.configure()
             return 0
         demo.up()
         demo.table()

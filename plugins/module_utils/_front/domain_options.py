@@ -163,13 +163,16 @@ def _fields(params: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
         fields.update({f"{key}.{sub}": value for sub, value in (params.get(key) or {}).items() if value is not None})
     if "tags" in fields:
         fields["tags"] = tuple(sorted({_units.check_name(tag, what=f"tag of {name}") for tag in fields["tags"]}))
-    fields.update(_vcpus(params.get("vcpus"), name))
-    fields.update(_memory(params.get("memory"), name))
-    bad = _units.control_characters({"title": fields.get("title"), "description": fields.get("description")}, allowed="\n\t")
+    problems = _units.control_characters({"title": fields.get("title"), "description": fields.get("description")}, allowed="\n\t")
     if "\n" in fields.get("title", ""):
-        bad.append(f"title of {name}: libvirt refuses line breaks in a title; use description")
-    if bad:
-        raise BadInput(bad)
+        problems.append(f"title of {name}: libvirt refuses line breaks in a title; use description")
+    for read_option, option in ((_vcpus, "vcpus"), (_memory, "memory")):
+        try:
+            fields.update(read_option(params.get(option), name))
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
     return fields
 
 

@@ -1,0 +1,309 @@
+"""The whole story on bare hosts, judged by virsh, openssl, ss, bridge, nft, qemu-img and a session in the guest; never by our modules.
+
+The tests build on each other, in the order in which they stand: bare hosts, the demo, converged hosts, then what must be refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NAME = "story"
+FOLDER = ROOT / "build/lab" / NAME
+HOSTS = ("hyper1", "hyper2")
+IMAGES = "/var/lib/libvirt/images"
+DEMO_S, PLAY_S, COMMAND_S = 900, 300, 60
+# Packages, and every file that a run could have written.
+BARE = (
+    "dpkg -l | md5sum; find /etc /var/lib -xdev -newer /etc/machine-id -type f | "
+    "grep -v -e /var/lib/systemd -e /var/lib/apt | sort | xargs -r md5sum"
+)
+
+
+def run(*command: str | Path, timeout_s: int = PLAY_S, ok: bool = True) -> str:
+    """Run a command as a user of the lab would; what it printed."""
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
+    output = done.stdout + done.stderr
+    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
+    return output
+
+
+def lab(*arguments: str) -> str:
+    return run(sys.executable, HERE / "lab.py", *arguments, timeout_s=DEMO_S)
+
+
+def on(host: str, command: str, *, ok: bool = True) -> str:
+    """Run a shell command on a host of the lab."""
+    return run("ssh", "-F", FOLDER / "ssh_config", host, command, timeout_s=COMMAND_S, ok=ok)
+
+
+def play(*arguments: str, ok: bool = True) -> str:
+    return run("ansible-playbook", *arguments, ok=ok)
+
+
+def changed(output: str) -> dict[str, int]:
+    """`changed=` of every host in the recap."""
+    return {host: int(count) for host, count in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)}
+
+
+def world() -> dict[str, str]:
+    """What the hosts hold, as their own tools say."""
+    commands = (
+        f"virsh list --all; virsh pool-list --all; ls -l --time-style=full-iso {IMAGES} | grep -v system.qcow2; "
+        "for guest in $(virsh list --all --name); do virsh dumpxml $guest --inactive; done"
+    )
+    return {host: on(host, commands) for host in HOSTS}
+
+
+def holders(guest: str = "web1") -> list[tuple[str, str]]:
+    """Where a guest is, and its state there."""
+    found = [(host, on(host, f"virsh domstate {guest} 2>/dev/null || true").strip()) for host in HOSTS]
+    return [(host, state) for host, state in found if state]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def story() -> Iterator[None]:
+    """Two bare hosts for all the tests here."""
+    lab("down", "--name", NAME)
+    lab("up", "--name", NAME, "--hosts", "2")
+    yield
+    lab("down", "--name", NAME)
+
+
+def test_check_mode_on_bare_hosts_predicts_and_writes_nothing() -> None:
+    run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
+    before = {host: on(host, BARE) for host in HOSTS}
+    output = play("site.yml", "--check", "--diff")
+    assert all(count > 0 for count in changed(output).values()), output
+    after = {host: on(host, BARE) for host in HOSTS}
+    assert after == before
+    assert not (FOLDER / "ca").exists()
+
+
+def test_demo_tells_the_whole_story() -> None:
+    output = run(sys.executable, HERE / "demo.py", "up", "--name", NAME, timeout_s=DEMO_S)
+    for seen in ("@on_hyper1:", '"ping": "pong"', "longest gap", "Graphics: vnc - hyper", "Together"):
+        assert seen in output
+    gap = re.search(r"longest gap ([\d.]+) s", output)
+    assert gap and float(gap.group(1)) < 2
+    print(output[output.index("Stage ") :])
+
+
+def test_guest_is_in_one_place_with_its_disk() -> None:
+    ((host, state),) = holders()
+    assert (host, state) == ("hyper2", "running")  # placed on the first of two equals, then migrated
+    info = json.loads(on("hyper2", f"qemu-img info -U --output=json {IMAGES}/web1-system.qcow2"))
+    assert info["format"] == "qcow2"
+    assert info["backing-filename-format"] == "qcow2"
+    assert re.fullmatch(rf"{IMAGES}/debian-12\.[0-9a-f]{{12}}\.qcow2", info["full-backing-filename"])
+    assert info["virtual-size"] == 8 * 1024**3
+    assert "web1" not in on("hyper1", f"ls {IMAGES}"), "the source's disks went after the guest had arrived"
+    sums = on("hyper2", f"sha256sum {IMAGES}/debian-12.*.qcow2")
+    assert sums.split()[0][:12] == re.findall(r"debian-12\.([0-9a-f]{12})", sums)[0], "the content's name is its checksum"
+
+
+def test_tls_listens_and_admits_only_libvirts_own_certificates() -> None:
+    for here, there in (HOSTS, HOSTS[::-1]):
+        assert "hyper" in on(here, f"virsh -c qemu+tls://{there}/system hostname")
+        assert ":16514" in on(here, "ss -ltn")
+        pki = "/etc/pki/libvirt"
+        shown = on(
+            here,
+            f"openssl s_client -connect {there}:16514 -verify_return_error -verify_hostname {there} -CAfile /etc/pki/CA/cacert.pem "
+            f"-cert {pki}/clientcert.pem -key {pki}/private/clientkey.pem </dev/null 2>&1 || true",
+        )
+        assert "Verify return code: 0 (ok)" in shown
+        assert re.search(r"OU ?= ?libvirt", shown)
+    # A QEMU process that breaks out holds QEMU's certificate: it opens no hypervisor.
+    copies = {"ca-cert": "cacert", "client-cert": "clientcert", "client-key": "clientkey"}
+    on("hyper1", "mkdir -p /tmp/pki; " + "; ".join(f"cp /etc/pki/qemu/{a}.pem /tmp/pki/{b}.pem" for a, b in copies.items()))
+    on("hyper1", "virsh -c 'qemu+tls://hyper2/system?pkipath=/tmp/pki' list; rc=$?; rm -rf /tmp/pki; exit $rc", ok=False)
+    keys = on("hyper1", "stat -L -c '%a %U:%G %n' /etc/pki/libvirt/private/*.pem /etc/pki/qemu/*key.pem")
+    assert all(line.startswith(("600 root:root", "640 root:")) for line in keys.splitlines()), keys
+
+
+def test_bridge_holds_the_hosts_address_and_link() -> None:
+    for host, address in zip(HOSTS, ("11", "12"), strict=True):
+        assert re.search(r"host0.*master br0", on(host, "bridge link"))
+        assert re.search(rf"inet 10\.86\.\d+\.{address}/24", on(host, "ip -4 addr show br0"))
+        assert "inet " not in on(host, "ip -4 addr show host0")
+        assert "dev br0" in on(host, "ip route show default")
+
+
+def test_firewall_opens_its_ports_and_leaves_the_policy() -> None:
+    for host in HOSTS:
+        rules = on(host, "nft list ruleset")
+        assert "policy drop" in rules
+        assert "tcp dport 22 accept" in rules
+        assert "16514" in rules
+        assert "49152-49215" in rules
+
+
+def test_second_run_changes_nothing_and_check_predicts_nothing() -> None:
+    assert set(changed(play("site.yml")).values()) == {0}
+    assert set(changed(play("site.yml", "--check", "--diff")).values()) == {0}
+
+
+def test_one_manual_change_is_predicted_and_mended_alone() -> None:
+    on("hyper2", "virsh desc web1 --title --config 'changed by hand'; virsh desc web1 --title --live 'changed by hand'")
+    before = world()
+    output = play("site.yml", "--check", "--diff")
+    assert changed(output) == {"hyper1": 0, "hyper2": 1, "web1": 0}
+    assert re.search(r'-\s+"title": "changed by hand"', output)
+    assert re.search(r'\+\s+"title": "The demo\'s guest"', output)
+    assert world() == before
+    assert changed(play("site.yml")) == {"hyper1": 0, "hyper2": 1, "web1": 0}
+    assert on("hyper2", "virsh desc web1 --title --config").strip() == "The demo's guest"
+    assert on("hyper2", "virsh desc web1 --title --live").strip() == "The demo's guest"
+    assert set(changed(play("site.yml", "--check")).values()) == {0}
+
+
+CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memory=256MiB", "-e", "image=debian-12.qcow2")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        pytest.param(
+            ("ansible-playbook", *CREATE, "-e", "host=hyper9"), ["no hypervisor hyper9", "hyper1, hyper2"], id="unknown hypervisor"
+        ),
+        pytest.param(
+            ("ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", "to=hyper9"),
+            ["to: hyper9", "hyper1, hyper2"],
+            id="migrate to unknown",
+        ),
+        pytest.param(
+            ("ansible-playbook", "corral.virt.migrate", "-e", "guest=nobody", "-e", "to=hyper1"),
+            ["none of hyper1, hyper2 has it"],
+            id="migrate nobody",
+        ),
+        pytest.param(
+            ("ansible", "hyper", "-m", "virt_image", "-a", "name=bad.qcow2 url={{virt_lab_image_url}} checksum=sha256:" + "0" * 64),
+            ["refusing image bad.qcow2", "checksum belongs to another version"],
+            id="wrong checksum",
+        ),
+        pytest.param(
+            ("ansible", "hyper", "-m", "virt_image", "-a", "name=bad.qcow2 url={{virt_lab_image_url}}"),
+            ["nothing is downloaded unverified"],
+            id="no checksum",
+        ),
+        pytest.param(("ansible-playbook", *CREATE, "-e", "memory=9999GiB"), ["no hypervisor fits", "hyper1: ", "hyper2: "], id="too big"),
+        pytest.param(("ansible-playbook", *CREATE, "-e", "guest=../../etc/x"), ["not a valid name"], id="path as name"),
+        pytest.param(
+            ("ansible", "hyper", "-m", "virt_domain", "-a", "name=a/b vcpus=1 memory=256MiB"), ["'a/b' is not a valid name"], id="slash"
+        ),
+        pytest.param(
+            ("ansible", "hyper", "-m", "virt_domain", "-a", "name='<x/>' vcpus=1 memory=256MiB"),
+            ["is not a valid name"],
+            id="XML in the name",
+        ),
+        pytest.param(
+            ("ansible-playbook", *CREATE, "-e", '{"options": {"interfaces": [{"name": "eth0", "bridge": "br7"}]}}'),
+            ["hyper1: has no bridge br7", "hyper2: has no bridge br7"],
+            id="no such bridge",
+        ),
+        pytest.param(
+            ("ansible", "hyper1", "-m", "virt_domain", "-a", "name=big1 vcpus=0 memory=lots uuid=x"),
+            ["vcpus.current of big1", "memory of big1", "uuid of 'big1'"],
+            id="all problems at once",
+        ),
+    ],
+)
+def test_wrong_input_is_refused_and_changes_nothing(command: tuple[str, ...], says: list[str]) -> None:
+    before = world()
+    output = re.sub(r"\s+", " ", run(*command, ok=False))
+    for words in says:
+        assert words in output, output[-3000:]
+    assert world() == before
+
+
+def test_dead_host_is_shown_and_the_rest_goes_on() -> None:
+    inventory = FOLDER / "inventory/zz-dead.yml"
+    inventory.write_text('hyper: {hosts: {hyper3: {ansible_host: "192.0.2.3", ansible_ssh_timeout: 3}}}\n')
+    # 192.0.2.0/24 is nobody's (RFC 5737); a rule keeps even the attempt on this machine.
+    running = holders()
+    run("ip", "route", "add", "unreachable", "192.0.2.3/32", timeout_s=COMMAND_S)
+    try:
+        output = play("corral.virt.query", ok=False)
+        assert "hyper3\n  (not reached: its guests are not shown)" in output
+        assert "web1" in output
+        before = world()
+        output = play(*CREATE, ok=False)
+        assert "hyper3 could not be reached and may have it" in re.sub(r"\s+", " ", output)
+        assert world() == before, "a guest that the dead host may have is not made a second time"
+        assert "web1" in run("ansible-inventory", "--graph")
+        recap = play("site.yml", ok=False)
+        assert re.search(r"hyper1 .*unreachable=0 +failed=0", recap)
+        assert re.search(r"hyper2 .*unreachable=0 +failed=0", recap)
+        assert re.search(r"hyper3 .*unreachable=1", recap)
+        assert holders() == running
+    finally:
+        inventory.unlink()
+        run("ip", "route", "del", "unreachable", "192.0.2.3/32", timeout_s=COMMAND_S)
+
+
+def test_controller_dies_during_a_migration() -> None:
+    ((source, _state),) = holders()
+    dest = next(host for host in HOSTS if host != source)
+    command = ["ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", f"to={dest}"]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
+    dying = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + COMMAND_S
+    while "web1" not in on(dest, f"ls {IMAGES}") and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.killpg(dying.pid, signal.SIGKILL)
+    dying.wait()
+    # What was under way on the hosts ends by itself, one way or the other.
+    while on(source, "virsh domjobinfo web1 2>/dev/null | grep -E 'Job type: +(Un)?bounded' || true") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    time.sleep(3)
+    running = [host for host, state in holders() if state == "running"]
+    assert len(running) <= 1
+    play(*command[1:])
+    assert holders() == [(dest, "running")]
+    assert "web1" not in on(source, f"ls {IMAGES}")
+    assert "moving" not in on(dest, "virsh dumpxml web1")
+    assert set(changed(play(*command[1:])).values()) == {0}, "it is there: nothing to do"
+
+
+def test_installed_tarball_serves_as_the_checkout_does(tmp_path: Path) -> None:
+    run("ansible-galaxy", "collection", "build", "--output-path", tmp_path, ROOT)
+    (tarball,) = tmp_path.glob("corral-virt-*.tar.gz")
+    config = (FOLDER / "ansible.cfg").read_text()
+    inventory = next(line for line in config.splitlines() if line.startswith("inventory ="))
+    (tmp_path / "ansible.cfg").write_text(
+        f"[defaults]\n{inventory}\ncollections_path = {tmp_path}/installed\n[ssh_connection]\npipelining = true\n"
+    )
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
+    for command in (
+        ["ansible-galaxy", "collection", "install", "--offline", str(tarball), "-p", "installed"],
+        ["ansible-playbook", "corral.virt.query", "-e", "guest=web1"],
+        ["ansible", "hyper", "-m", "corral.virt.virt_host_info"],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PLAY_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Failed to parse" not in done.stderr
+
+
+def test_guest_goes_with_its_disks() -> None:
+    ((host, _state),) = holders()
+    run("ansible", host, "-m", "virt_domain", "-a", "name=web1 state=absent remove_storage=true force=true wait_timeout=60")
+    assert holders() == []
+    assert "web1" not in "".join(on(each, f"ls {IMAGES}") for each in HOSTS)
+    assert re.search(r"debian-12\.[0-9a-f]{12}\.qcow2", on(host, f"ls {IMAGES}")), "the image stays: it belongs to no guest"
