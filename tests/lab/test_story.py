@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -299,6 +300,29 @@ def test_installed_tarball_serves_as_the_checkout_does(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PLAY_S)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Failed to parse" not in done.stderr
+
+
+def commands(document: str) -> list[str]:
+    """The shell commands that a document shows, in order."""
+    text = (ROOT / document).read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(r"\.\. code-block:: shell\n\n((?:    .*\n|\n)+)", text)
+    return [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_commands_of_the_guide_work() -> None:
+    shown = commands("docs/docsite/rst/guide_first_guest.rst")
+    assert len(shown) >= 11
+    for command in shown:
+        run(*shlex.split(command))
+
+
+def test_commands_of_the_readme_work() -> None:
+    run("ansible", "hyper", "-m", "virt_image", "-a", "name=centos.qcow2 url={{virt_lab_image_url}} checksum={{virt_lab_image_sums_url}}")
+    elsewhere = ("git", "make", "pip", "ansible-galaxy")  # the demo and the tarball are tests of their own
+    shown = [command for command in commands("README.md") if not command.startswith(elsewhere)]
+    assert len(shown) >= 7
+    for command in shown:
+        run(*shlex.split(command))
 
 
 def test_guest_goes_with_its_disks() -> None:
