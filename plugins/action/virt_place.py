@@ -9,10 +9,13 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+
+display = Display()
 
 OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "required": True},
@@ -50,6 +53,9 @@ class ActionModule(ActionBase):
             explained=[f"{item.guest} -> {item.host or ('deferred' if item.deferred else 'refused')}: {item.why}" for item in placed],
             deferred=[item.guest for item in placed if item.deferred],
         )
+        for item, line in zip(placed, result["explained"], strict=True):
+            if item.host and not item.exists:
+                display.display(line)
         if refused:
             result.update(failed=True, msg="; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
         elif result["deferred"]:
