@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from fractions import Fraction
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
@@ -25,10 +26,10 @@ __all__ = [
 ]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE | re.ASCII)
 # libvirt forbids "/" in names; we also forbid what breaks file names, shells, inventories and terminals.
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
 
 def bytes_of(value: int | str, *, bare: str, what: str) -> int:
@@ -44,7 +45,7 @@ def bytes_of(value: int | str, *, bare: str, what: str) -> int:
         unit = bare
     # "GB" is decimal everywhere in libvirt and virt-install; "G" and "GiB" are binary.
     factor = 1000 if unit and suffix == "b" else 1024
-    size = int(float(number) * factor ** _POWERS[unit])
+    size = int(Fraction(number) * factor ** _POWERS[unit])
     if size <= 0:
         raise BadInput(f"{what}: must be larger than zero, not {value!r}")
     return size

@@ -85,7 +85,7 @@ def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, 
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest)
     monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
-    monkeypatch.setattr(wait, "until_off", lambda _connection, _domain, timeout_s: False)
+    monkeypatch.setattr(wait, "until_off", lambda *_arguments, **_options: False)
     step = steps.Shutdown("web1", timeout_s=1, force=force)
     if force:
         do(connection, step)
@@ -190,7 +190,6 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
         (Unsupported, r"^cannot attach disks\[a\] of web1: ", [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")]),
         (NotFound, r"^cannot grow disk /nowhere: ", [steps.GrowDisk("web1", "/nowhere", 1)]),
     ],
-    ids=lambda value: None,
 )
 def test_refusals_of_libvirt(connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]) -> None:
     with pytest.raises(kind, match=message):

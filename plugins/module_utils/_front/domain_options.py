@@ -161,6 +161,8 @@ def _fields(params: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
     fields: dict[str, t.Any] = {key: params[key] for key in _PLAIN if params.get(key) is not None}
     for key in _NESTED:
         fields.update({f"{key}.{sub}": value for sub, value in (params.get(key) or {}).items() if value is not None})
+    if "serial.path" in fields and fields.get("serial.type") not in ("file", "dev"):
+        raise BadInput(f"serial.path of {name}: a path belongs to serial.type file or dev; say which")
     if "tags" in fields:
         fields["tags"] = tuple(sorted({_units.check_name(tag, what=f"tag of {name}") for tag in fields["tags"]}))
     problems = _units.control_characters({"title": fields.get("title"), "description": fields.get("description")}, allowed="\n\t")
@@ -244,6 +246,8 @@ def _disks(items: t.Sequence[t.Mapping[str, t.Any]] | None, name: str) -> tuple[
             fields["size_bytes"] = _units.bytes_of(item["size"], bare="G", what=f"size of disk {fields['name']} of {name}")
         if "serial" in fields:
             _units.check_name(fields["serial"], what=f"serial of disk {fields['name']} of {name}")
+        if not (fields.get("source") or "/").startswith("/"):
+            raise BadInput(f"source of disk {fields['name']} of {name}: {fields['source']!r} is not an absolute path")
         if "source" in fields and ("image" in fields or "size_bytes" in fields):
             raise BadInput(f"disk {fields['name']} of {name}: source uses a file as it is; it excludes image and size")
         found.append(Disk(**fields))

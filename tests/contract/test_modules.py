@@ -1,0 +1,140 @@
+"""The modules as a host runs them: one process, JSON in, JSON out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.golden.case import HOST_URI
+
+ROOT = Path(__file__).parents[2]
+SECRETS = ("hunter2-in-user-data", "vncpw123")
+
+
+def run(module: str, *, check_mode: bool = False, uri: str = HOST_URI, **arguments: t.Any) -> dict[str, t.Any]:
+    """The module's answer."""
+    said = {"uri": uri, **arguments, "_ansible_check_mode": check_mode, "_ansible_diff": True}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / f"plugins/modules/{module}.py")],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": said}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr, done.stderr
+    return t.cast("dict[str, t.Any]", json.loads(done.stdout))
+
+
+def guest(name: str, **more: object) -> dict[str, t.Any]:
+    """The least that makes a guest."""
+    return {"name": name, "vcpus": 1, "memory": 64, **more}
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_guest_is_made(check_mode: bool) -> None:
+    result = run("virt_domain", check_mode=check_mode, **guest("app1", image="debian-12.qcow2", state="running"))
+    assert result["changed"] is True
+    assert result["steps"] == [
+        "define app1 (disks to be made)",
+        "create disk /var/lib/libvirt/images/app1-system.qcow2 (8 GiB, qcow2, on /var/lib/libvirt/images/debian-12.qcow2)",
+        "define app1 (complete)",
+        "start app1",
+    ]
+    assert result["diff"]["before"] == {"state": "absent"}
+    assert result["diff"]["after"]["state"] == "running"
+
+
+def test_every_problem_is_told_at_once() -> None:
+    result = run(
+        "virt_domain",
+        **guest("a/b", vcpus=0, memory="much", uuid="nope", image="<x/>", title="two\nlines"),
+        disks=[{"name": "../x"}],
+        interfaces=[{"name": "eth0", "mac": "zz"}],
+        graphics={"port": 80},
+    )
+    assert result["failed"] is True
+    told = " ".join(result["problems"])
+    for about in ("name:", "uuid of", "image of", "disk of", "mac of", "graphics.port", "disks given", "vcpus.current of"):
+        assert about in told, about
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "missing required arguments: name"),
+        (guest("a", state="on"), "value of state must be one of"),
+        (guest("a", disks=[{"size": 1}]), "missing required arguments: name found in disks"),
+        (guest("a", disks=[{"name": "d", "bus": "nvme"}]), "value of bus must be one of"),
+        (guest("a", colour="red"), "Unsupported parameters"),
+        ({"name": "a", "state": "running"}, "cannot create a: there is no such guest here, and vcpus and memory must be given to make one"),
+        (guest("a", virt_type="kvm"), "cannot create a: this host offers test"),
+        (guest("a", disks=[{"name": "d", "pool": "fast"}]), "cannot find storage pool fast: .*; create it, or name another with `pool`"),
+    ],
+)
+def test_what_is_wrong_is_said(options: dict[str, t.Any], message: str) -> None:
+    result = run("virt_domain", **options)
+    assert result["failed"] is True
+    assert re.search(message, result["msg"]), result["msg"]
+
+
+def test_no_daemon_is_said() -> None:
+    result = run("virt_domain", uri="qemu:///system?socket=/nowhere", **guest("a"))
+    assert result["msg"].startswith("cannot connect to qemu:///system?socket=/nowhere: ")
+    assert "is the libvirt daemon installed" in result["msg"]
+
+
+@pytest.mark.parametrize("user_data", [f"#cloud-config\npassword: {SECRETS[0]}\n", {"password": SECRETS[0]}], ids=["text", "mapping"])
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("many", [True, False])
+def test_secrets_stay_secret(user_data: object, check_mode: bool, many: bool) -> None:
+    """In results, diffs, invocation, and in the failure of a driver that cannot write seeds."""
+    one = guest("app1", cloud_init={"user_data": user_data}, graphics={"type": "vnc", "password": SECRETS[1]})
+    result = run("virt_domains", check_mode=check_mode, domains=[one]) if many else run("virt_domain", check_mode=check_mode, **one)
+    assert bool(result.get("failed")) is not check_mode
+    assert "write cloud-init seed" in json.dumps(result) or not check_mode
+    for secret in SECRETS:
+        assert secret not in json.dumps(result)
+
+
+def test_secrets_stay_secret_in_bad_input() -> None:
+    result = run("virt_domain", **guest("a", graphics={"password": SECRETS[1] + "-too-long"}, cloud_init={"user_data": SECRETS[0]}))
+    assert len(result["problems"]) == 2
+    for secret in SECRETS:
+        assert secret not in json.dumps(result)
+
+
+def test_one_failing_guest_does_not_stop_the_others() -> None:
+    result = run("virt_domains", domains=[guest("a"), guest("b", image="missing.qcow2"), guest("c", state="running")])
+    assert result["failed"] is True
+    assert result["changed"] is True
+    assert [(one["name"], bool(one.get("failed")), one["changed"]) for one in result["results"]] == [
+        ("a", False, True),
+        ("b", True, False),
+        ("c", False, True),
+    ]
+    assert result["msg"].startswith("b: cannot create b: there is no image missing.qcow2 in pool default")
+    assert result["steps"][-1] == "start c"
+    assert [one["after_header"] for one in result["diff"]] == ["a", "c"]
+
+
+def test_bad_input_of_any_guest_stops_all_before_anything_is_touched() -> None:
+    result = run("virt_domains", domains=[guest("a"), guest("b/c"), guest("d", memory=0), guest("a")])
+    assert "results" not in result
+    assert len(result["problems"]) == 3
+
+
+def test_info_of_a_host_and_its_guests() -> None:
+    host = run("virt_host_info", uri="test:///default")["host"]
+    assert [one["name"] for one in host["guests"]] == ["test"]
+    assert host["memory_free_mib"] <= host["memory_mib"] - host["memory_reserved_mib"]
+    found = run("virt_domain_info", uri="test:///default")["domains"]
+    assert [(one["name"], one["state"], one["vcpus"]) for one in found] == [("test", "running", {"current": 2, "maximum": 2})]
+    assert run("virt_domain_info", uri="test:///default", name="nobody")["domains"] == []

@@ -1,0 +1,169 @@
+"""What holds for every placement, whatever the guests and hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Placement, Policy, place
+
+NAMES = [f"hyper{number}" for number in range(5)]
+POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
+
+
+@st.composite
+def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
+    """Guests to be placed, some of which exist already, and hosts of all sizes."""
+    hosts = []
+    there: dict[str, str] = {}
+    for name in NAMES[: draw(st.integers(1, 5))]:
+        here = {
+            f"web{number}": draw(st.booleans()) for number in draw(st.sets(st.integers(0, 9), max_size=2)) if f"web{number}" not in there
+        }
+        there.update(dict.fromkeys(here, name))
+        hosts.append(
+            Host(
+                name,
+                cpus=draw(st.integers(1, 16)),
+                memory_mib=draw(st.sampled_from([1024, 4096, 16384])),
+                vcpus_used=draw(st.integers(0, 8)),
+                memory_used_mib=draw(st.sampled_from([0, 512, 4096])),
+                guests=here,
+                apart=frozenset(draw(st.sets(st.sampled_from("ab"), max_size=1))),
+                bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
+                pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
+            )
+        )
+    guests = [
+        Guest(
+            f"web{number}",
+            vcpus=draw(st.integers(0, 8)),
+            memory_mib=draw(st.sampled_from([0, 256, 1024, 3000])),
+            host=draw(st.sampled_from([None, None, None, *NAMES])),
+            apart=draw(st.sampled_from([None, "a", "b"])),
+            bridges=frozenset([draw(st.sampled_from(["br0", "br1"]))]),
+            pools=frozenset([draw(st.sampled_from(["default", "fast"]))]),
+        )
+        for number in draw(st.sets(st.integers(0, 9), max_size=8))
+    ]
+    return guests, hosts
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), POLICIES)
+def test_what_always_holds(cluster: tuple[list[Guest], list[Host]], policy: Policy) -> None:
+    guests, hosts = cluster
+    placed = place(guests, hosts, policy=policy)
+    assert [item.guest for item in placed] == [guest.name for guest in guests]
+    for guest, item in zip(guests, placed):
+        holder = next((host.name for host in hosts if guest.name in host.guests), None)
+        if holder:
+            assert (item.host, item.exists) == (holder, True), "what exists stays"
+        elif item.host:
+            assert guest.host in (None, item.host), "what is pinned stays"
+            assert not item.exists
+        else:
+            assert item.why and not item.deferred
+    for host in hosts:
+        new = [guest for guest, item in zip(guests, placed) if item.host == host.name and not item.exists]
+        if new:
+            check_room(host, new, policy)
+    assert place(guests, list(reversed(hosts)), policy=policy) == placed, "the order of hosts does not matter"
+
+
+def check_room(host: Host, new: list[Guest], policy: Policy) -> None:
+    """Nothing promised twice, nothing missing, groups kept apart."""
+    assert host.memory_used_mib + sum(guest.memory_mib for guest in new) <= host.memory_mib * policy.memory_overcommit
+    assert host.vcpus_used + sum(guest.vcpus for guest in new) <= host.cpus * policy.cpu_overcommit
+    for guest in new:
+        assert host.bridges is None or guest.bridges <= host.bridges
+        assert host.pools is None or guest.pools <= host.pools
+    groups = [guest.apart for guest in new if guest.apart]
+    assert len(groups) == len(set(groups)) and not set(groups) & host.apart
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_a_second_run_leaves_all_where_they_are(cluster: tuple[list[Guest], list[Host]]) -> None:
+    guests, hosts = cluster
+    placed = place(guests, hosts)
+    made = {item.guest: item.host for item in placed if item.host and not item.exists}
+    later = [
+        dataclasses.replace(host, guests={**host.guests, **{guest: True for guest, at in made.items() if at == host.name}})
+        for host in hosts
+    ]
+    again = place(guests, later)
+    assert [item.host for item in again if item.exists] == [item.host for item in placed if item.host]
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_nothing_new_is_made_while_a_host_is_unseen(cluster: tuple[list[Guest], list[Host]]) -> None:
+    guests, hosts = cluster
+    for item in place(guests, hosts, unreached=["hyper9"]):
+        assert item.exists or item.deferred or "no hypervisor" in item.why
+        if item.deferred:
+            assert item.host is None and "hyper9 could not be reached and may have it" in item.why
+
+
+def test_the_refusal_names_every_host_and_its_reason() -> None:
+    hosts = [
+        Host("hyper1", 4, 1024),
+        Host("hyper2", 1, 9000, vcpus_used=3),
+        Host("hyper3", 4, 9000, bridges=frozenset(["br9"])),
+        Host("hyper4", 4, 9000, apart=frozenset(["db"])),
+        Host("hyper5", 4, 9000, pools=frozenset()),
+    ]
+    guest = Guest("big", 2, 2048, apart="db", bridges=frozenset(["br0"]), pools=frozenset(["default"]))
+    [item] = place([guest], hosts)
+    assert item.host is None
+    assert item.why == (
+        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits: hyper1: 1024 MiB of memory left; hyper2: 1 vcpus left; "
+        "hyper3: has no bridge br0; hyper4: has a guest of group db, which stay apart; hyper5: has no active storage pool default"
+    )
+
+
+HOSTS = [Host("hyper1", 4, 8192, guests={"web1": True, "two": True}), Host("hyper2", 4, 8192, guests={"two": True, "off": False})]
+
+
+@pytest.mark.parametrize(
+    ("guest", "expected"),
+    [
+        (Guest("web1", 1, 512), Placement("web1", "hyper1", "it is there", exists=True)),
+        (
+            Guest("web1", 1, 512, host="hyper2"),
+            Placement("web1", "hyper1", "it is there; move it to hyper2 with playbook migrate", exists=True),
+        ),
+        (
+            Guest("two", 1, 512),
+            Placement("two", None, "it runs on hyper1 and hyper2 at once; nothing was touched: destroy the wrong one"),
+        ),
+        (Guest("off", 1, 999999), Placement("off", "hyper2", "it is there", exists=True)),
+        (Guest("new", 1, 512, host="hyper7"), Placement("new", None, "there is no hypervisor hyper7; there are hyper1, hyper2")),
+        (Guest("new", 1, 512, host="hyper2"), Placement("new", "hyper2", "asked for")),
+    ],
+    ids=lambda value: value.guest if isinstance(value, Placement) else "",
+)
+def test_what_is_settled_before_any_choice(guest: Guest, expected: Placement) -> None:
+    assert place([guest], HOSTS) == [expected]
+
+
+def test_no_hosts_at_all() -> None:
+    assert place([Guest("a", 1, 1)], []) == [Placement("a", None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: there is none")]
+
+
+def test_guests_spread() -> None:
+    hosts = [Host(name, 8, 16384) for name in NAMES]
+    placed = place([Guest(f"web{number}", 1, 1024) for number in range(10)], hosts)
+    assert sorted(t.cast(str, item.host) for item in placed) == sorted(NAMES * 2)
+
+
+def test_room_is_made_for_a_big_guest() -> None:
+    """By processors they come in one order, by memory they would fit in another."""
+    hosts = [Host("hyper1", 100, 4096), Host("hyper2", 4, 2048)]
+    placed = place([Guest("wide", 12, 1024, host=None), Guest("tall", 1, 3500)], hosts, policy=Policy(1.0, 1.0))
+    assert {item.guest: item.host for item in placed}.keys() == {"wide", "tall"}

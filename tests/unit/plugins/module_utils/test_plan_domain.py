@@ -1,0 +1,264 @@
+"""Changes, what runs, and policy in; steps out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change, diff
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, Found, Grafted, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, complete_fields, plan
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
+LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}
+
+
+def found(state: str = "running", **more: t.Any) -> Found:
+    """A guest on the host."""
+    return Found("web1", "u", state, True, more.pop("autostart", False), "<domain/>", "<domain/>" if state != "shutdown" else None, **more)
+
+
+def grafted(*changes: Change, **more: t.Any) -> Grafted:
+    """A document after changes."""
+    return Grafted("<domain/>", changes, **more)
+
+
+def planned(wanted: Wanted, here: Found | None, *changes: Change, fields: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> Plan:
+    """A plan for the same changes to what is stored and what runs."""
+    after = grafted(*changes)
+    return plan(wanted, here, after, after if here and here.active else None, fields=fields or {}, limits=LIMITS, **more)
+
+
+def texts(result: Plan) -> list[str]:
+    """Its steps, readable."""
+    return [str(step) for step in result.steps]
+
+
+OFF, ON, PAUSED = "shutdown", "running", "paused"
+TRANSITIONS: dict[tuple[str, str], list[str]] = {
+    (OFF, "running"): ["start web1"],
+    (OFF, "paused"): ["start web1 paused"],
+    (OFF, "rebooted"): ["start web1"],
+    (ON, "shutdown"): ["shut down web1"],
+    (ON, "destroyed"): ["destroy web1"],
+    (ON, "paused"): ["suspend web1"],
+    (ON, "reset"): ["reset web1"],
+    (ON, "rebooted"): ["reboot web1"],
+    (PAUSED, "running"): ["resume web1"],
+    (PAUSED, "shutdown"): ["resume web1", "shut down web1"],
+    (PAUSED, "destroyed"): ["destroy web1"],
+    (PAUSED, "reset"): ["reset web1"],
+    (PAUSED, "rebooted"): ["resume web1", "reboot web1"],
+}
+
+
+@pytest.mark.parametrize(("now", "state"), list(itertools.product([OFF, ON, PAUSED], sorted({*STATES, *ACTIONS} - {"absent"}))))
+def test_states(now: str, state: str) -> None:
+    if (now, state) == (OFF, "reset"):
+        with pytest.raises(Refused, match="cannot reset web1: it is not running; use state: running"):
+            planned(Wanted("web1", state=state), found(now))
+        return
+    assert texts(planned(Wanted("web1", state=state), found(now))) == TRANSITIONS.get((now, state), [])
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "step", "pending"),
+    [
+        (Change("vcpus.current", 2, 4), {"vcpus.current": 4}, "set 4 vcpus on running web1", None),
+        (Change("vcpus.current", 2, 8), {"vcpus.current": 8}, None, "vcpus.current: 2 -> 8"),
+        (Change("vcpus.current", 2, 1), {"vcpus.current": 1}, None, "vcpus.current: 2 -> 1"),
+        (Change("memory.current_kib", 1, 4096), {"memory.current_kib": 4096}, "set memory of running web1 to 4 MiB", None),
+        (Change("memory.current_kib", 1, 8192), {"memory.current_kib": 8192}, None, "memory.current_kib: 1 -> 8192"),
+        (Change("memory.maximum_kib", 1, 2), {}, None, "memory.maximum_kib: 1 -> 2"),
+        (Change("title", None, "x"), {"title": "x"}, "set metadata of running web1", None),
+        (Change("tags", ("a",), ()), {}, "set metadata of running web1", None),
+        (Change("machine", "a", "b"), {}, None, "machine: a -> b"),
+        (Change("disks[system].cache", None, "none"), {}, None, "disks[system].cache: (unset) -> none"),
+        (Change("interfaces[eth0].bridge", "br0", "br1"), {}, None, "interfaces[eth0].bridge: br0 -> br1"),
+    ],
+)
+def test_how_a_field_reaches_a_running_guest(change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None) -> None:
+    result = planned(Wanted("web1", state="running"), found(), change, fields=fields)
+    assert texts(result) == [f"define web1 ({change.where})", *([step] if step else [])]
+    assert result.pending == ([pending] if pending else [])
+
+
+@pytest.mark.parametrize("field", ["vcpus.current", "title", "machine", "disks[a].cache"])
+def test_a_guest_that_is_off_has_nothing_pending(field: str) -> None:
+    result = planned(Wanted("web1"), found(OFF), Change(field, 1, 2), fields={field: 2})
+    assert (texts(result), result.pending) == ([f"define web1 ({field})"], [])
+
+
+@pytest.mark.parametrize("state", ["shutdown", "destroyed"])
+def test_a_guest_that_goes_off_is_not_changed_live(state: str) -> None:
+    result = planned(Wanted("web1", state=state), found(), Change("vcpus.current", 2, 3), fields={"vcpus.current": 3})
+    assert texts(result) == ["define web1 (vcpus.current)", *TRANSITIONS[ON, state]]
+
+
+def test_metadata_is_one_step() -> None:
+    changes = [Change("title", None, "x"), Change("description", None, "y"), Change("tags", None, ("z",))]
+    result = planned(Wanted("web1"), found(), *changes, fields={"title": "x", "description": "y", "tags": ("z",)})
+    assert result.steps[1:] == [steps.SetMetadata("web1", "x", "y", "")]
+
+
+def test_devices_come_and_go_live() -> None:
+    running = grafted(
+        Change("disks[new]", None, "/b"),
+        Change("disks[old]", "/a", None),
+        added={"disks[new]": "<disk/>"},
+        removed={"disks[old]": "<disk/>"},
+    )
+    result = plan(Wanted("web1"), found(), running, running, fields={}, limits={}, storage=[SYSTEM], unfinished_xml="<domain/>")
+    assert texts(result) == [
+        "define web1 (disks to be made)",
+        "create disk /a (9.31e-10 GiB, qcow2)",
+        "define web1 (complete)",
+        "attach disks[new] to running web1",
+        "detach disks[old] from running web1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "now", "expected"),
+    [
+        ("running", ON, ["shut down web1", "start web1"]),
+        ("present", ON, ["shut down web1", "start web1"]),
+        ("running", PAUSED, ["resume web1", "shut down web1", "start web1"]),
+        ("paused", ON, ["shut down web1", "start web1 paused"]),
+    ],
+)
+def test_restart_where_allowed(state: str, now: str, expected: list[str]) -> None:
+    wanted = Wanted("web1", state=state, allow_restart=True, autostart=True)
+    result = planned(wanted, found(now), Change("vcpus.current", 2, 3), Change("machine", "a", "b"), fields={"vcpus.current": 3})
+    assert texts(result) == ["define web1 (machine, vcpus.current)", "set autostart of web1 on", *expected]
+    assert result.pending == []
+
+
+def test_no_restart_without_need() -> None:
+    wanted = Wanted("web1", state="running", allow_restart=True)
+    assert "shut down" not in " ".join(texts(planned(wanted, found(), Change("title", "a", "b"), fields={"title": "b"})))
+
+
+@pytest.mark.parametrize(("wish", "has", "step"), [(True, False, "on"), (False, True, "off"), (True, True, None), (None, True, None)])
+def test_autostart(wish: bool | None, has: bool, step: str | None) -> None:
+    result = planned(Wanted("web1", autostart=wish), found(OFF, autostart=has))
+    assert texts(result) == ([f"set autostart of web1 {step}"] if step else [])
+
+
+def test_growing_alone_needs_no_definition() -> None:
+    grow = steps.GrowDisk("web1", "/a", 2 * 1024**3, "vda")
+    assert texts(planned(Wanted("web1"), found(), storage=[grow])) == ["grow disk /a to 2 GiB while it runs"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "change", "message"),
+    [
+        (Wanted("web1"), Change("firmware", None, "efi"), r"cannot change firmware: \(unset\) -> efi of web1: it is fixed"),
+        (Wanted("web1", uuid="v"), Change("title", None, "x"), "cannot change uuid of web1 from u to v: another guest has this name"),
+    ],
+)
+def test_what_is_fixed(wanted: Wanted, change: Change, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        planned(wanted, found(), change)
+
+
+@pytest.mark.parametrize(
+    ("here", "remove", "in_use", "expected", "warnings"),
+    [
+        (None, True, {}, [], 0),
+        (found(OFF), False, {}, ["undefine web1"], 2),
+        (found(OFF), True, {}, ["undefine web1", "delete disk /a", "delete disk /b"], 0),
+        (found(OFF), True, {"/a": "web2"}, ["undefine web1", "delete disk /b"], 1),
+        (found(), True, {}, ["shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
+        (found(PAUSED), True, {}, ["resume web1", "shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
+        (Found("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
+    ],
+)
+def test_absent(here: Found | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
+    result = absent(Wanted("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
+    assert (texts(result), len(result.warnings)) == (expected, warnings)
+
+
+CHANGES = st.lists(
+    st.sampled_from(["title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "machine", "disks[a].cache"]), unique=True
+)
+
+
+@given(
+    st.sampled_from(sorted({*STATES, *ACTIONS} - {"absent", "reset"})),
+    st.sampled_from([OFF, ON, PAUSED]),
+    CHANGES,
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow: bool, storage: bool) -> None:
+    wanted = Wanted("web1", state=state, allow_restart=allow)
+    more: dict[str, t.Any] = {"storage": [SYSTEM], "unfinished_xml": "<domain/>"} if storage else {}
+    fields: dict[str, t.Any] = {"vcpus.current": 3, "memory.current_kib": 9999}
+    result = planned(wanted, found(now), *[Change(field, 1, 3) for field in where], fields=fields, **more)
+    kinds = [type(step) for step in result.steps]
+    assert bool(steps.Define in kinds) == bool(where or storage), "a definition exactly when something changed"
+    if storage:
+        assert kinds[:3] == [steps.Define, steps.CreateVolume, steps.Define], "what is made is recorded before it is made"
+    power = [index for index, kind in enumerate(kinds) if kind in (steps.Start, steps.Shutdown, steps.Destroy, steps.Reboot)]
+    assert all(index > kinds.index(steps.Define) for index in power if steps.Define in kinds), "power only after the definition"
+    if steps.Start in kinds and now != OFF:
+        assert allow and steps.Shutdown in kinds, "no restart that was not allowed"
+    assert not (allow and result.pending and state not in ("shutdown", "destroyed"))
+    if now == OFF:
+        assert not result.pending
+    assert not {steps.Undefine, steps.DeleteVolume} & set(kinds), "only absent takes away"
+
+
+@pytest.mark.parametrize(
+    ("said", "known", "expected"),
+    [
+        ({"vcpus.current": 4}, {}, {"vcpus.current": 4, "vcpus.maximum": 4}),
+        ({"vcpus.current": 4}, {"vcpus.current": 2, "vcpus.maximum": 2}, {"vcpus.current": 4, "vcpus.maximum": 4}),
+        ({"vcpus.current": 1}, {"vcpus.current": 2, "vcpus.maximum": 2}, {"vcpus.current": 1, "vcpus.maximum": 1}),
+        ({"vcpus.current": 3}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.current": 3, "vcpus.maximum": 4}),
+        ({"vcpus.current": 8}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.current": 8, "vcpus.maximum": 8}),
+        ({"vcpus.maximum": 8}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.maximum": 8}),
+        ({"vcpus.maximum": 1}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.maximum": 1, "vcpus.current": 1}),
+        ({"vcpus.current": 1, "vcpus.maximum": 9}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.current": 1, "vcpus.maximum": 9}),
+        ({"memory.current_kib": 5}, {"memory.current_kib": 4, "memory.maximum_kib": 4}, {"memory.current_kib": 5, "memory.maximum_kib": 5}),
+        ({"title": "x"}, {}, {"title": "x"}),
+    ],
+)
+def test_a_maximum_follows(said: dict[str, t.Any], known: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
+    assert complete_fields(said, known) == expected
+
+
+def test_policy_rows_are_used_as_they_are_written() -> None:
+    assert live.how("disks[a.b]") == live.how("interfaces[x]") == live.ATTACH
+    assert live.how("disks[a].cache") == live.how("nothing.like.it") == live.NEXT_BOOT
+    assert all(live.how(re.sub(r"\[\]", "[x]", where)) == policy for where, policy in live.POLICY.items())
+
+
+def test_diff_shows_only_what_changes() -> None:
+    changes = [Change("b", None, 1), Change("a", 1, None), Change("c", 1, 2)]
+    assert diff(changes) == {"before": {"a": 1, "c": 1}, "after": {"b": 1, "c": 2}}
+
+
+def test_the_gate() -> None:
+    done: list[str] = []
+    assert Gate(check_mode=True).run(["a"], done.append) == [] and done == []
+    assert Gate(check_mode=False).run(["a", "b"], lambda step: step * 2) == ["aa", "bb"]
+
+    def do(step: str) -> None:
+        if step == "bad":
+            raise Refused("no")
+
+    with pytest.raises(Refused, match=r"^no$"):
+        Gate(check_mode=False).run(["bad"], do)
+    with pytest.raises(Failed, match=r"^no \(already done: a; b\)$") as caught:
+        Gate(check_mode=False).run(["a", "b", "bad", "c"], do)
+    assert caught.value.done == ["a", "b"]

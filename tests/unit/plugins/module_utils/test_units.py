@@ -1,0 +1,177 @@
+"""Sizes, names and addresses: what is read, what is refused."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+BINARY, DECIMAL = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}, {"K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("512MiB", 512 * 1024**2),
+        ("8G", 8 * 1024**3),
+        ("8GB", 8 * 1000**3),
+        ("1.5 GiB", 1536 * 1024**2),
+        ("  2 tib ", 2 * 1024**4),
+        ("100B", 100),
+        ("512", 512 * 1024**2),
+        (512, 512 * 1024**2),
+        ("0.5", 512 * 1024),
+    ],
+)
+def test_sizes(text: int | str, size: int) -> None:
+    assert _units.bytes_of(text, bare="M", what="memory") == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "G", "-1", "0", "0.0001B", "1e3", "1,5G", "1 G B", "8Gb/s", "１２G", True, None, "0x10", "8GiBB", "1K\n2"]
+)
+def test_sizes_that_are_none(text: t.Any) -> None:
+    with pytest.raises(BadInput, match=r"^memory of web1: "):
+        _units.bytes_of(text, bare="M", what="memory of web1")
+
+
+@given(st.integers(1, 2**70), st.sampled_from("KMGT"), st.sampled_from(["", " "]))
+def test_sizes_are_whole_multiples(number: int, unit: str, space: str) -> None:
+    for suffix, factors in (("", BINARY), ("iB", BINARY), ("B", DECIMAL)):
+        for spelt in (unit + suffix, (unit + suffix).lower()):
+            # float has 53 bits: what is beyond is no size of a disk
+            if number < 2**40:
+                assert _units.bytes_of(f"{number}{space}{spelt}", bare="G", what="x") == number * factors[unit]
+
+
+@given(st.integers(1, 2**40))
+def test_memory_is_never_rounded_down(size_bytes: int) -> None:
+    kib = _units.kib_of(f"{size_bytes}B", what="x")
+    assert (kib - 1) * 1024 < size_bytes <= kib * 1024
+
+
+@given(st.integers(1, 2**31))
+def test_mebibytes_come_back(mib: int) -> None:
+    assert _units.mib_text(_units.kib_of(mib, what="x")) == f"{mib} MiB"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(8 * 1024**3, "8 GiB"), (1536 * 1024**2, "1.5 GiB"), (1024**4, "1024 GiB"), (100 * 1024**3, "100 GiB")]
+)
+def test_sizes_in_messages(size: int, text: str) -> None:
+    assert _units.gib_text(size) == text
+
+
+@pytest.mark.parametrize("name", ["a", "A-1", "web1.example.org", "debian-12.qcow2", "0", "x" * 63, "a_b"])
+def test_names(name: str) -> None:
+    assert _units.check_name(name, what="name") == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        ".a",
+        "-a",
+        "_a",
+        "a/b",
+        "../a",
+        "a..b",
+        "a b",
+        "a\n",
+        "a\x00",
+        "<x/>",
+        "a&b",
+        "a'b",
+        'a"b',
+        "ä",
+        "x" * 64,
+        "$(a)",
+        None,
+        1,
+    ],
+)
+def test_names_that_are_none(name: t.Any) -> None:
+    with pytest.raises(BadInput, match=r"^name: .* is not a valid name; use letters"):
+        _units.check_name(name, what="name")
+
+
+@given(st.text())
+def test_names_are_inert(name: str) -> None:
+    """What passes can stand in a file name, a shell and an XML attribute."""
+    try:
+        _units.check_name(name, what="name")
+    except BadInput:
+        return
+    assert name.isascii() and name[0].isalnum() and not set(name) & set("/\\ \t\n\0<>&'\"$`;|*?~{}()[]!#%=:") and ".." not in name
+
+
+@given(st.binary(min_size=6, max_size=6), st.sampled_from(":-"), st.booleans())
+def test_macs_come_back(raw: bytes, separator: str, upper: bool) -> None:
+    text = separator.join(f"{byte:02x}" for byte in raw)
+    spelt = f" {text.upper() if upper else text} "
+    if raw[0] & 1:
+        with pytest.raises(BadInput, match="not a unicast MAC"):
+            _units.mac_of(spelt, what="mac")
+    else:
+        assert _units.mac_of(spelt, what="mac") == text.replace("-", ":")
+
+
+@pytest.mark.parametrize("mac", ["", "52:54:00:12:34", "52:54:00:12:34:5", "52:54:00:12:34:56:78", "g2:54:00:12:34:56", "525400123456"])
+def test_macs_that_are_none(mac: str) -> None:
+    with pytest.raises(BadInput, match=r"^mac: "):
+        _units.mac_of(mac, what="mac")
+
+
+@given(st.uuids(), st.text(), st.text())
+def test_derived_macs(uuid: t.Any, name: str, other: str) -> None:
+    mac = _units.derived_mac(str(uuid), name)
+    assert _units.mac_of(mac, what="mac") == mac and mac.startswith("52:54:00:")
+    assert mac == _units.derived_mac(str(uuid), name)
+    assert (mac == _units.derived_mac(str(uuid), other)) == (name == other)
+
+
+@given(st.uuids())
+def test_uuids_come_back(uuid: t.Any) -> None:
+    for spelt in (str(uuid), str(uuid).upper(), uuid.hex, f"{{{uuid}}}"):
+        assert _units.uuid_of(spelt, what="uuid") == str(uuid)
+
+
+@pytest.mark.parametrize("uuid", ["", "1", "6695eb01-f6a4-8304-79aa-97f2502e193", "6695eb01-f6a4-8304-79aa-97f2502e193g"])
+def test_uuids_that_are_none(uuid: str) -> None:
+    with pytest.raises(BadInput, match=r"^uuid: .* is not a UUID"):
+        _units.uuid_of(uuid, what="uuid")
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
+def test_what_passes_can_stand_in_xml(value: t.Any) -> None:
+    etree = pytest.importorskip("lxml.etree")
+    if not _units.control_characters(value, allowed="\n\t"):
+        for text in texts(value):
+            element = etree.Element("x")
+            element.text = text
+            assert (etree.fromstring(etree.tostring(element)).text or "") == text
+
+
+def texts(value: t.Any) -> list[str]:
+    """Every text inside."""
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [text for item in items for text in texts(item)]
+
+
+def test_control_characters_are_located() -> None:
+    value = {"disks": [{"name": "a"}, {"name": "b\x1b"}], "title": "x\ny"}
+    assert _units.control_characters(value) == [
+        "disks[1].name: control characters cannot be stored; remove them",
+        "title: control characters cannot be stored; remove them",
+    ]
+    assert len(_units.control_characters(value, allowed="\n\t")) == 1

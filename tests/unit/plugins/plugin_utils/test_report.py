@@ -1,0 +1,119 @@
+"""Reports, to the letter: people and scripts know this text."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _report
+
+CENTOS: dict[str, t.Any] = {
+    "name": "centos",
+    "state": "running",
+    "vcpus": {"current": 2, "maximum": 4},
+    "memory": {"current_mib": 512, "maximum_mib": 1024},
+    "graphics": [{"type": "vnc", "port": 5900, "listen": "127.0.0.1"}],
+    "disks": [
+        {"name": "system", "target": "vda", "capacity_bytes": 2 * 1024**3, "source": "/srv/images/centos/system.qcow2", "format": "qcow2"}
+    ],
+    "interfaces": [{"name": "eth0", "mac": "ac:de:48:98:08:77", "bridge": "br0", "type": "bridge"}],
+}
+BARE: dict[str, t.Any] = {
+    "name": "bare",
+    "state": "shutdown",
+    "vcpus": {"current": 1, "maximum": 1},
+    "memory": {"current_mib": 64, "maximum_mib": 64},
+    "graphics": [{"type": "spice"}],
+    "disks": [{"target": "sda"}],
+    "interfaces": [{"mac": "52:54:00:00:00:01", "type": "user"}],
+}
+HOSTS: dict[str, dict[str, t.Any]] = {"hyper6": {"domains": [CENTOS, BARE]}, "hyper1": {"domains": []}}
+
+QUERY = """\
+hyper6
+  centos
+    CPU: 2
+    Memory: 524288
+    State: running
+    Graphics: vnc - hyper6:5900
+    Disk - vda:
+      Size: 2.0G
+      File: /srv/images/centos/system.qcow2
+      File Format: qcow2
+    Nic - ac:de:48:98:08:77:
+      Source: br0
+      Type: bridge"""
+QUERY_BARE = """\
+hyper6
+  bare
+    CPU: 1
+    Memory: 65536
+    State: shutdown
+    Graphics: spice - hyper6:-1
+    Disk - sda:
+      Size: unknown
+      File: -
+      File Format: raw
+    Nic - 52:54:00:00:00:01:
+      Source: -
+      Type: user"""
+
+
+def test_query() -> None:
+    assert _report.text("query", {"hyper6": {"domains": [CENTOS]}}, [], None) == QUERY
+
+
+@pytest.mark.parametrize(("guest", "text"), [("centos", QUERY), ("bare", QUERY_BARE)])
+def test_query_of_one_guest_shows_only_its_host(guest: str, text: str) -> None:
+    assert _report.text("query", HOSTS, [], guest) == text
+
+
+def test_query_of_nobody() -> None:
+    assert _report.text("query", HOSTS, [], "nobody") == ""
+
+
+def test_hosts_are_sorted_and_the_unreached_are_shown() -> None:
+    text = _report.text("query", HOSTS, ["hyper2"], None)
+    assert text.startswith("hyper1\nhyper2\n  (not reached: its guests are not shown)\nhyper6\n  centos\n")
+
+
+def test_list() -> None:
+    assert _report.text("list", HOSTS, [], None) == "hyper1\nhyper6\n  running\n    centos\n  shutdown\n    bare"
+
+
+def test_host_info() -> None:
+    host = {
+        "cpus": 8,
+        "vcpus_used": 3,
+        "cpu_model": "EPYC",
+        "memory_mib": 32768,
+        "memory_free_mib": 16000,
+        "virt_types": ["qemu", "kvm"],
+        "libvirt_version": "9.0.0",
+        "hypervisor_version": "7.2.22",
+        "pools": [{"name": "default", "path": "/srv", "available_bytes": 1536 * 1024**2}],
+        "bridges": None,
+        "guests": [1, 2],
+    }
+    assert _report.text("host_info", {"hyper1": {"host": host}}, [], None) == (
+        "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n"
+        "  memory_mib: 32768 (16000 free)\n  virt_types: qemu, kvm\n  libvirt: 9.0.0\n"
+        "  hypervisor: 7.2.22\n  pools:\n    default: /srv (1.5G free)\n  bridges: ''\n  guests: 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0.0B"),
+        (1023, "1023.0B"),
+        (1024, "1.0K"),
+        (196 * 1024, "196.0K"),
+        (2 * 1024**3, "2.0G"),
+        (5 * 1024**5, "5120.0T"),
+        (None, "unknown"),
+    ],
+)
+def test_sizes(size: int | None, text: str) -> None:
+    assert _report._size(size) == text
