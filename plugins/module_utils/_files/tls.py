@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import grp
 import os
 import posixpath
@@ -217,11 +218,10 @@ def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) ->
     # A key belongs to the certificate named just before it.
     partner = identity.places[identity.places.index(place) - 1].path
     certificate = _parsed(contents.get(partner, b""))
-    try:
-        key = serialization.load_pem_private_key(contents[place.path], password=None)
-    except (ValueError, TypeError):
+    public = _public_of(contents[place.path])
+    if public is None:
         return "is not a private key without passphrase"
-    if certificate is None or _public(key.public_key()) != _public(certificate.public_key()):
+    if certificate is None or public != _public(certificate.public_key()):
         return f"does not belong to {posixpath.basename(partner)}"
     return None
 
@@ -265,6 +265,14 @@ def name(subject: str) -> t.Any:
     oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
     parts = [part.split("=", 1) for part in subject.split(",")]
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
+
+
+@functools.lru_cache(maxsize=None)  # the library checks the primes of each key it reads, which takes its time
+def _public_of(key: bytes) -> bytes | None:
+    try:
+        return _public(serialization.load_pem_private_key(key, password=None).public_key())
+    except (ValueError, TypeError):
+        return None
 
 
 def _public(key: t.Any) -> bytes:

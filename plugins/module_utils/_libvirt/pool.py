@@ -23,7 +23,7 @@ def look(connection: Connection, name: str) -> tuple[str, bool, bool] | None:
         with said("find storage pool", name):
             raise
     with said("read storage pool", name):
-        return pool.XMLDesc(libvirt.VIR_STORAGE_XML_INACTIVE), bool(pool.isActive()), bool(pool.autostart())
+        return pool.XMLDesc(), bool(pool.isActive()), bool(pool.autostart())
 
 
 def define(connection: Connection, name: str, xml: str) -> None:
@@ -35,7 +35,9 @@ def define(connection: Connection, name: str, xml: str) -> None:
 def start(connection: Connection, name: str) -> None:
     """Start it; its directory is made where there is none."""
     with said("start storage pool", name, "can its directory be made and read?"):
-        _pool(connection, name).create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+        pool = _pool(connection, name)
+        pool.build(0)  # for a directory: mkdir
+        pool.create()
 
 
 def stop(connection: Connection, name: str) -> None:

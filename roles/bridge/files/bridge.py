@@ -7,6 +7,8 @@ controller comes back over the new bridge and confirms, it is written to /etc; w
 So neither a wrong configuration nor a power cut at any moment leaves a host that cannot be reached.
 """
 
+# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH207, T201
+
 import glob
 import json
 import os
@@ -55,13 +57,13 @@ def make_plan(request):
         manager = manager_of(port)
         if not manager:
             raise Problem(
-                "%s makes no use of ifupdown, systemd-networkd or netplan for %s; make the bridge %s yourself, "
-                "with the address and the MAC address of %s, and run this again" % (os.uname()[1], port, name, port)
+                f"{os.uname()[1]} makes no use of ifupdown, systemd-networkd or netplan for {port}; make the bridge {name} yourself, "
+                f"with the address and the MAC address of {port}, and run this again"
             )
         change = MANAGERS[manager](port, name, links[port]["address"])
         plan.update(change=change, manager=manager, packages=change["packages"])
         held = [row["local"] for row in addresses(port) if row["scope"] == "global"]
-        plan["steps"].append("bridge %s takes over %s from %s (%s)" % (name, ", ".join(held) or "the link", port, manager))
+        plan["steps"].append("bridge {} takes over {} from {} ({})".format(name, ", ".join(held) or "the link", port, manager))
     if not request.get("filter_guests"):
         unfilter(plan)
     return plan
@@ -72,16 +74,16 @@ def mend(plan, request, links):
     name = request["name"]
     info = links[name].get("linkinfo", {})
     if info.get("info_kind") != "bridge":
-        raise Problem("%s is there and is no bridge; choose another bridge_name" % name)
+        raise Problem(f"{name} is there and is no bridge; choose another bridge_name")
     ports = [link for link in links.values() if link.get("master") == name]
     lasting = [link["ifname"] for link in ports if link.get("linkinfo", {}).get("info_kind") != "tun"]
     if request["port"] and request["port"] not in lasting:
-        raise Problem("the bridge %s is there without %s; put it in yourself, or remove the bridge" % (name, request["port"]))
+        raise Problem("the bridge {} is there without {}; put it in yourself, or remove the bridge".format(name, request["port"]))
     if not lasting:
-        raise Problem("the bridge %s is there and leads nowhere; name another, put an interface in it, or remove it" % name)
+        raise Problem(f"the bridge {name} is there and leads nowhere; name another, put an interface in it, or remove it")
     for field, word in (("stp_state", "stp"), ("forward_delay", "forward delay")):
         if info["info_data"].get(field):
-            plan["steps"].append("switch off %s of %s" % (word, name))
+            plan["steps"].append(f"switch off {word} of {name}")
             plan["live"].append(["ip", "link", "set", name, "type", "bridge", field, "0"])
 
 
@@ -93,11 +95,11 @@ def unfilter(plan):
         plan["steps"].append("keep the host's packet filter away from bridged guests")
         plan["live"] += [["sysctl", "-w", key.replace("/", ".") + "=0"] for key in on]
     head = "# Written by the role corral.virt.bridge: guests on a bridge are not filtered by the host.\n"
-    rule = 'ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="%s --prefix=/net/bridge"\n' % systemd_sysctl()
-    files = {SYSCTL: head + "".join("-%s = 0\n" % key.replace("/", ".") for key in keys), UDEV: head + rule}
+    rule = f'ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="{systemd_sysctl()} --prefix=/net/bridge"\n'
+    files = {SYSCTL: head + "".join("-{} = 0\n".format(key.replace("/", ".")) for key in keys), UDEV: head + rule}
     for path, text in files.items():
         if read(path) != text:
-            plan["steps"].append("write %s" % path)
+            plan["steps"].append(f"write {path}")
             plan["files"][path] = text
 
 
@@ -118,18 +120,18 @@ def default_port(address):
 
 def check_port(port, links, name):
     if port not in links:
-        raise Problem("there is no interface %s; there are %s" % (port, ", ".join(sorted(links))))
+        raise Problem("there is no interface {}; there are {}".format(port, ", ".join(sorted(links))))
     kind = links[port].get("linkinfo", {}).get("info_kind")
     if kind == "bridge":
-        raise Problem("%s, the way to this host, is a bridge already; set bridge_name: %s to use it" % (port, port))
+        raise Problem(f"{port}, the way to this host, is a bridge already; set bridge_name: {port} to use it")
     if links[port].get("master"):
-        raise Problem("%s belongs to %s; put %s into the bridge instead" % (port, links[port]["master"], links[port]["master"]))
-    if os.path.exists("/sys/class/net/%s/phy80211" % port):
-        raise Problem("%s is wireless: access points do not let a bridge's guests through; use a cable" % port)
+        raise Problem("{} belongs to {}; put {} into the bridge instead".format(port, links[port]["master"], links[port]["master"]))
+    if os.path.exists(f"/sys/class/net/{port}/phy80211"):
+        raise Problem(f"{port} is wireless: access points do not let a bridge's guests through; use a cable")
     if links[port].get("link_type") != "ether":
-        raise Problem("%s is no Ethernet interface" % port)
+        raise Problem(f"{port} is no Ethernet interface")
     if not re.match(r"^[A-Za-z0-9_.-]{1,15}$", name):
-        raise Problem("%r is not a name for a bridge; use up to 15 letters, digits, '.', '_' and '-'" % name)
+        raise Problem(f"{name!r} is not a name for a bridge; use up to 15 letters, digits, '.', '_' and '-'")
 
 
 def manager_of(port):
@@ -137,9 +139,9 @@ def manager_of(port):
     if active("NetworkManager") and run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", port, fail=False).strip():
         if not glob.glob("/etc/netplan/*.yaml"):
             raise Problem(
-                "%s is managed by NetworkManager, for which this role does not make the bridge; make it with "
-                "`nmcli connection add type bridge ifname BRIDGE bridge.stp no bridge.mac-address %s ...`, "
-                "put %s into it, and run this again" % (port, read("/sys/class/net/%s/address" % port).strip(), port)
+                "{} is managed by NetworkManager, for which this role does not make the bridge; make it with "
+                "`nmcli connection add type bridge ifname BRIDGE bridge.stp no bridge.mac-address {} ...`, "
+                "put {} into it, and run this again".format(port, read(f"/sys/class/net/{port}/address").strip(), port)
             )
         return "netplan"
     if active("systemd-networkd"):
@@ -161,7 +163,7 @@ def ifupdown(port, name, mac):
     files = interfaces_files("/etc/network/interfaces")
     after = {path: bridged(read(path), port, name, mac) for path in files if stanzas(read(path), port)}
     trial = STATE + "/interfaces"
-    ipv6_off = read("/proc/sys/net/ipv6/conf/%s/disable_ipv6" % port).strip()
+    ipv6_off = read(f"/proc/sys/net/ipv6/conf/{port}/disable_ipv6").strip()
     return {
         "packages": [] if os.path.exists("/usr/sbin/brctl") or os.path.exists("/sbin/brctl") else ["bridge-utils"],
         "trial": {trial: bridged(flat("/etc/network/interfaces"), port, name, mac)},
@@ -172,7 +174,7 @@ def ifupdown(port, name, mac):
             ["ifdown", "--force", "-i", trial, name, port],
             ["ip", "link", "delete", name],
             # bridge-utils switches IPv6 off on ports, and leaves it so
-            ["sysctl", "-w", "net/ipv6/conf/%s/disable_ipv6=%s" % (port, ipv6_off or "0")],
+            ["sysctl", "-w", "net/ipv6/conf/{}/disable_ipv6={}".format(port, ipv6_off or "0")],
             ["ifup", "--force", port],
         ],
         "settle": [],
@@ -181,7 +183,7 @@ def ifupdown(port, name, mac):
     }
 
 
-def interfaces_files(path, seen=()):
+def interfaces_files(path):
     """The file and all that it sources, in order."""
     found = [path]
     for line in read(path).splitlines():
@@ -206,20 +208,20 @@ def flat(path):
 
 
 def stanzas(text, port):
-    return re.findall(r"^\s*iface\s+%s\s" % re.escape(port), text, re.MULTILINE)
+    return re.findall(rf"^\s*iface\s+{re.escape(port)}\s", text, re.MULTILINE)
 
 
 def bridged(text, port, name, mac):
     """The port's stanzas become the bridge's; what belongs to the link stays with the port."""
-    word = re.compile(r"(?<![\w.:-])%s(?![\w.:-])" % re.escape(port))
+    word = re.compile(rf"(?<![\w.:-]){re.escape(port)}(?![\w.:-])")
     out, mine, kept, first = [], False, [], True
-    bridge = ["\tbridge_ports %s" % port, "\tbridge_stp off", "\tbridge_fd 0", "\tbridge_maxwait 0", "\tbridge_hw %s" % mac]
-    for line in text.splitlines():
-        words = line.split()
+    bridge = [f"\tbridge_ports {port}", "\tbridge_stp off", "\tbridge_fd 0", "\tbridge_maxwait 0", f"\tbridge_hw {mac}"]
+    for found in text.splitlines():
+        line, words = found, found.split()
         if words[:1] in (["iface"], ["auto"], ["mapping"], ["source"], ["source-directory"]) or line.startswith("allow-"):
             mine = words[:2] == ["iface", port]
             if mine:
-                out.append("iface %s %s" % (name, " ".join(words[2:])))
+                out.append("iface {} {}".format(name, " ".join(words[2:])))
                 out += bridge if first else []
                 first = False
                 continue
@@ -233,7 +235,7 @@ def bridged(text, port, name, mac):
         elif mine and re.search(r"\bip\b.*\b(route|rule|addr|address|neigh)\b", line):
             line = word.sub(name, line)
         out.append(line)
-    return "\n".join(out).rstrip("\n") + "\n\niface %s inet manual\n" % port + "".join("%s\n" % line for line in kept)
+    return "\n".join(out).rstrip("\n") + f"\n\niface {port} inet manual\n" + "".join(f"{line}\n" for line in kept)
 
 
 # systemd-networkd ----------------------------------------------------------------------------------------------------
@@ -241,18 +243,18 @@ def bridged(text, port, name, mac):
 
 def networkd(port, name, mac):
     source = network_file(port)
-    dropins = sorted(glob.glob(source + ".d/*.conf") + glob.glob("/etc/systemd/network/%s.d/*.conf" % os.path.basename(source)))
-    text = "\n".join(map(read, dict.fromkeys([source] + dropins)))
+    dropins = sorted(glob.glob(source + ".d/*.conf") + glob.glob(f"/etc/systemd/network/{os.path.basename(source)}.d/*.conf"))
+    text = "\n".join(map(read, dict.fromkeys([source, *dropins])))
     if not text.strip():
-        raise Problem("%s, by which %s was configured, is gone; run `networkctl reload` first" % (source, port))
+        raise Problem(f"{source}, by which {port} was configured, is gone; run `networkctl reload` first")
     identity = re.search(r"DHCP4 Client ID: IAID:(0x[0-9a-f]+)", run("networkctl", "--no-pager", "status", port))
     head = "# Written by the role corral.virt.bridge.\n"
     files = {
-        "05-corral-%s.netdev" % name: head
-        + "[NetDev]\nName=%s\nKind=bridge\nMACAddress=%s\n\n[Bridge]\nSTP=false\nForwardDelaySec=0\n" % (name, mac),
-        "05-corral-%s.network" % name: head + "# As %s for %s.\n" % (source, port) + network_of_bridge(text, name, identity),
-        "05-corral-%s-%s.network" % (name, port): head
-        + "[Match]\nName=%s\n\n[Network]\nBridge=%s\nLinkLocalAddressing=no\n" % (port, name),
+        f"05-corral-{name}.netdev": head
+        + f"[NetDev]\nName={name}\nKind=bridge\nMACAddress={mac}\n\n[Bridge]\nSTP=false\nForwardDelaySec=0\n",
+        f"05-corral-{name}.network": head + f"# As {source} for {port}.\n" + network_of_bridge(text, name, identity),
+        f"05-corral-{name}-{port}.network": head
+        + f"[Match]\nName={port}\n\n[Network]\nBridge={name}\nLinkLocalAddressing=no\n",
     }
     return {
         "packages": [],
@@ -299,15 +301,15 @@ def netplan(port, name, mac):
     for path in sorted(glob.glob("/etc/netplan/*.yaml")):
         document = yaml.safe_load(read(path)) or {}
         if netplan_bridged(document.get("network") or {}, port, name, mac):
-            head = "# %s was moved to the bridge %s by the role corral.virt.bridge.\n" % (port, name)
+            head = f"# {port} was moved to the bridge {name} by the role corral.virt.bridge.\n"
             changed[path] = head + yaml.safe_dump(document, default_flow_style=False, sort_keys=False)
     if len(changed) != 1:
-        raise Problem("%d files of netplan describe %s; bring it into one file, so that it can be moved" % (len(changed), port))
+        raise Problem(f"{len(changed)} files of netplan describe {port}; bring it into one file, so that it can be moved")
     (path,) = changed
     trial = "/run/netplan/" + os.path.basename(path)
     lasting = dict(changed)
     if "cloud-init" in path:
-        lasting["/etc/cloud/cloud.cfg.d/99-corral-bridge.cfg"] = "# %s is no longer cloud-init's.\nnetwork: {config: disabled}\n" % path
+        lasting["/etc/cloud/cloud.cfg.d/99-corral-bridge.cfg"] = f"# {path} is no longer cloud-init's.\nnetwork: {{config: disabled}}\n"
     return {
         "packages": [],
         "trial": {trial: changed[path]},
@@ -370,14 +372,14 @@ def switch(_request):
         for path, text in change["trial"].items():
             write(path, text, mode=0o600 if "netplan" in path else 0o644)
         attempt(change["up"], log, must=True)
-        wait_for(lambda: has_taken_over(change, before), deadline, "%s did not take over the addresses" % change["name"])
+        wait_for(lambda: has_taken_over(change, before), deadline, "{} did not take over the addresses".format(change["name"]))
         wait_for(lambda: os.path.exists(STATE + "/confirmed"), deadline, "nobody came back over the bridge")
         for path, text in change["lasting"].items():
             write(path, text)
         for path in change["trial"]:
             remove(path)
         attempt(change["settle"], log)
-        wait_for(lambda: has_taken_over(change, before), time.monotonic() + 20, "%s lost its addresses again" % change["name"])
+        wait_for(lambda: has_taken_over(change, before), time.monotonic() + 20, "{} lost its addresses again".format(change["name"]))
         result = {"ok": True}
     except Problem as problem:
         if change["undo"][0][0] == "ifdown":  # reads the trial once more
@@ -409,17 +411,17 @@ def attempt(commands, log, must=False):
         except Problem as problem:
             log.append({"command": " ".join(command), "said": str(problem)})
             if must:
-                raise Problem("%s failed: %s" % (" ".join(command), str(problem).splitlines()[-1]))
+                raise Problem("{} failed: {}".format(" ".join(command), str(problem).splitlines()[-1])) from problem
 
 
 def confirm():
     """The controller is here: keep it. Fails when it was taken back meanwhile."""
     if not os.path.exists(STATE + "/result.json"):
         write(STATE + "/confirmed", "")
-    wait_for(lambda: os.path.exists(STATE + "/result.json"), time.monotonic() + 60, "the service %s gave no answer" % UNIT)
+    wait_for(lambda: os.path.exists(STATE + "/result.json"), time.monotonic() + 60, f"the service {UNIT} gave no answer")
     result = json.loads(read(STATE + "/result.json"))
     if not result["ok"]:
-        raise Problem("the bridge was taken back, the host is as before: %s; log: %s" % (result["why"], STATE + "/result.json"))
+        raise Problem("the bridge was taken back, the host is as before: {}; log: {}".format(result["why"], STATE + "/result.json"))
     print(json.dumps(result))
 
 
@@ -441,13 +443,13 @@ def active(unit):
 
 def run(*command, fail=True):
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         if fail:
-            raise Problem(str(error))
+            raise Problem(str(error)) from error
         return ""
     if done.returncode and fail:
-        raise Problem("%s failed: %s" % (" ".join(command), (done.stderr or done.stdout).strip()))
+        raise Problem("{} failed: {}".format(" ".join(command), (done.stderr or done.stdout).strip()))
     return done.stdout
 
 
@@ -480,4 +482,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1], json.loads(sys.argv[2]))
     except Problem as problem:
-        sys.exit("cannot make the bridge: %s" % problem)
+        sys.exit(f"cannot make the bridge: {problem}")

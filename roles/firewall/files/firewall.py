@@ -6,6 +6,8 @@ Prints {"manager": …, "changed": …, "steps": […]}. A firewall has a living
 Our own rules carry a comment with a digest of what they say, so that they are found again and replaced when that changes.
 """
 
+# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH207, T201
+
 import hashlib
 import ipaddress
 import json
@@ -42,19 +44,19 @@ class Wanted:
         for port in request["ports"]:
             match = re.match(r"^(\d+)(?:-(\d+))?/(tcp|udp)$", port)
             if not match or not 0 < int(match.group(1)) <= int(match.group(2) or match.group(1)) < 65536:
-                raise Problem("firewall_ports: cannot read %r; write it as 16514/tcp or 49152-49215/tcp" % port)
+                raise Problem(f"firewall_ports: cannot read {port!r}; write it as 16514/tcp or 49152-49215/tcp")
             self.ports.setdefault(match.group(3), []).append(port.split("/")[0])
         try:
             networks = sorted({ipaddress.ip_network(source) for source in request["sources"]}, key=str)
         except ValueError as error:
-            raise Problem("firewall_sources: %s" % error)
+            raise Problem(f"firewall_sources: {error}") from error
         self.sources = {version: [short(net) for net in networks if net.version == version] for version in (4, 6)}
         self.everybody = not networks
         self.digest = hashlib.sha256(json.dumps([self.ports, self.sources], sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def comment(self):
-        return "%s %s" % (MARK, self.digest)
+        return f"{MARK} {self.digest}"
 
     def families(self):
         """4 and 6, as far as there is anybody to admit."""
@@ -95,17 +97,17 @@ def nftables(wanted):
     live, stale = nft_ours(ruleset, wanted.comment)
     count = len(rules)
     if len(live) != count or stale:
-        script = ["delete rule %s %s %s handle %d" % place for place in live + stale]
-        script += ["insert rule %s %s" % (address(chain), rule) for chain, rule in rules]
-        steps.append(("open %s in the running nftables" % said(wanted), lambda: run("nft", "-f", "-", stdin="\n".join(script))))
-    lasting = "".join("insert rule %s %s\n" % (address(chain), rule) for chain, rule in rules)
-    head = "# Written by the role corral.virt.firewall; included by %s.\n" % conf
-    include = 'include "%s"' % DROP_IN
+        script = ["delete rule {} {} {} handle {}".format(*place) for place in live + stale]
+        script += [f"insert rule {address(chain)} {rule}" for chain, rule in rules]
+        steps.append((f"open {said(wanted)} in the running nftables", lambda: run("nft", "-f", "-", stdin="\n".join(script))))
+    lasting = "".join(f"insert rule {address(chain)} {rule}\n" for chain, rule in rules)
+    head = f"# Written by the role corral.virt.firewall; included by {conf}.\n"
+    include = f'include "{DROP_IN}"'
     if read(DROP_IN) != head + lasting and (rules or read(DROP_IN)):
-        steps.append(("write %s" % DROP_IN, lambda: write(DROP_IN, head + lasting)))
+        steps.append((f"write {DROP_IN}", lambda: write(DROP_IN, head + lasting)))
     if rules and include not in text.splitlines():
         new = text + ("" if text.endswith("\n") or not text else "\n") + include + "\n"
-        steps.append(("include it in %s" % conf, lambda: write(conf, new, verify=("nft", "-c", "-f"))))
+        steps.append((f"include it in {conf}", lambda: write(conf, new, verify=("nft", "-c", "-f"))))
     return steps
 
 
@@ -135,13 +137,13 @@ def nft_rules(wanted, family):
     """Our rules for one chain, in nftables' words."""
     rules = []
     for protocol, ports in sorted(wanted.ports.items()):
-        what = '%s dport { %s } accept comment "%s"' % (protocol, ", ".join(ports), wanted.comment)
+        what = '{} dport {{ {} }} accept comment "{}"'.format(protocol, ", ".join(ports), wanted.comment)
         if wanted.everybody:
             rules.append(what)
             continue
         for version, word, kinds in ((4, "ip", ("ip", "inet")), (6, "ip6", ("ip6", "inet"))):
             if wanted.sources[version] and family in kinds:
-                rules.append("%s saddr { %s } %s" % (word, ", ".join(wanted.sources[version]), what))
+                rules.append("{} saddr {{ {} }} {}".format(word, ", ".join(wanted.sources[version]), what))
     return rules
 
 
@@ -153,7 +155,7 @@ def nft_ours(ruleset, comment):
 
 
 def address(chain):
-    return "%s %s %s" % (chain["family"], chain["table"], chain["name"])
+    return "{} {} {}".format(chain["family"], chain["table"], chain["name"])
 
 
 # firewalld -----------------------------------------------------------------------------------------------------------
@@ -161,16 +163,16 @@ def address(chain):
 
 def firewalld(wanted):
     route = re.search(r"\bdev (\S+)", output("ip", "route", "show", "default"))
-    zone = output("firewall-cmd", "--get-zone-of-interface=%s" % route.group(1), may_fail=True).strip() if route else ""
+    zone = output("firewall-cmd", f"--get-zone-of-interface={route.group(1)}", may_fail=True).strip() if route else ""
     zone = zone or output("firewall-cmd", "--get-default-zone").strip()
     steps = []
     for lasting in ((), ("--permanent",)):
-        command = ("firewall-cmd", *lasting, "--zone=%s" % zone)
+        command = ("firewall-cmd", *lasting, f"--zone={zone}")
         known = set(output(*command, "--list-rich-rules").splitlines()) | set(output(*command, "--list-ports").split())
         for kind, rule in firewalld_rules(wanted):
             if rule not in known:
-                text = "%s %s in zone %s%s" % (kind, rule, zone, " for good" if lasting else "")
-                steps.append((text, lambda c=command, k=kind, r=rule: run(*c, "--add-%s=%s" % (k, r))))
+                text = "{} {} in zone {}{}".format(kind, rule, zone, " for good" if lasting else "")
+                steps.append((text, lambda c=command, k=kind, r=rule: run(*c, f"--add-{k}={r}")))
     return steps
 
 
@@ -178,11 +180,11 @@ def firewalld_rules(wanted):
     for protocol, ports in sorted(wanted.ports.items()):
         for port in ports:
             if wanted.everybody:
-                yield "port", "%s/%s" % (port, protocol)
+                yield "port", f"{port}/{protocol}"
             for version in (4, 6):
                 for source in wanted.sources[version]:
-                    parts = (version, source, port, protocol)
-                    yield "rich-rule", 'rule family="ipv%d" source address="%s" port port="%s" protocol="%s" accept' % parts
+                    what = f'port port="{port}" protocol="{protocol}" accept'
+                    yield "rich-rule", f'rule family="ipv{version}" source address="{source}" {what}'
 
 
 # ufw -----------------------------------------------------------------------------------------------------------------
@@ -191,8 +193,8 @@ def firewalld_rules(wanted):
 def ufw(wanted):
     known = {" ".join(shlex.split(line)[1:]) for line in output("ufw", "show", "added").splitlines() if MARK in line}
     rules = set(ufw_rules(wanted))
-    steps = [("remove ufw rule: %s" % rule, lambda r=rule: run("ufw", "delete", *ufw_words(r))) for rule in sorted(known - rules)]
-    return steps + [("add ufw rule: %s" % rule, lambda r=rule: run("ufw", *ufw_words(r))) for rule in sorted(rules - known)]
+    steps = [(f"remove ufw rule: {rule}", lambda r=rule: run("ufw", "delete", *ufw_words(r))) for rule in sorted(known - rules)]
+    return steps + [(f"add ufw rule: {rule}", lambda r=rule: run("ufw", *ufw_words(r))) for rule in sorted(rules - known)]
 
 
 def ufw_rules(wanted):
@@ -200,9 +202,9 @@ def ufw_rules(wanted):
     for protocol, ports in sorted(wanted.ports.items()):
         joined = ",".join(ports).replace("-", ":")
         if wanted.everybody:
-            yield "allow %s/%s comment %s" % (joined, protocol, MARK)
+            yield f"allow {joined}/{protocol} comment {MARK}"
         for source in wanted.sources[4] + wanted.sources[6]:
-            yield "allow from %s to any port %s proto %s comment %s" % (source, joined, protocol, MARK)
+            yield f"allow from {source} to any port {joined} proto {protocol} comment {MARK}"
 
 
 def ufw_words(rule):
@@ -215,7 +217,7 @@ def ufw_words(rule):
 def iptables(wanted):
     steps = []
     for version, tool in ((4, "iptables"), (6, "ip6tables")):
-        path = next((p for p in ("/etc/iptables/rules.v%d" % version, "/etc/sysconfig/%s" % tool) if os.path.exists(p)), None)
+        path = next((p for p in (f"/etc/iptables/rules.v{version}", f"/etc/sysconfig/{tool}") if os.path.exists(p)), None)
         rules = iptables_rules(wanted, version)
         live = [line for line in output(tool, "-S", "INPUT").splitlines() if MARK in line]
         if sorted(map(shlex.split, live)) != sorted(shlex.split("-A INPUT " + rule) for rule in rules):
@@ -223,7 +225,7 @@ def iptables(wanted):
             add = [("-I", "INPUT", *shlex.split(rule)) for rule in rules]
             steps.append(
                 (
-                    "open %s in the running %s" % (said(wanted), tool),
+                    f"open {said(wanted)} in the running {tool}",
                     lambda t=tool, changes=remove + add: [run(t, "-w", *words) for words in changes],
                 )
             )
@@ -231,7 +233,7 @@ def iptables(wanted):
             before = read(path)
             after = iptables_text(before, rules)
             if before != after:
-                steps.append(("write %s" % path, lambda p=path, a=after, t=tool: write(p, a, feed=(t + "-restore", "--test"))))
+                steps.append((f"write {path}", lambda p=path, a=after, t=tool: write(p, a, feed=(t + "-restore", "--test"))))
     return steps
 
 
@@ -242,9 +244,9 @@ def iptables_rules(wanted, version):
     tail = '-m multiport --dports %s -m comment --comment "' + wanted.comment + '" -j ACCEPT'
     rules = []
     for protocol, ports in sorted(wanted.ports.items()):
-        what = "-p %s " % protocol + tail % ",".join(ports).replace("-", ":")
-        full = [s if "/" in s else "%s/%d" % (s, 32 if version == 4 else 128) for s in wanted.sources[version]]
-        rules += [what] if wanted.everybody else ["-s %s %s" % (source, what) for source in full]
+        what = f"-p {protocol} " + tail % ",".join(ports).replace("-", ":")
+        full = [s if "/" in s else f"{s}/{32 if version == 4 else 128}" for s in wanted.sources[version]]
+        rules += [what] if wanted.everybody else [f"-s {source} {what}" for source in full]
     return rules
 
 
@@ -264,7 +266,7 @@ MANAGERS = {"nftables": nftables, "firewalld": firewalld, "ufw": ufw, "iptables"
 
 
 def said(wanted):
-    return " ".join("%s/%s" % (port, protocol) for protocol, ports in sorted(wanted.ports.items()) for port in ports)
+    return " ".join(f"{port}/{protocol}" for protocol, ports in sorted(wanted.ports.items()) for port in ports)
 
 
 def output(*command, may_fail=False):
@@ -272,9 +274,9 @@ def output(*command, may_fail=False):
 
 
 def run(*command, stdin=None, may_fail=False):
-    done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode and not may_fail:
-        raise Problem("%s failed: %s" % (" ".join(command), (done.stderr or done.stdout).strip()))
+        raise Problem("{} failed: {}".format(" ".join(command), (done.stderr or done.stdout).strip()))
     return done.stdout
 
 
@@ -325,4 +327,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except Problem as problem:
-        sys.exit("cannot open ports: %s" % problem)
+        sys.exit(f"cannot open ports: {problem}")

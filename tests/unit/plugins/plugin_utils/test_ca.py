@@ -1,0 +1,74 @@
+"""The CA: made once whoever asks, private, and signing only what the controller wants."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
+from ansible_collections.corral.virt.plugins.plugin_utils._ca import Authority
+
+GOAL = Wanted(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
+
+
+def make(directory: Path) -> str | None:
+    authority = Authority(str(directory))
+    authority.make()
+    return authority.certificate()
+
+
+def test_parallel_forks_make_one(tmp_path: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        certificates = set(pool.map(make, [tmp_path / "ca"] * 8))
+    assert len(certificates) == 1
+
+
+def test_it_is_private(tmp_path: Path) -> None:
+    make(tmp_path / "ca")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "ca", *(tmp_path / "ca").iterdir()]}
+    assert modes["ca"] == 0o700
+    assert modes["ca-key.pem"] == 0o600
+    assert (tmp_path / "ca/.gitignore").read_text().endswith("*\n")
+
+
+def test_a_host_gets_the_name_the_controller_chose(tmp_path: Path) -> None:
+    make(tmp_path / "ca")
+    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject="O=corral.virt,OU=libvirt,CN=somebody-else")
+    text = Authority(str(tmp_path / "ca")).sign(csr, GOAL, days=90)
+    certificate = files.describe(x509.load_pem_x509_certificate(text.encode()))
+    assert certificate.subject == GOAL.subject
+    assert certificate.names == GOAL.names
+    assert [path.read_text() for path in (tmp_path / "ca/issued").iterdir()] == [text]
+
+
+def test_a_broken_ca_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    ca = tmp_path / "ca"
+    make(ca)
+    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject=GOAL.subject)
+    (ca / "ca-key.pem").chmod(0o644)
+    with pytest.raises(Refused, match="others can read"):
+        Authority(str(ca)).sign(csr, GOAL, days=90)
+    make(tmp_path / "other")
+    (ca / "ca-key.pem").write_bytes((tmp_path / "other/ca-key.pem").read_bytes())
+    (ca / "ca-key.pem").chmod(0o600)
+    with pytest.raises(Refused, match="does not belong"):
+        Authority(str(ca)).sign(csr, GOAL, days=90)
+    (ca / "ca-key.pem").unlink()
+    with pytest.raises(Refused, match="is missing; restore it"):
+        Authority(str(ca)).certificate()
+
+
+def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
+    ca = tmp_path / "ca"
+    make(ca)
+    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject=GOAL.subject)
+    text = Authority(str(ca)).sign(csr, GOAL, days=100000)
+    issuer = x509.load_pem_x509_certificate((ca / "ca-cert.pem").read_bytes())
+    assert x509.load_pem_x509_certificate(text.encode()).not_valid_after_utc == issuer.not_valid_after_utc
