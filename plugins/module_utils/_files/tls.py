@@ -267,7 +267,7 @@ def name(subject: str) -> t.Any:
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
 
 
-@functools.lru_cache(maxsize=None)  # the library checks the primes of each key it reads, which takes its time
+@functools.cache  # the library checks the primes of each key it reads, which takes its time
 def _public_of(key: bytes) -> bytes | None:
     try:
         return _public(serialization.load_pem_private_key(key, password=None).public_key())

@@ -6,7 +6,7 @@ Prints {"manager": …, "changed": …, "steps": […]}. A firewall has a living
 Our own rules carry a comment with a digest of what they say, so that they are found again and replaced when that changes.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH207, T201
+# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, T201
 
 import hashlib
 import ipaddress
