@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import guest
+from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -86,3 +86,26 @@ def test_most_cases_run_to_their_end() -> None:
     """What the test driver cannot do must stay the exception."""
     cut = [case for case in CASES if beyond(case.data("steps.yml").get("steps", []))]
     assert len(cut) * 4 < len(CASES)
+
+
+def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
+    prepare(connection, next(case for case in CASES if case.name == "stranger_nothing_said"))
+    [seen] = describe.describe_guests(connection)
+    assert "geheim" not in str(seen)
+    assert (seen["name"], seen["state"], seen["vcpus"], seen["memory"]) == (
+        "desk",
+        "shutdown",
+        {"current": 2, "maximum": 4},
+        {"current_mib": 2048, "maximum_mib": 4096},
+    )
+    assert [one["name"] for one in seen["disks"]] == ["vda", "vdb", "sda"]
+    assert [one["type"] for one in seen["graphics"]] == ["spice", "vnc"]
+
+
+def test_a_host_is_described(connection: t.Any) -> None:
+    prepare(connection, next(case for case in CASES if case.name == "state_running_to_running"))
+    seen = describe.describe_host(connection)
+    assert [one["name"] for one in seen["pools"]] == ["default"] and seen["pools"][0]["path"] == "/var/lib/libvirt/images"
+    assert [one["name"] for one in seen["guests"]] == ["web1"]
+    assert (seen["vcpus_used"], seen["memory_used_mib"]) == (2, 1024)
+    assert seen["memory_free_mib"] == seen["memory_mib"] - seen["memory_reserved_mib"] - 1024
