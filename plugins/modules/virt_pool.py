@@ -11,7 +11,7 @@ module: virt_pool
 short_description: A storage pool that is a directory
 version_added: 0.1.0
 author:
-  - The corral.virt contributors
+  - corral.virt contributors (@corral-virt)
 description:
   - Makes a directory a storage pool of libvirt, for the disks of guests and the images they are made from.
   - Pools of other types are left alone; the module refuses to change them.

@@ -11,7 +11,7 @@ module: virt_tls
 short_description: The TLS certificates of a hypervisor
 version_added: 0.1.0
 author:
-  - The corral.virt contributors
+  - corral.virt contributors (@corral-virt)
 description:
   - Gives a hypervisor the certificates that libvirt (C(qemu+tls://), port 16514) and QEMU (migration, disks, consoles)
     need, and renews them in time.

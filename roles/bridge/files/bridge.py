@@ -138,10 +138,11 @@ def manager_of(port):
     """Whoever configured the port."""
     if active("NetworkManager") and run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", port, fail=False).strip():
         if not glob.glob("/etc/netplan/*.yaml"):
+            mac = read(f"/sys/class/net/{port}/address").strip()
             raise Problem(
-                "{} is managed by NetworkManager, for which this role does not make the bridge; make it with "
-                "`nmcli connection add type bridge ifname BRIDGE bridge.stp no bridge.mac-address {} ...`, "
-                "put {} into it, and run this again".format(port, read(f"/sys/class/net/{port}/address").strip(), port)
+                f"{port} is managed by NetworkManager, for which this role does not make the bridge; make it with "
+                f"`nmcli connection add type bridge ifname BRIDGE bridge.stp no bridge.mac-address {mac} ...`, "
+                f"put {port} into it, and run this again"
             )
         return "netplan"
     if active("systemd-networkd"):
@@ -305,7 +306,7 @@ def netplan(port, name, mac):
             changed[path] = head + yaml.safe_dump(document, default_flow_style=False, sort_keys=False)
     if len(changed) != 1:
         raise Problem(f"{len(changed)} files of netplan describe {port}; bring it into one file, so that it can be moved")
-    (path,) = changed
+    path = next(iter(changed))
     trial = "/run/netplan/" + os.path.basename(path)
     lasting = dict(changed)
     if "cloud-init" in path:

@@ -150,8 +150,8 @@ def nft_rules(wanted, family):
 def nft_ours(ruleset, comment):
     """Places of our rules that say what is wanted now, and of those that said it before."""
     rules = [item["rule"] for item in ruleset if item.get("rule", {}).get("comment", "").split(" ")[0] == MARK]
-    place = lambda rule: (rule["family"], rule["table"], rule["chain"], rule["handle"])  # noqa: E731
-    return [place(r) for r in rules if r["comment"] == comment], [place(r) for r in rules if r["comment"] != comment]
+    places = [(rule["comment"], tuple(rule[key] for key in ("family", "table", "chain", "handle"))) for rule in rules]
+    return [place for said, place in places if said == comment], [place for said, place in places if said != comment]
 
 
 def address(chain):

@@ -105,7 +105,7 @@ def test_names_have_one_form() -> None:
 @pytest.fixture(scope="session")
 def keys() -> list[t.Any]:
     """RSA keys take their time: a few short ones serve all tests, in turn."""
-    return [rsa.generate_private_key(public_exponent=65537, key_size=1024) for _ in range(5)]
+    return [rsa.generate_private_key(public_exponent=65537, key_size=1024) for _number in range(5)]
 
 
 @pytest.fixture(autouse=True)
