@@ -27,7 +27,7 @@ class Place(t.NamedTuple):
     pool: Path
     sources: Path
 
-    def converge(self, *, check_mode: bool = False, **said: object) -> dict[str, t.Any]:
+    def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
         """As the module does."""
         params = {**{name: option.get("default") for name, option in image.OPTIONS.items()}, "name": "tiny.qcow2", **said}
         return image.converge(self.connection, params, Gate(check_mode=check_mode), lambda location: Path(location).open("rb"))
@@ -63,7 +63,7 @@ def digest(path: Path) -> str:
 def test_it_is_there_and_stays(place: Place) -> None:
     source = place.sources / "tiny.qcow2"
     content = f"tiny.{digest(source)[:12]}.qcow2"
-    said = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
 
     checked = place.converge(check_mode=True, **said)
     assert place.files() == {}
@@ -93,7 +93,7 @@ def test_a_new_version_leaves_the_old_one_to_those_who_stand_on_it(place: Place)
 def test_sums_files(place: Place, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source, sums = place.sources / "tiny.qcow2", place.sources / "SUMS"
     sums.write_text(f"{digest(source)} *tiny.qcow2\n" if form == "gnu" else f"SHA256 (tiny.qcow2) = {digest(source)}\n")
-    monkeypatch.setattr(image, "parse_checksum", lambda text: (None, ("sha256", str(sums))))
+    monkeypatch.setattr(image, "parse_checksum", lambda _text: (None, ("sha256", str(sums))))
     assert place.converge(src=str(source), checksum="sha256:https://example.org/SUMS")["changed"]
     sums.write_text("")
     with pytest.raises(Failed, match=r"cannot verify .*tiny.qcow2: .*SUMS holds no sha256 of tiny.qcow2"):
@@ -127,7 +127,7 @@ def test_packed_and_of_another_format(place: Place) -> None:
         ({"src": None, "checksum": None}, BadInput, "say where it comes from"),
     ],
 )
-def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, object], kind: type[VirtError], message: str) -> None:
+def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str) -> None:
     with pytest.raises(kind, match=message):
         place.converge(**{"src": str(place.sources / "tiny.qcow2"), **said})
     assert place.files() == {}
