@@ -21,6 +21,7 @@ mount -o "loop,offset=$offset" "$disk" "$root"
 options=()
 for option; do options+=("--aptopt=$option"); done
 # The initramfs is unpacked by an emulated processor: lz4, and no drivers a virtual machine has not.
+# shellcheck disable=SC2016  # expanded by the hook's own shell
 mmdebstrap --variant=apt --mode=root --skip=check/empty --include="$packages" "${options[@]}" \
   --essential-hook='mkdir -p "$1/etc/initramfs-tools/conf.d"; echo COMPRESS=lz4 > "$1/etc/initramfs-tools/conf.d/lz4"' \
   "$release" "$root" "$source"
