@@ -90,7 +90,7 @@ watchdog:
   type: dict
   suboptions:
     model:
-      description: Device model.
+      description: Device model; V(itco) since libvirt 9.1.
       type: str
       choices: [itco, i6300esb, ib700]
     action:
@@ -116,11 +116,11 @@ clock:
 on_poweroff:
   description: What to do when the guest powers itself off.
   type: str
-  choices: [destroy, restart, preserve]
+  choices: [destroy, restart]
 on_reboot:
   description: What to do when the guest reboots. V(destroy) suits installers.
   type: str
-  choices: [destroy, restart, preserve]
+  choices: [destroy, restart]
 on_crash:
   description: What to do when the guest crashes.
   type: str

@@ -173,6 +173,27 @@ def test_one_manual_change_is_predicted_and_mended_alone() -> None:
     assert set(changed(play("site.yml", "--check")).values()) == {0}
 
 
+def test_live_changes_reach_the_running_guest() -> None:
+    ((host, _state),) = holders()
+    inside = ("ansible", "web1", "-m", "command", "-a")
+    more = '{"name": "web1", "disks": [{"name": "data", "size": "1GiB"}], "interfaces": [{"name": "eth1", "bridge": "br0"}]}'
+    less = more.replace('"size": "1GiB"', '"state": "absent"').replace('"bridge": "br0"', '"state": "absent"')
+    for wanted, disks, nics in ((more, 3, 2), (less, 2, 1)):
+        predicted = run("ansible", host, "-m", "virt_domain", "-a", wanted, "--check", "--diff")
+        assert "CHANGED" in predicted
+        done = run("ansible", host, "-m", "virt_domain", "-a", wanted)
+        assert "CHANGED" in done
+        for flags in ("", "--inactive"):
+            assert len(on(host, f"virsh -q domblklist web1 {flags}").strip().splitlines()) == disks
+            assert len(on(host, f"virsh -q domiflist web1 {flags}").strip().splitlines()) == nics
+        assert run(*inside, "lsblk -dno NAME").count("vd") == disks, "the guest sees it without a reboot"
+        again = run("ansible", host, "-m", "virt_domain", "-a", wanted)
+        assert "SUCCESS" in again
+        assert "CHANGED" not in again
+    assert "web1-data" in on(host, f"ls {IMAGES}"), "a disk that is taken away is not deleted"
+    on(host, f"rm {IMAGES}/web1-data.qcow2; virsh -q pool-refresh default")
+
+
 CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memory=256MiB", "-e", "image=debian-12.qcow2")
 
 

@@ -17,7 +17,7 @@ def places() -> list[Path]:
 
 
 def version(python: Path) -> str | None:
-    """"3.12" when this interpreter starts and can make virtual environments."""
+    """ "3.12" when this interpreter starts and can make virtual environments."""
     code = "import ensurepip, venv, sys; print('%d.%d' % sys.version_info[:2])"
     found = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else None

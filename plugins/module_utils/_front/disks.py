@@ -34,7 +34,6 @@ class Making:
     steps: list[steps.Step] = dataclasses.field(default_factory=list)
     making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
     changes: list[Change] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
     seed: Volume | None = None
     replace_seed: bool = False
 

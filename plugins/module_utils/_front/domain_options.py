@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -56,8 +57,8 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     ),
     "video": _dict(model=_choice("virtio", "vga", "qxl", "bochs", "none")),
     "clock": _dict(offset=_choice("utc", "localtime")),
-    "on_poweroff": _choice("destroy", "restart", "preserve"),
-    "on_reboot": _choice("destroy", "restart", "preserve"),
+    "on_poweroff": _choice("destroy", "restart"),
+    "on_reboot": _choice("destroy", "restart"),
     "on_crash": _choice("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"),
     "title": _STR,
     "description": _STR,
@@ -201,6 +202,9 @@ def _vcpus(value: object, name: str) -> dict[str, t.Any]:
     if topology:
         for key in ("sockets", "cores", "threads"):
             fields[f"vcpus.topology.{key}"] = _positive(topology.get(key, 1), f"vcpus.topology.{key} of {name}")
+        product = math.prod(fields[f"vcpus.topology.{key}"] for key in ("sockets", "cores", "threads"))
+        if fields.setdefault("vcpus.maximum", product) != product:
+            raise BadInput(f"vcpus of {name}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make them equal")
     if fields.get("vcpus.maximum", 10**9) < fields.get("vcpus.current", 1):
         raise BadInput(f"vcpus of {name}: current {fields['vcpus.current']} is above maximum {fields['vcpus.maximum']}")
     return fields

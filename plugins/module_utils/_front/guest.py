@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import seed as 
 from ansible_collections.corral.virt.plugins.module_utils._front import disks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Interface, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Interface, Seed, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -72,15 +72,10 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     key = memory.get("ssh_host_key")
     storage_steps: list[steps.Step] = list(making.steps)
     if wanted.seed and making.seed:
-        private, key = seed_files.host_key()
-        content = seeds.files(wanted.seed, guest=wanted.name, host_key=(private, key))
-        storage_steps.append(steps.WriteSeed(wanted.name, making.seed, content, replace=making.replace_seed))
-        remember.update(
-            seed=wanted.seed.digest,
-            instance_id=seeds.instance_id(wanted.seed, wanted.name),
-            ssh_host_key=key,
-            addresses=wanted.seed.addresses,
-        )
+        step, more = _write_seed(wanted, wanted.seed, making)
+        storage_steps.append(step)
+        remember.update(more)
+        key = more["ssh_host_key"]
     stored = domain.graft(base, wanted, fields, remember)
     unfinished = None
     if making.making:
@@ -97,17 +92,32 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         unfinished_xml=unfinished,
         seed_changed=seed_work == "rewrite",
     )
-    plan.warnings += making.notes
     if seed_work == "differs":
         plan.warnings.append(
             f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
         )
-    changes = [*stored.changes, *making.changes]
+    # What only the running guest lacked (an earlier run stored it) is a change too, unless it goes on waiting.
+    stored_places = {change.where for change in stored.changes}
+    late = [c for c in (running.changes if running else ()) if c.where not in stored_places and str(c) not in plan.pending]
+    changes = [*stored.changes, *making.changes, *(late if plan.steps else ())]
     if found is None:  # what the skeleton said was never anybody's wish
         changes = [Change(change.where, None, change.after) for change in changes]
     if seed_work == "rewrite":
         changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
     return plan, changes, key
+
+
+def _write_seed(wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps.Step, dict[str, t.Any]]:
+    """The step that writes the seed with a new SSH host key, and what must be remembered of it."""
+    private, public = seed_files.host_key()
+    content = seeds.files(seed, guest=wanted.name, host_key=(private, public))
+    remember = {
+        "seed": seed.digest,
+        "instance_id": seeds.instance_id(seed, wanted.name),
+        "ssh_host_key": public,
+        "addresses": seed.addresses,
+    }
+    return steps.WriteSeed(wanted.name, t.cast(Volume, making.seed), content, replace=making.replace_seed), remember
 
 
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:

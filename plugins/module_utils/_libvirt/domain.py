@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["do"]
 
+_DETACH_S = 20
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 
 
@@ -70,13 +71,22 @@ def _undefine(connection: Connection, step: steps.Undefine) -> None:
         _domain(connection, step).undefineFlags(flags)
 
 
-def _device(verb: str) -> t.Callable[[Connection, steps.Attach], None]:
-    def do_device(connection: Connection, step: steps.Attach) -> None:
-        with said(verb, f"{step.what} of {step.guest}"):
-            domain = _domain(connection, step)
-            getattr(domain, f"{verb}DeviceFlags")(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+def _attach(connection: Connection, step: steps.Attach) -> None:
+    with said("attach", f"{step.what} to {step.guest}"):
+        _domain(connection, step).attachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-    return do_device
+
+def _detach(connection: Connection, step: steps.Detach) -> None:
+    """Ask the guest to let go of the device, and wait until it has."""
+    domain = _domain(connection, step)
+    with said("detach", f"{step.what} from {step.guest}"), wait.removal(connection, domain) as gone:
+        domain.detachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        answered = gone(_DETACH_S)
+    if not answered:
+        raise Timeout(
+            f"cannot detach {step.what} from {step.guest}: the guest did not let go of it within {_DETACH_S} s; it may still boot or be "
+            "using it. It is gone from the definition, so from the next boot on"
+        )
 
 
 def _set_vcpus(connection: Connection, step: steps.SetVcpus) -> None:
@@ -137,8 +147,8 @@ _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Undefine: _undefine,
-    steps.Attach: _device("attach"),
-    steps.Detach: _device("detach"),
+    steps.Attach: _attach,
+    steps.Detach: _detach,
     steps.SetVcpus: _set_vcpus,
     steps.SetMemory: _set_memory,
     steps.SetMetadata: _set_metadata,

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["address", "addresses", "until_off"]
+__all__ = ["address", "addresses", "removal", "until_off"]
 
 _ADDRESS_POLL_S = 1.0  # libvirt has no event for a lease or an ARP entry
 _SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}
@@ -20,24 +21,44 @@ _SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}
 
 def until_off(connection: Connection, domain: t.Any, *, timeout_s: int) -> bool:
     """Whether the guest powered off within the time."""
-    gone: list[int] = []
+    off = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
+    with _events(connection, domain, "LIFECYCLE", lambda event: event in off) as happened:
+        # The guest may have gone before the event was asked for.
+        return happened(timeout_s, lambda: not domain.isActive())
 
-    def on_event(_connection: object, _domain: object, event: int, _detail: int, _opaque: object) -> None:
-        if event in (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED):
-            gone.append(event)
+
+@contextlib.contextmanager
+def removal(connection: Connection, domain: t.Any) -> t.Iterator[t.Callable[[int], bool]]:
+    """Inside, ask for a device's removal; then call what is given with seconds: whether the guest let go of it."""
+    with _events(connection, domain, "DEVICE_REMOVED", lambda _alias: True) as happened:
+        yield lambda timeout_s: happened(timeout_s, lambda: False)
+
+
+@contextlib.contextmanager
+def _events(
+    connection: Connection, domain: t.Any, kind: str, counts: t.Callable[[t.Any], bool]
+) -> t.Iterator[t.Callable[[int, t.Callable[[], bool]], bool]]:
+    """Watch for one kind of event; gives a function that waits for it (or for a condition) with a deadline."""
+    seen: list[object] = []
+
+    def on_event(_connection: object, _domain: object, what: object, *_rest: object) -> None:
+        if counts(what):
+            seen.append(what)
 
     def on_timer(_timer: int, _opaque: object) -> None:
         """Only wakes the loop, so that the deadline is looked at."""
 
-    with said("watch guest", domain.name()):
-        callback = connection.domainEventRegisterAny(domain, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_event, None)
-    timer = libvirt.virEventAddTimeout(500, on_timer, None)
-    deadline = time.monotonic() + timeout_s
-    try:
-        # The guest may have gone before the event was asked for.
-        while not gone and domain.isActive() and time.monotonic() < deadline:
+    def wait_for(timeout_s: int, already: t.Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not seen and not already() and time.monotonic() < deadline:
             libvirt.virEventRunDefaultImpl()
-        return bool(gone) or not domain.isActive()
+        return bool(seen) or already()
+
+    with said("watch guest", domain.name()):
+        callback = connection.domainEventRegisterAny(domain, getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{kind}"), on_event, None)
+    timer = libvirt.virEventAddTimeout(500, on_timer, None)
+    try:
+        yield wait_for
     finally:
         libvirt.virEventRemoveTimeout(timer)
         connection.domainEventDeregisterAny(callback)

@@ -31,8 +31,9 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
 
 
 def graft(devices: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
-    """Edit the first display, make it (on loopback) where there is none, or take all away for type `none`."""
-    device = devices.find("graphics")
+    """Edit the display of that type, else the first; make it (on loopback) where there is none, or take all away for type `none`."""
+    found_first = devices.find("graphics")
+    device = next((found for found in devices.findall("graphics") if found.get("type") == wanted.get("type")), found_first)
     if wanted.get("type") == "none":
         gone = devices.findall("graphics")
         for found in gone:

@@ -10,8 +10,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make,
 
 __all__ = ["domain"]
 
-# Room for devices that are plugged in later: a q35 guest takes one root port for each.
-_SPARE_ROOT_PORTS = 8
+# A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
+_SPARE_ROOT_PORTS = 16
 
 
 def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> str:

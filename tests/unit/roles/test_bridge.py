@@ -39,7 +39,9 @@ iface eth0 inet6 auto
 auto eth1
 iface eth1 inet dhcp
 """
-    assert bridge.bridged(before, "eth0", "br0", MAC) == f"""\
+    assert (
+        bridge.bridged(before, "eth0", "br0", MAC)
+        == f"""\
 auto lo
 iface lo inet loopback
 
@@ -62,6 +64,7 @@ iface eth1 inet dhcp
 iface eth0 inet manual
 \tethernet-wol g
 """
+    )
 
 
 def test_ifupdown_leaves_names_that_only_begin_alike(bridge: t.Any) -> None:

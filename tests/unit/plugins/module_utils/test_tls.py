@@ -210,9 +210,7 @@ def lay_plain(authority: t.Any, root: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "ours", "plain"])
-def test_a_power_cut_leaves_the_old_set_or_the_new(
-    authority: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
-) -> None:
+def test_a_power_cut_leaves_the_old_set_or_the_new(authority: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     """Cut at each write in turn: what libvirt would read must be whole, and the next run must mend the rest."""
     cut = 0
     while True:

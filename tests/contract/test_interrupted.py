@@ -1,0 +1,102 @@
+"""A run that dies after any of its steps: the next one ends where an undisturbed one would have ended."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.contract.world import snapshot
+from ansible_collections.corral.virt.tests.golden.case import HOST_URI
+
+GUEST: dict[str, t.Any] = {
+    "name": "box1",
+    "uuid": "6695eb01-f6a4-8304-79aa-97f2502e193f",
+    "state": "running",
+    "vcpus": 2,
+    "memory": 512,
+    "tags": ["web"],
+    "autostart": True,
+    "interfaces": [{"name": "eth0", "network": "lan"}],
+    "disks": [{"name": "system", "size": 8}, {"name": "data", "size": 20}],
+}
+
+
+class Killed(BaseException):
+    """The power went; nobody catches this."""
+
+
+class DyingGate(Gate):
+    """Lets some steps through, then dies before the next."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(check_mode=False)
+        self.left = steps
+
+    def run(self, steps: t.Sequence[t.Any], do: t.Callable[[t.Any], object]) -> list[object]:
+        """As the gate, until it dies."""
+
+        def do_or_die(step: t.Any) -> object:
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+            return do(step)
+
+        return super().run(steps, do_or_die)
+
+
+def plain(seen: dict[str, object]) -> dict[str, object]:
+    """Guests and volumes, without the number libvirt counts running guests by."""
+    return {key: re.sub(r"id='\d+'", "", str(value)) for key, value in seen.items() if key.startswith(("guest", "volume"))}
+
+
+def steps_of(connection: t.Any, options: t.Mapping[str, t.Any]) -> list[str]:
+    found = guest.converge(connection, domain_options.wanted(options), Gate(check_mode=True))["steps"]
+    return t.cast("list[str]", found)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, object]:
+    with opened(HOST_URI, events=True) as connection:
+        guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+        return plain(snapshot(connection))
+
+
+def test_the_guest_takes_steps_enough_to_die_between(connection: t.Any) -> None:
+    steps = steps_of(connection, GUEST)
+    assert [step.split()[0] for step in steps] == ["define", "create", "create", "define", "set", "start"]
+
+
+@pytest.mark.parametrize("survived", range(6))
+def test_next_run_ends_as_an_undisturbed_one(connection: t.Any, undisturbed: dict[str, object], survived: int) -> None:
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+    if survived < 4:
+        states = [found.isActive() for found in connection.listAllDomains()]
+        assert not any(states), "it never starts before its disks are complete"
+    result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    assert result["changed"]
+    assert plain(snapshot(connection)) == undisturbed
+    again = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    assert not again["changed"]
+    assert again["steps"] == []
+
+
+@pytest.mark.parametrize("survived", range(2))
+def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, survived: int) -> None:
+    guest.converge(connection, domain_options.wanted({**GUEST, "state": "shutdown"}), Gate(check_mode=False))
+    before = {key: value for key, value in snapshot(connection).items() if key.startswith("volume")}
+    more = {**GUEST, "state": "shutdown", "disks": [*GUEST["disks"], {"name": "logs", "size": 1}]}
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(more), DyingGate(survived + 1))
+    steps = steps_of(connection, more)
+    assert sum(step.startswith("create disk") for step in steps) == 1
+    assert "box1-logs" in " ".join(steps)
+    guest.converge(connection, domain_options.wanted(more), Gate(check_mode=False))
+    after = snapshot(connection)
+    assert {key: after[key] for key in before} == before
+    assert steps_of(connection, more) == []
