@@ -187,7 +187,7 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
         (Failed, r"^cannot set memory of web1: ", [steps.SetMemory("web1", 1024)]),
         (Failed, r"^cannot define web2: .*uuid", [steps.Define("web2", definition("web2"))]),
         (Failed, r"^cannot define web1: .*Start Tag", [steps.Define("web1", "<domain")]),
-        (Unsupported, r"^cannot attach disks\[a\] of web1: ", [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")]),
+        (Unsupported, r"^cannot attach disks\[a\] to web1: ", [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")]),
         (NotFound, r"^cannot grow disk /nowhere: ", [steps.GrowDisk("web1", "/nowhere", 1)]),
     ],
 )

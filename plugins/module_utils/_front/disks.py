@@ -60,7 +60,7 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
         if item.state == "absent" or item.source or item.device == "cdrom":
             done.append(item)
         elif device is None or device.get("source") in unfinished:
-            done.append(_made(connection, wanted, item, unfinished, result))
+            done.append(_made(connection, wanted, item, memory, result))
         else:
             _grown(connection, wanted, item, device, found, result)
             done.append(item)
@@ -95,8 +95,9 @@ def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> M
     )
 
 
-def _made(connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, ...], result: Making) -> Disk:
-    """A disk whose image must be made."""
+def _made(connection: t.Any, wanted: Wanted, item: Disk, memory: t.Mapping[str, t.Any], result: Making) -> Disk:
+    """A disk whose image must be made; one that was made for this guest and taken away from it comes back as it is."""
+    unfinished: tuple[str, ...] = tuple(memory.get("making") or ())
     pool, form = item.pool or DEFAULT_POOL, item.format or "qcow2"
     name = f"{wanted.name}-{item.name}.{'img' if form == 'raw' else form}"
     path = _path(connection, pool, name)
@@ -113,6 +114,8 @@ def _made(connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, 
             )
         size = size or max(DEFAULT_SIZE_BYTES, backing["capacity_bytes"])
     exists = storage.volume_in(connection, pool, name) is not None
+    if exists and path not in unfinished and path in (memory.get("volumes") or ()):
+        return dataclasses.replace(item, source=path, format=form)
     if exists and path not in unfinished:
         raise Refused(
             f"cannot make disk {item.name} of {wanted.name}: {path} exists already; remove it, or use it as it is with "
