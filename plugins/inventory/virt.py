@@ -10,7 +10,7 @@ name: virt
 short_description: The guests of libvirt hypervisors as hosts
 version_added: 0.1.0
 author:
-  - The corral.virt contributors
+  - corral.virt contributors (@corral-virt)
 description:
   - Asks every hypervisor for its guests, all hypervisors at once, and makes a host of each guest.
   - The hypervisors are those that an earlier inventory source put into the group O(group). Sources in a directory are read in alphabetical
@@ -19,7 +19,7 @@ description:
     C(tag_TAG) for every tag.
   - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says why. It holds up
     nobody for longer than O(timeout).
-  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain#module)) is verified against it under its own
+  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under its own
     name, whatever address it has today.
   - The file's name ends in C(virt.yml) or C(virt.yaml).
 notes:
