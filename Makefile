@@ -88,7 +88,7 @@ ifdef T
 test: one
 else
 test: venv ## everything, with seconds per stage (build/test.json); one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py $(FAST) test-lab
+	@$(PYTHON) $(TOOLS)/stages.py $(FAST) test-lab molecule
 endif
 
 test-fast: venv ## everything that needs no lab
@@ -96,6 +96,10 @@ test-fast: venv ## everything that needs no lab
 
 test-lab: venv lab-packages ## the whole story on real hosts made for it, on this machine
 	pytest -v -m lab tests/lab
+
+.PHONY: molecule
+molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the lab's hosts
+	molecule test --all
 
 test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine
 	@$(PYTHON) $(TOOLS)/matrix.py
