@@ -223,7 +223,8 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert "guests on hung are not shown: no answer within 1 s" in two.stderr
     assert f"guests on bare1, bare2 are not shown: this controller has no certificate in {two.place.parent}/my ca yet" in two.stderr
     # The thread left behind neither keeps Ansible from forking nor from ending.
-    assert "pong" in two.ask("web1", "-c", "local", "-m", "ansible.builtin.ping", program="adhoc")
+    here = f"ansible_python_interpreter={sys.executable}"
+    assert "pong" in two.ask("web1", "-c", "local", "-e", here, "-m", "ansible.builtin.ping", program="adhoc")
     assert two.seconds < 10
     two.ask("--list", CORRAL_VIRT_STRICT_HOSTS="true", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true")
     assert "Completely failed to parse inventory source" in two.stderr
