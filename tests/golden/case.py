@@ -90,11 +90,11 @@ class _Recording(Gate):
     def __init__(self, connection: t.Any) -> None:
         super().__init__(check_mode=False)
         self.connection = connection
-        self.steps: list[steps.Step] = []
+        self.steps: list[t.Any] = []
 
-    def run(self, todo: t.Sequence[t.Any], _do: t.Callable[[t.Any], object]) -> list[object]:
+    def run(self, steps: t.Sequence[t.Any], do: t.Callable[[t.Any], object]) -> list[object]:
         """Note all, do those on storage."""
-        for step in todo:
+        for step in steps:
             self.steps.append(step)
             _on_storage(self.connection, step)
         return []

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Make a Debian cloud image: cloud_image.sh FILE.qcow2 RELEASE SOURCES.LIST-LINE [APT-OPTION...]
 # Needs root, and mount and process namespaces of its own: what it mounts goes with them.
 set -euo pipefail

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The lab: bare Debian hosts on this machine, to try the collection on. See docs/docsite/rst/guide_lab.rst."""
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _up(given: argparse.Namespace) -> None:
         raise Problem(f"--hosts {given.hosts} is not between 1 and 89")
     releases = {f"hyper{number}": given.release for number in range(1, given.hosts + 1)}
     for spec in given.host:
-        name, _, release = spec.partition("=")
+        name, _equals, release = spec.partition("=")
         if name not in releases or release not in RELEASES:
             raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
         releases[name] = release

@@ -53,7 +53,7 @@ def test_silence_is_kept(one: Row) -> None:
             assert etree.tostring(root) == b"<x/>"
 
 
-@pytest.mark.parametrize("one", [one for _name, one in ROWS if type(one) is Row and one.codec is row.TEXT])
+@pytest.mark.parametrize("one", [one for _name, one in ROWS if not isinstance(one, (Flag, row.Many)) and one.codec is row.TEXT])
 def test_an_empty_text_takes_away(one: Row) -> None:
     root = etree.Element("x")
     one.write(root, "a")
