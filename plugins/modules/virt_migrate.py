@@ -24,17 +24,9 @@ extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
 options:
-  name:
-    description: Name of the guest.
-    type: str
-    required: true
-  dest:
-    description: Name or address of the destination, as the source reaches it and as the destination's certificate says.
-    type: str
-    required: true
-  dest_uri:
-    description: The destination's libvirt as the source reaches it. V(qemu+tls://DEST/system) when not given.
-    type: str
+  name: {description: "Name of the guest.", type: str, required: true}
+  dest: {description: "The destination's name or address, as the source reaches it and its certificate says.", type: str, required: true}
+  dest_uri: {description: "The destination's libvirt as the source reaches it. V(qemu+tls://DEST/system) when not given.", type: str}
   transport:
     description:
       - How memory and disks travel. V(tls) is encrypted by QEMU and needs ports 49152-49215 on the destination.
@@ -50,29 +42,11 @@ options:
     type: str
     choices: [auto, shared, delta, full]
     default: auto
-  bandwidth:
-    description: Limit in MiB/s.
-    type: int
-  max_downtime:
-    description: Longest pause at the end, in milliseconds; QEMU's own limit (300) when not given.
-    type: int
-  auto_converge:
-    description: Slow down a guest that changes its memory faster than it can be sent.
-    type: bool
-    default: true
-  keep_source_storage:
-    description: Keep the disks on the source after the guest has arrived.
-    type: bool
-    default: false
-  timeout:
-    description: Abort after that many seconds; the guest then stays where it is.
-    type: int
-    default: 1800
-notes:
-  - O(uri) is the source.
-seealso:
-  - module: corral.virt.virt_tls
-  - module: corral.virt.virt_image
+  bandwidth: {description: "Limit in MiB/s.", type: int}
+  max_downtime: {description: "Longest pause at the end, in milliseconds; QEMU's own limit (300) when not given.", type: int}
+  auto_converge: {description: "Slow down a guest that changes its memory faster than it can be sent.", type: bool, default: true}
+  keep_source_storage: {description: "Keep the disks on the source after the guest has arrived.", type: bool, default: false}
+  timeout: {description: "Abort after that many seconds; the guest then stays where it is.", type: int, default: 1800}
 """
 
 EXAMPLES = r"""
@@ -83,11 +57,7 @@ EXAMPLES = r"""
   delegate_to: hyper1
 
 - name: Gently, over one open port, on shared storage
-  corral.virt.virt_migrate:
-    name: web1
-    dest: hyper2
-    transport: tunnelled
-    bandwidth: 50
+  corral.virt.virt_migrate: {name: web1, dest: hyper2, transport: tunnelled, bandwidth: 50}
 """
 
 RETURN = r"""

@@ -304,6 +304,24 @@ def test_controller_dies_during_a_migration() -> None:
     assert set(changed(play(*command[1:])).values()) == {0}, "it is there: nothing to do"
 
 
+def test_two_controllers_move_the_same_guest() -> None:
+    ((source, _state),) = holders()
+    dest = next(host for host in HOSTS if host != source)
+    command = ["ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", f"to={dest}"]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
+    both = [
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)
+    ]
+    said = [one.communicate(timeout=PLAY_S)[0] for one in both]
+    assert any(one.returncode == 0 for one in both), said
+    for one, text in zip(both, said, strict=True):
+        assert one.returncode == 0 or "another run is moving it" in re.sub(r"\s+", " ", text), text
+    assert holders() == [(dest, "running")]
+    assert "web1" not in on(source, f"ls {IMAGES}")
+    on(dest, f"qemu-img check -U {IMAGES}/web1-system.qcow2")
+    run("ansible", "web1", "-m", "command", "-a", "touch /var/tmp/writable")
+
+
 def test_installed_tarball_serves_as_the_checkout_does(tmp_path: Path) -> None:
     run("ansible-galaxy", "collection", "build", "--output-path", tmp_path, ROOT)
     (tarball,) = tmp_path.glob("corral-virt-*.tar.gz")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import io
+import json
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Unsupported
@@ -16,7 +17,7 @@ try:
 except ImportError:
     pycdlib = None
 
-__all__ = ["host_key", "iso"]
+__all__ = ["host_key", "host_key_in", "iso"]
 
 
 def iso(files: t.Mapping[str, str]) -> bytes:
@@ -45,3 +46,18 @@ def host_key() -> tuple[str, str]:
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     return private.decode(), public.decode()
+
+
+def host_key_in(image: bytes) -> tuple[str, str] | None:
+    """The SSH host key in a seed image of ours, so that a new seed does not change it; None where there is none to read."""
+    if pycdlib is None:
+        return None
+    opened, out = pycdlib.PyCdlib(), io.BytesIO()
+    try:
+        opened.open_fp(io.BytesIO(image))
+        opened.get_file_from_iso_fp(out, joliet_path="/vendor-data")
+        opened.close()
+        keys = json.loads(out.getvalue().decode().partition("\n")[2])["ssh_keys"]
+        return keys["ed25519_private"], keys["ed25519_public"]
+    except (pycdlib.pycdlibexception.PyCdlibException, ValueError, KeyError):
+        return None  # half-written, or not ours

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
@@ -23,6 +24,8 @@ __all__ = ["Making", "plan", "with_seed"]
 
 DEFAULT_POOL = "default"
 DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
+_EMPTY_BYTES = 4 * 1024**2  # more than the tables of an image just made take
+_CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")  # as virt_image names what it verified
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 
 
@@ -34,6 +37,7 @@ class Making:
     steps: list[steps.Step] = dataclasses.field(default_factory=list)
     making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
     changes: list[Change] = dataclasses.field(default_factory=list)
+    left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
     seed: Volume | None = None
     replace_seed: bool = False
 
@@ -41,36 +45,50 @@ class Making:
         """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
         owned = tuple(memory.get("volumes") or ())
         made = tuple(path for path in self.making if path not in owned)
-        done: dict[str, t.Any] = {"making": ()} if memory.get("making") else {}
+        done: dict[str, t.Any] = {"making": self.left} if tuple(memory.get("making") or ()) != self.left else {}
         return {**done, **({"volumes": owned + made} if made else {})}
 
 
 def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memory: t.Mapping[str, t.Any]) -> Making:
     """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
-    if wanted.disks is None and not memory.get("making"):
-        return Making(None)
     there = disk_rows.by_name(base) if found else {}
-    unfinished = tuple(memory.get("making") or ())
-    if unfinished and found is not None and found.active:
-        raise Refused(f"cannot finish the disks of {wanted.name}: it was started before ({', '.join(unfinished)}); destroy it first")
-    result = Making(())
+    unfinished, result = _unfinished(connection, found, memory), Making(None)
+    if wanted.disks is None:
+        if unfinished and wanted.state in ("running", "paused", "rebooted") and found is not None and not found.active:
+            raise Refused(
+                f"cannot start {wanted.name}: an interrupted run left {', '.join(unfinished)} incomplete; say its disks again, to have "
+                "them made, or remove the guest"
+            )
+        result.left = unfinished
+        return result
     done: list[Disk] = []
-    for item in wanted.disks or ():
+    for item in wanted.disks:
         device = there.get(item.name)
         if item.state == "absent" or item.source or item.device == "cdrom":
             done.append(item)
         elif device is None or device.get("source") in unfinished:
-            done.append(_made(connection, wanted, item, memory, result))
+            done.append(_made(connection, wanted, item, unfinished, memory, result))
         else:
             _grown(connection, wanted, item, device, found, result)
             done.append(item)
-    result.disks = tuple(done) if wanted.disks is not None else None
-    left = [path for path in unfinished if path not in result.making and not path.endswith("-seed.iso")]
-    if left:
-        raise Refused(
-            f"cannot finish {wanted.name}: an interrupted run left {', '.join(left)} incomplete; say its disks again, or remove the guest"
-        )
+    result.disks = tuple(done)
+    result.left = tuple(path for path in unfinished if path not in result.making and not path.endswith("-seed.iso"))
     return result
+
+
+def _unfinished(connection: t.Any, found: Found | None, memory: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Images that an interrupted run was making and that nobody has used since.
+
+    One that the running guest has, or that holds data, was booted from: it is kept as it is, whatever the record says.
+    """
+    paths = tuple(memory.get("making") or ())
+    in_use = set(disk_rows.sources(found.live_xml)) if found is not None and found.live_xml else set()
+    return tuple(path for path in paths if path.endswith("-seed.iso") or (path not in in_use and not _holds_data(connection, path)))
+
+
+def _holds_data(connection: t.Any, path: str) -> bool:
+    xml = storage.volume_at(connection, path)
+    return xml is not None and caps.volume(xml)["allocation_bytes"] > _EMPTY_BYTES
 
 
 def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> Making:
@@ -95,9 +113,10 @@ def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> M
     )
 
 
-def _made(connection: t.Any, wanted: Wanted, item: Disk, memory: t.Mapping[str, t.Any], result: Making) -> Disk:
+def _made(
+    connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, ...], memory: t.Mapping[str, t.Any], result: Making
+) -> Disk:
     """A disk whose image must be made; one that was made for this guest and taken away from it comes back as it is."""
-    unfinished: tuple[str, ...] = tuple(memory.get("making") or ())
     pool, form = item.pool or DEFAULT_POOL, item.format or "qcow2"
     name = f"{wanted.name}-{item.name}.{'img' if form == 'raw' else form}"
     path = _path(connection, pool, name)
@@ -115,6 +134,7 @@ def _made(connection: t.Any, wanted: Wanted, item: Disk, memory: t.Mapping[str, 
         size = size or max(DEFAULT_SIZE_BYTES, backing["capacity_bytes"])
     exists = storage.volume_in(connection, pool, name) is not None
     if exists and path not in unfinished and path in (memory.get("volumes") or ()):
+        _grown(connection, wanted, item, {"source": path}, None, result)
         return dataclasses.replace(item, source=path, format=form)
     if exists and path not in unfinished:
         raise Refused(
@@ -160,9 +180,25 @@ def _image(connection: t.Any, pool: str, image: str, guest: str) -> dict[str, t.
     if xml is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
     found = caps.volume(xml)
-    # A name like debian-12.qcow2 points to the current content; the overlay must stand on the content itself.
-    found["path"] = os.path.realpath(found["path"])
+    if ":///" in connection.getURI():  # no host in it: this machine
+        # A name like debian-12.qcow2 points to the current content; the overlay must stand on the content itself.
+        found["path"] = os.path.realpath(found["path"])
+    elif not _CONTENT_NAME.search(image):
+        raise Refused(
+            f"cannot create {guest} on image {image} over {connection.getURI()}: from here the content behind that name cannot be told; "
+            "name the content (as virt_image returns it), or run the module on the hypervisor"
+        )
+    _no_guests_disk(connection, found["path"], guest, image)
     return found
+
+
+def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> None:
+    """A disk on another guest's disk would break when that guest writes."""
+    if _CONTENT_NAME.search(path):
+        return  # immutable: nobody's disk
+    for other in look.all_guests(connection):
+        if path in disk_rows.sources(other.XMLDesc()):
+            raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {other.name()}; use an image from virt_image")
 
 
 def _path(connection: t.Any, pool: str, name: str) -> str:

@@ -24,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["converge"]
 
@@ -31,6 +32,11 @@ __all__ = ["converge"]
 def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     """Do what `wanted` says and return the result for one guest."""
     found = look.find(connection, wanted.name)
+    if found is not None and found.state != "running" and record.read(found.xml).get("moving") and wanted.state != "present":
+        raise Refused(
+            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
+            "virt_migrate (playbook migrate), which looks at both hosts"
+        )
     if wanted.state == "absent":
         plan, changes, key = _absent(connection, wanted, found), _gone(found), None
     elif wanted.state in ("reset", "rebooted") and found is None:
@@ -72,7 +78,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     key = memory.get("ssh_host_key")
     storage_steps: list[steps.Step] = list(making.steps)
     if wanted.seed and making.seed:
-        step, more = _write_seed(wanted, wanted.seed, making)
+        step, more = _write_seed(connection, wanted, wanted.seed, making)
         storage_steps.append(step)
         remember.update(more)
         key = more["ssh_host_key"]
@@ -91,6 +97,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         storage=storage_steps,
         unfinished_xml=unfinished,
         seed_changed=seed_work == "rewrite",
+        record_changed=bool(remember),
     )
     if seed_work == "differs":
         plan.warnings.append(
@@ -107,9 +114,11 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     return plan, changes, key
 
 
-def _write_seed(wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps.Step, dict[str, t.Any]]:
-    """The step that writes the seed with a new SSH host key, and what must be remembered of it."""
-    private, public = seed_files.host_key()
+def _write_seed(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps.Step, dict[str, t.Any]]:
+    """The step that writes the seed, and what must be remembered of it. A guest that has an SSH host key keeps it."""
+    volume = t.cast(Volume, making.seed)
+    old = storage.volume_in(connection, volume.pool, volume.name) if making.replace_seed else None
+    private, public = (seed_files.host_key_in(doers.content(connection, volume.path)) if old else None) or seed_files.host_key()
     content = seeds.files(seed, guest=wanted.name, host_key=(private, public))
     remember = {
         "seed": seed.digest,
@@ -117,7 +126,7 @@ def _write_seed(wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps
         "ssh_host_key": public,
         "addresses": seed.addresses,
     }
-    return steps.WriteSeed(wanted.name, t.cast(Volume, making.seed), content, replace=making.replace_seed), remember
+    return steps.WriteSeed(wanted.name, volume, content, replace=making.replace_seed), remember
 
 
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
@@ -196,11 +205,27 @@ def _running(
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
     if found is None:
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
-    in_use = {
-        path: other.name() for other in look.all_guests(connection) if other.name() != wanted.name for path in disk.sources(other.XMLDesc())
-    }
+    owned = record.read(found.xml).get("volumes", ())
+    in_use = _users(connection, wanted.name, found.xml, owned) if wanted.remove_storage else {}
     keeps = (*found.keeps, *domain.keeps(found.xml))
-    return plans.absent(wanted, found, keeps=keeps, owned=record.read(found.xml).get("volumes", ()), in_use=in_use)
+    return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use)
+
+
+def _users(connection: t.Any, guest: str, xml: str, owned: t.Collection[str]) -> dict[str, str]:
+    """Who else needs these images: other guests (running or defined), images that stand on them, or whoever shares them."""
+    users = {item["source"]: "it is shareable, and somebody else" for item in disk.read_all(parse(xml)) if item.get("shareable")}
+    for other in look.all_guests(connection):
+        if other.name() != guest:
+            found = look.found(other)
+            paths = {*disk.sources(found.xml), *(disk.sources(found.live_xml) if found.live_xml else ())}
+            users.update(dict.fromkeys(paths, f"guest {found.name}"))
+    for pool in look.pools(connection):
+        if pool["active"]:
+            storage.refresh(connection, pool["name"])
+            for volume in map(caps.volume, storage.volumes(connection, pool["name"])):
+                if volume["backing_path"] in owned and volume["path"] not in owned:
+                    users[volume["backing_path"]] = f"image {volume['path']}"
+    return users
 
 
 def _gone(found: Found | None) -> list[Change]:
@@ -228,6 +253,6 @@ def _do(connection: t.Any, step: steps.Step) -> object:
         data = seed_files.iso(step.files)
         volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
         storage.create(connection, volume.pool, caps.new_volume(volume), name=volume.name, replace=step.replace)
-        storage.upload(connection, volume.pool, volume.name, data)
+        doers.upload(connection, volume.pool, volume.name, data)
         return None
     return doers.do(connection, step)

@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os.path
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import mounts
+from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
@@ -45,6 +48,7 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
+_CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")  # as virt_image names what it verified
 _FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
 
 
@@ -78,6 +82,11 @@ def dest_uri(params: t.Mapping[str, t.Any]) -> str:
 def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else."""
     name = _checked(params)
+    with local.locked(name) if gate.open else contextlib.nullcontext():
+        return _converge(ends, name, params, gate)
+
+
+def _converge(ends: Ends, name: str, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     found, source, dest = look.find(ends.source, name), _host(ends.source), _host(ends.dest())
     there = dest.guests.get(name)
     if found is None and there is None:
@@ -92,7 +101,10 @@ def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str,
         discard = _unsettled(ends, params, found, memory, there[1])
         dest.guests.pop(name)
     move = _move(ends, params, found, source)
-    problems = _findings(move, found, source, dest)
+    root = parse(t.cast(str, found.live_xml))
+    kind = {"machine": root.find("os/type").get("machine") or "", "virt_type": root.get("type"), "uuid": found.uuid}
+    needs_mib = int(root.findtext("currentMemory") or root.findtext("memory")) // 1024
+    problems = plans.findings(move, source, dest, memory_mib=needs_mib, **kind)
     if problems:
         raise Refused(f"cannot migrate {name} to {move.dest}: " + "; ".join(problems))
     steps = [*discard, *plans.steps(move)]
@@ -125,15 +137,7 @@ def _arrived(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, source: Host
         return _result(params, [])
     in_use = {path for guest in look.all_guests(ends.source) for path in disk.sources(guest.XMLDesc())}
     left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(ends.source, path)]
-    move = Move(
-        guest=there.name,
-        dest=params["dest"],
-        dest_uri=dest_uri(params),
-        transport=params["transport"],
-        timeout_s=params["timeout"],
-        autostart=bool(memory.get("moving_autostart")) and not there.autostart,
-        keep_source_storage=params["keep_source_storage"],
-    )
+    move = _plain_move(params, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
     steps = plans.finish(move, left, resume=there.state == "paused" and not memory.get("moving_paused"))
     gate.run(steps, lambda step: _do(ends, step, {}))
     return _result(params, steps, [Change("unfinished migration", "yes", "no")])
@@ -143,14 +147,11 @@ def _unsettled(
     ends: Ends, params: t.Mapping[str, t.Any], found: Found, memory: t.Mapping[str, t.Any], there: str
 ) -> list[plans.MigrateStep]:
     """An earlier run left the guest on both ends: what to clear away before it is tried again; raises Refused where nobody may decide."""
-    if migrate.job_active(ends.source, found.name):
-        raise Refused(
-            f"cannot migrate {found.name}: a migration of it is under way; wait for it, or end it with virsh domjobabort {found.name}"
-        )
-    verdict = plans.judge(found.state, there, was_paused=bool(memory.get("moving_paused")))
+    active = migrate.job_active(ends.source, found.name)
+    verdict = plans.judge(found.state, there, was_paused=bool(memory.get("moving_paused")), job_active=active)
     if verdict.action != "clean_dest":
         raise Refused(f"cannot migrate {found.name}: seen on both hosts: {verdict.meaning}")
-    move = Move(found.name, params["dest"], dest_uri(params), params["transport"], params["timeout"])
+    move = _plain_move(params)
     return [plans.MigrateStep(move, "discard", text=f"remove the dead copy of {found.name} from {move.dest}")]
 
 
@@ -174,76 +175,96 @@ def _checked(params: t.Mapping[str, t.Any]) -> str:
 def _move(ends: Ends, params: t.Mapping[str, t.Any], found: Found, source: Host) -> Move:
     if not found.active:
         raise Refused(f"cannot migrate {found.name}: it is shut off, and only running or paused guests are moved; start it first")
-    return Move(
-        guest=found.name,
-        dest=params["dest"],
-        dest_uri=dest_uri(params),
-        transport=params["transport"],
-        timeout_s=params["timeout"],
+    return _plain_move(
+        params,
         source_uuid=source.uuid,
         paused=found.state == "paused",
         autostart=found.autostart,
-        bandwidth_mib_s=params["bandwidth"],
-        max_downtime_ms=params["max_downtime"],
-        auto_converge=params["auto_converge"],
-        keep_source_storage=params["keep_source_storage"],
         disks=_disk_moves(ends, params, found),
     )
 
 
+def _plain_move(params: t.Mapping[str, t.Any], **more: t.Any) -> Move:
+    return Move(
+        guest=params["name"],
+        dest=params["dest"],
+        dest_uri=dest_uri(params),
+        transport=params["transport"],
+        timeout_s=params["timeout"],
+        bandwidth_mib_s=params["bandwidth"],
+        max_downtime_ms=params["max_downtime"],
+        auto_converge=params["auto_converge"],
+        keep_source_storage=params["keep_source_storage"],
+        **more,
+    )
+
+
 def _disk_moves(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> tuple[DiskMove, ...]:
-    """How each disk travels, and why; what an interrupted run of ours made on the destination may be replaced."""
-    dest = ends.dest()
-    ours = set(record.read(t.cast(str, found.live_xml)).get("moving_made") or ())
+    """How each disk travels, and why; raises Refused with every disk that cannot."""
+    live = t.cast(str, found.live_xml)
+    memory = record.read(live)
+    # Only what a run to this very host made there may be replaced.
+    ours = set(memory.get("moving_made") or ()) if memory.get("moving") == params["dest"] else set()
     pools = {
         os.path.normpath(info["path"]): pool["name"]
-        for pool in look.pools(dest)
+        for pool in look.pools(ends.dest())
         if pool["active"] and (info := caps.pool(pool["xml"]))["path"]
     }
-    moves, problems = [], []
-    for item in disk.read_all(parse(t.cast(str, found.live_xml))):
-        if not item.get("source"):
-            continue
-        try:
-            moves.append(_disk_move(ends, dest, params["storage"], item, pools, ours))
-        except (Refused, NotFound) as error:
-            problems.append(str(error))
+    moves: list[DiskMove] = []
+    problems = [
+        f"disk {path} waits for the next boot; plug it in or take it out first"
+        for path in set(disk.sources(found.xml)) - set(disk.sources(live))
+    ]
+    for item in disk.read_all(parse(live)):
+        if item.get("source"):
+            try:
+                moves.append(_disk_move(ends, params["storage"], item, pools, ours))
+            except (Refused, NotFound) as error:
+                problems.append(str(error))
     if problems:
         raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    return tuple(moves)
+    used = {path for guest in look.all_guests(ends.source) if guest.name() != found.name for path in disk.sources(guest.XMLDesc())}
+    owned = set(memory.get("volumes") or ())
+    # A copied disk goes from the source unless others use it there; what is only read (an ISO) goes when it was made for this guest.
+    return tuple(dataclasses.replace(move, goes=move.path not in used and (move.how != CARRY or move.path in owned)) for move in moves)
 
 
-def _disk_move(
-    ends: Ends, dest: t.Any, mode: str, item: t.Mapping[str, t.Any], pools: t.Mapping[str, str], ours: t.Collection[str]
-) -> DiskMove:
+def _disk_move(ends: Ends, mode: str, item: t.Mapping[str, t.Any], pools: t.Mapping[str, str], ours: t.Collection[str]) -> DiskMove:
     path, target = t.cast(str, item["source"]), t.cast(str, item["target"])
-    shared = mounts.shared_filesystem(path)
+    shared = local.shared_filesystem(path)
     if mode == "shared" or (mode == "auto" and shared):
         return DiskMove(target, path, SHARED, f"on {shared or 'storage that you call shared'}")
+    if item.get("shareable"):
+        raise Refused(f"disk {target}: it is shareable, and a copy would no longer be the disk the others use; put it on shared storage")
     directory, file = os.path.split(path)
     pool = pools.get(os.path.normpath(directory))
     if pool is None:
         raise Refused(f"disk {target}: the destination has no active storage pool at {directory}; make one there")
-    storage.refresh(dest, pool)
-    there = storage.volume_in(dest, pool, file)
+    storage.refresh(ends.dest(), pool)
+    there = storage.volume_in(ends.dest(), pool, file) is not None
+    if there and path not in ours:
+        raise Refused(
+            f"disk {target}: {path} exists on the destination already, and no migration of ours made it; if it is the same file, set "
+            "storage: shared; if it is a leftover, look at it and remove it there"
+        )
     info = _local(ends.source, path)
-    carried = bool(item.get("readonly")) or item.get("device") == "cdrom"
-    if there is not None and path not in ours:
-        raise Refused(f"disk {target}: {path} exists on the destination already, and no migration of ours made it; remove it there")
-    volume = Volume(pool, file, path, info["capacity_bytes"], info["format"])
-    if carried:
-        return DiskMove(target, path, CARRY, "read-only", volume, False, info["capacity_bytes"])
-    backing = info["backing_path"]
-    if backing is None:
-        return DiskMove(target, path, FULL, "stands alone", volume, False, info["allocation_bytes"])
-    base = storage.volume_at(dest, backing)
-    if mode != "full" and base is not None and caps.volume(base)["capacity_bytes"] == _local(ends.source, backing)["capacity_bytes"]:
-        based = Volume(pool, file, path, info["capacity_bytes"], info["format"], backing, info["backing_format"])
-        return DiskMove(target, path, DELTA, f"{backing} is there", based, False, info["allocation_bytes"])
+    size, whole = info["capacity_bytes"], info["allocation_bytes"]
+    volume = Volume(pool, file, path, size, info["format"])
+    if item.get("readonly") or item.get("device") == "cdrom":
+        return DiskMove(target, path, CARRY, "read-only", volume, size, replace=there)
+    base = info["backing_path"]
+    if base is None:
+        return DiskMove(target, path, FULL, "stands alone", volume, whole, replace=there)
+    there_base = storage.volume_at(ends.dest(), base)
+    alike = there_base is not None and caps.volume(there_base)["capacity_bytes"] == _local(ends.source, base)["capacity_bytes"]
+    # The same name is the same content only where the name holds the content's checksum; else the user must vouch for it.
+    if alike and (mode == "delta" or (mode == "auto" and _CONTENT_NAME.search(base))):
+        based = dataclasses.replace(volume, backing_path=base, backing_format=info["backing_format"])
+        return DiskMove(target, path, DELTA, f"{base} is there", based, whole, replace=there)
     if mode == "delta":
-        raise Refused(f"disk {target}: its base {backing} is not on the destination; bring it there with virt_image, or use storage: full")
-    whole = info["allocation_bytes"] + _local(ends.source, backing)["allocation_bytes"]
-    return DiskMove(target, path, FULL, f"{backing} is not there", volume, True, whole)
+        raise Refused(f"disk {target}: its base {base} is not on the destination; bring it there with virt_image, or use storage: full")
+    why = f"{base} is not known to be the same there" if alike else f"{base} is not there"
+    return DiskMove(target, path, FULL, why, volume, whole + _local(ends.source, base)["allocation_bytes"], flatten=True, replace=there)
 
 
 def _local(connection: t.Any, path: str) -> dict[str, t.Any]:
@@ -253,26 +274,12 @@ def _local(connection: t.Any, path: str) -> dict[str, t.Any]:
     return caps.volume(xml)
 
 
-def _findings(move: Move, found: Found, source: Host, dest: Host) -> list[str]:
-    root = parse(t.cast(str, found.live_xml))
-    return plans.findings(
-        move,
-        source,
-        dest,
-        machine=root.find("os/type").get("machine") or "",
-        virt_type=root.get("type"),
-        memory_mib=int(root.findtext("currentMemory") or root.findtext("memory")) // 1024,
-        uuid=found.uuid,
-    )
-
-
 def _host(connection: t.Any) -> Host:
     node, known = look.node(connection), caps.host(look.capabilities(connection))
     return Host(
         name=node["hostname"],
         uuid=known["uuid"],
-        libvirt_version=connection.getLibVersion(),
-        memory_free_mib=connection.getFreeMemory() // 1024**2,
+        memory_free_mib=migrate.memory_free_mib(connection),
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
         guests={item.name(): (item.UUIDString(), look.state(item)) for item in look.all_guests(connection)},
@@ -291,9 +298,9 @@ def _do(ends: Ends, step: plans.MigrateStep, figures: dict[str, t.Any]) -> None:
         migrate.discard(ends.dest(), move.guest)
     elif step.verb in ("make", "carry"):
         volume = t.cast(Volume, item and item.volume)
-        storage.create(ends.dest(), volume.pool, caps.new_volume(volume), name=volume.name, replace=True)
+        storage.create(ends.dest(), volume.pool, caps.new_volume(volume), name=volume.name, replace=bool(item and item.replace))
         if step.verb == "carry":
-            storage.upload(ends.dest(), volume.pool, volume.name, storage.download(ends.source, volume.path))
+            storage.copy(ends.source, volume.path, ends.dest(), volume.pool, volume.name)
     elif step.verb == "migrate":
         figures.update(_migrate(ends, move))
     elif step.verb == "resume":
@@ -308,7 +315,7 @@ def _do(ends: Ends, step: plans.MigrateStep, figures: dict[str, t.Any]) -> None:
 
 def _record(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
     now = look.found(guest)
-    migrate.set_record(guest, record.update(now.live_xml or now.xml, fields))
+    migrate.set_record(guest, record.update(now.xml, fields), now.live_xml and record.update(now.live_xml, fields))
 
 
 def _migrate(ends: Ends, move: Move) -> dict[str, t.Any]:
@@ -317,7 +324,8 @@ def _migrate(ends: Ends, move: Move) -> dict[str, t.Any]:
     domain, (flags, parameters) = look.lookup(ends.source, move.guest), plans.call(move)
     outcome = migrate.run(domain, move.dest_uri, flags, parameters, timeout_s=move.timeout_s, max_downtime_ms=move.max_downtime_ms)
     dest = ends.dest_or_none()
-    verdict = plans.judge(migrate.state_of(ends.source, move.guest), migrate.state_of(dest, move.guest), was_paused=move.paused)
+    states = (migrate.state_of(ends.source, move.guest), migrate.state_of(dest, move.guest))
+    verdict = plans.judge(*states, was_paused=move.paused, job_active=migrate.job_active(ends.source, move.guest))
     if verdict.action == "resume_dest":
         migrate.resume(dest, move.guest)
     if verdict.action in ("resume_dest", "done"):

@@ -13,10 +13,11 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["completed", "discard", "job_active", "resume", "run", "set_autostart", "set_record", "state_of"]
+__all__ = ["completed", "discard", "job_active", "memory_free_mib", "resume", "run", "set_autostart", "set_record", "state_of"]
 
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
+_ABORT_S = 60
 
 
 def run(
@@ -43,7 +44,8 @@ def _watched(domain: t.Any, migrate: t.Callable[[], object], timeout_s: int, max
     started = time.monotonic()
     worker.start()
     told = max_downtime_ms is None
-    while worker.is_alive():
+    # An abort that does not end the job within its time leaves it to the next run: the look at both ends will show it active.
+    while worker.is_alive() and time.monotonic() - started < timeout_s + _ABORT_S:
         worker.join(_TICK_S)
         try:
             figures = domain.jobStats()
@@ -53,8 +55,8 @@ def _watched(domain: t.Any, migrate: t.Callable[[], object], timeout_s: int, max
                 domain.migrateSetMaxDowntime(max_downtime_ms)
                 told = True
             if time.monotonic() - started > timeout_s and not outcome["aborted"]:
-                outcome["aborted"] = True
                 domain.abortJob()
+                outcome["aborted"] = True
         except libvirt.libvirtError:
             continue  # no job yet, or no more: the worker's end tells
     outcome["seconds"] = round(time.monotonic() - started, 2)
@@ -72,8 +74,10 @@ def completed(connection: Connection, name: str) -> dict[str, t.Any]:
 
 def job_active(connection: Connection, name: str) -> bool:
     """Whether libvirt is at work on the guest."""
-    with said("read the job of", name):
+    try:
         return bool(connection.lookupByName(name).jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+    except libvirt.libvirtError:
+        return False  # no such guest, or it is off: no job
 
 
 def state_of(connection: Connection | None, name: str) -> str:
@@ -86,11 +90,20 @@ def state_of(connection: Connection | None, name: str) -> str:
         return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"
 
 
-def set_record(domain: t.Any, record: str) -> None:
-    """Replace what the collection remembers of the guest, in what runs and in what is stored."""
-    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+def set_record(domain: t.Any, stored: str, live: str | None) -> None:
+    """Replace what the collection remembers of the guest, in what is stored and in what runs."""
     with said("set metadata of", domain.name()):
-        domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flags)
+        for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
+            if record is not None:
+                kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+                domain.setMetadata(kind, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flag)
+
+
+def memory_free_mib(connection: Connection) -> int:
+    """What new guests could have: free memory and what the kernel gives back when asked."""
+    with said("read the memory of", connection.getURI()):
+        stats = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return int(sum(stats.get(kind, 0) for kind in ("free", "buffers", "cached"))) // 1024
 
 
 def resume(connection: Connection, name: str) -> None:

@@ -11,7 +11,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["create", "delete", "download", "pool_xml", "refresh", "upload", "volume_at", "volume_in", "volumes"]
+CHUNK = 262144
+
+__all__ = ["CHUNK", "copy", "create", "delete", "pool_xml", "refresh", "send", "volume_at", "volume_in", "volumes"]
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -65,32 +67,22 @@ def create(connection: Connection, pool: str, xml: str, *, name: str, replace: b
         target.createXML(xml)
 
 
-def upload(connection: Connection, pool: str, name: str, data: bytes) -> None:
-    """Write the whole content of a volume."""
-    with said("write volume", f"{name} in pool {pool}"):
-        volume = connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
-        stream = connection.newStream()
-        volume.upload(stream, 0, len(data))
-        view, sent = memoryview(data), 0
-        while sent < len(data):
-            sent += stream.send(bytes(view[sent : sent + 262144]))
-        stream.finish()
+def copy(source: Connection, path: str, dest: Connection, pool: str, name: str) -> None:
+    """Write the content of a volume here into the volume there, piece by piece."""
+    with said("copy volume", f"{path} to pool {pool}"):
+        reader, writer = source.newStream(), dest.newStream()
+        source.storageVolLookupByPath(path).download(reader, 0, 0)
+        dest.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(writer, 0, 0)
+        for part in iter(lambda: reader.recv(CHUNK), b""):
+            send(writer, part)
+        reader.finish()
+        writer.finish()
 
 
-def download(connection: Connection, path: str) -> bytes:
-    """The whole content of a (small) volume."""
-    with said("read volume", path):
-        volume = connection.storageVolLookupByPath(path)
-        stream = connection.newStream()
-        volume.download(stream, 0, 0)
-        parts = []
-        while True:
-            part = stream.recv(262144)
-            if not part:
-                break
-            parts.append(part)
-        stream.finish()
-    return b"".join(parts)
+def send(stream: t.Any, data: bytes) -> None:
+    """Send all of it: libvirt takes what it can at a time."""
+    while data:
+        data = data[stream.send(data) :]
 
 
 def delete(connection: Connection, path: str) -> None:

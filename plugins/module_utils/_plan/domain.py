@@ -56,6 +56,7 @@ def plan(
     storage: t.Sequence[Step] = (),
     unfinished_xml: str | None = None,
     seed_changed: bool = False,
+    record_changed: bool = False,
 ) -> Plan:
     """Steps that make the guest as wanted.
 
@@ -69,12 +70,12 @@ def plan(
         result.steps.append(steps.Define(wanted.name, stored.xml, "complete"))
     else:
         result.steps += storage
-        if stored.changes or found is None:
-            result.steps.append(steps.Define(wanted.name, stored.xml, _summary(stored.changes)))
+        if stored.changes or found is None or record_changed:
+            result.steps.append(steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "what we remember of it"))
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
         result.steps.append(steps.SetAutostart(wanted.name, wanted.autostart))
     if found is not None and found.active and running is not None and wanted.state not in ("shutdown", "destroyed"):
-        _apply_live(wanted, running, fields, limits, result)
+        _apply_live(wanted, running, fields, limits, result, record_changed=record_changed)
         if seed_changed:
             result.pending.append("cloud_init: the new seed is read at the next boot")
         if result.pending and wanted.allow_restart:
@@ -111,9 +112,17 @@ def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Chang
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
 
 
-def _apply_live(wanted: Wanted, running: Grafted, fields: t.Mapping[str, t.Any], limits: t.Mapping[str, t.Any], result: Plan) -> None:
+def _apply_live(
+    wanted: Wanted,
+    running: Grafted,
+    fields: t.Mapping[str, t.Any],
+    limits: t.Mapping[str, t.Any],
+    result: Plan,
+    *,
+    record_changed: bool,
+) -> None:
     """Live steps for what the running guest lacks; the rest is pending."""
-    metadata = False
+    metadata = record_changed  # what we remember must also stand in what runs: a migration takes it from there
     for change in running.changes:
         policy = live.how(change.where)
         if policy == live.ATTACH and change.where in running.added:

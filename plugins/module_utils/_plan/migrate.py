@@ -37,7 +37,6 @@ class Host:
 
     name: str
     uuid: str
-    libvirt_version: int
     memory_free_mib: int
     machines: tuple[str, ...]
     virt_types: tuple[str, ...]
@@ -57,8 +56,10 @@ class DiskMove:
     how: str
     why: str
     volume: Volume | None = None  # what is made on the destination
-    flatten: bool = False  # its base is not there, so all of it must travel
     bytes_to_move: int = 0
+    flatten: bool = False  # its base is not there, so all of it must travel
+    replace: bool = False  # an earlier run of ours left something there
+    goes: bool = True  # from the source, after the guest has arrived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +131,7 @@ def steps(move: Move) -> list[MigrateStep]:
     size = sum(disk.bytes_to_move for disk in move.disks)
     how = ", ".join(f"{disk.target} {disk.how}" for disk in move.disks if disk.how != CARRY)
     result.append(MigrateStep(move, "migrate", text=f"migrate {move.guest} to {move.dest} ({how or 'no disks'}; {gib_text(size)} of disk)"))
-    return result + finish(move, [disk.path for disk in made])
+    return result + finish(move, [disk.path for disk in made if disk.goes])
 
 
 def finish(move: Move, copied: t.Sequence[str], *, resume: bool = False) -> list[MigrateStep]:
@@ -173,28 +174,26 @@ class Verdict(t.NamedTuple):
     action: str  # done, resume_dest, resume_source, clean_dest, rolled_back, nothing
 
 
-def judge(source: str, dest: str, *, was_paused: bool) -> Verdict:
+def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> Verdict:
     """Decide from what both hosts say, never from a return code.
 
     States: running, paused, shutdown, crashed, absent, unreachable. libvirt can report a failure for a guest that arrived, and a
     success is only what both ends agree on: the guest was sent paused, so at most one copy runs until this is decided.
     """
+    if job_active:
+        return Verdict("libvirt is still at work on it; wait, or end it with virsh domjobabort, and run again", "nothing")
     if "unreachable" in (source, dest):
         return Verdict("one end cannot be seen; the guest may be on either", "nothing")
-    if source == "absent" and dest == "paused":
-        return Verdict("arrived", "done" if was_paused else "resume_dest")
-    if source == "absent" and dest == "running":
-        return Verdict("arrived", "done")
+    if source == "absent" and dest in ("paused", "running"):
+        return Verdict("arrived", "done" if was_paused or dest == "running" else "resume_dest")
     if source == "running" and dest == "running":
         return Verdict("split: it runs on both ends; nothing was touched, compare them and destroy the wrong one", "nothing")
-    if source == "running" and dest in ("paused", "shutdown", "crashed"):
+    if (dest in ("shutdown", "crashed") and source in ("running", "paused")) or (source, dest) == ("running", "paused"):
         return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
     if source == "running" and dest == "absent":
         return Verdict("still on the source", "rolled_back")
     if source == "paused" and dest == "absent":
         return Verdict("still on the source, paused", "rolled_back" if was_paused else "resume_source")
-    if source == "paused" and dest in ("shutdown", "crashed"):
-        return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
     if source == "paused" and dest == "paused":
         return Verdict("paused on both ends: libvirt has not decided; nothing was touched", "nothing")
     if source in ("shutdown", "crashed", "absent") and dest in ("shutdown", "crashed", "absent"):

@@ -2,13 +2,18 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which filesystem a file is on."""
+"""What only the machine itself can tell or hold: the kind of a filesystem, and a lock per guest."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import typing as t
 
-__all__ = ["shared_filesystem"]
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+
+__all__ = ["locked", "shared_filesystem"]
 
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
@@ -39,3 +44,14 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
             if inside and len(point) >= len(best):
                 best, kind = point, fstype
     return kind if kind in _SHARED else None
+
+
+@contextlib.contextmanager
+def locked(guest: str) -> t.Iterator[None]:
+    """One mover per guest on this host; raises Refused when there is one already. The lock ends with the process that holds it."""
+    with open(f"/run/lock/corral-{guest}.lock", "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(f"cannot migrate {guest}: another run is moving it from this host right now; wait for that one") from None
+        yield
