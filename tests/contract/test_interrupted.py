@@ -7,9 +7,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
@@ -100,3 +103,33 @@ def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, sur
     after = snapshot(connection)
     assert {key: after[key] for key in before} == before
     assert steps_of(connection, more) == []
+
+
+def test_images_that_were_booted_from_are_never_made_anew(connection: t.Any) -> None:
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(3))
+    connection.lookupByName("box1").create()  # somebody did not wait
+    result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    assert not [step for step in result["steps"] if step.startswith("create")]
+    assert steps_of(connection, GUEST) == []
+
+
+def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -> None:
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(2))
+    with pytest.raises(Refused, match="say its disks again"):
+        guest.converge(connection, domain_options.wanted({"name": "box1", "state": "running"}), Gate(check_mode=False))
+    guest.converge(connection, domain_options.wanted({"name": "box1", "state": "destroyed", "tags": ["late"]}), Gate(check_mode=False))
+    assert "create disk" in " ".join(steps_of(connection, GUEST)), "what is missing is still known"
+
+
+def test_a_guest_on_its_way_is_not_touched(connection: t.Any) -> None:
+    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    domain = connection.lookupByName("box1")
+    xml = domain.XMLDesc()
+    migrate.set_record(domain, record.update(xml, {"moving": "hyper2"}), record.update(xml, {"moving": "hyper2"}))
+    domain.suspend()
+    for state in ("running", "absent", "destroyed"):
+        with pytest.raises(Refused, match="finish it with virt_migrate"):
+            guest.converge(connection, domain_options.wanted({"name": "box1", "state": state}), Gate(check_mode=False))
+    assert domain.isActive()

@@ -1,0 +1,58 @@
+"""Nothing that anybody else needs is deleted, and nobody's disk becomes a base."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+
+DISK = "/var/lib/libvirt/images/box1-system.qcow2"
+BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
+
+
+def converge(connection: t.Any, **options: t.Any) -> dict[str, t.Any]:
+    return guest.converge(connection, domain_options.wanted({**BOX, **options}), Gate(check_mode=False))
+
+
+def gone(connection: t.Any) -> dict[str, t.Any]:
+    return guest.converge(
+        connection, domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}), Gate(check_mode=False)
+    )
+
+
+def test_own_disk_goes(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    gone(connection)
+    assert storage.volume_at(connection, DISK) is None
+
+
+def test_disk_of_a_guest_is_no_image(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    with pytest.raises(Refused, match="it is a disk of guest box1"):
+        converge(connection, name="box2", image="box1-system.qcow2")
+
+
+def test_disk_that_an_image_stands_on_stays(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    overlay = Volume("default", "other.qcow2", "/var/lib/libvirt/images/other.qcow2", 1024**3, backing_path=DISK, backing_format="qcow2")
+    storage.create(connection, "default", caps.new_volume(overlay), name=overlay.name)
+    result = gone(connection)
+    assert storage.volume_at(connection, DISK) is not None
+    assert "other.qcow2 uses it" in " ".join(result["notes"])
+
+
+@pytest.mark.parametrize("disk", [{"shareable": True}, {}], ids=["shareable", "used by another"])
+def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1, **disk}])
+    if not disk:
+        converge(connection, name="box2", disks=[{"name": "system", "source": DISK}])
+    result = gone(connection)
+    assert storage.volume_at(connection, DISK) is not None
+    assert f"kept disk {DISK}" in " ".join(result["notes"])
