@@ -1,19 +1,23 @@
 """Open ports in the firewall that a host runs, leaving the rest of its policy alone. Runs on the host, from stdin.
 
-    python3 - [--check] '{"ports": ["16514/tcp", "49152-49215/tcp"], "sources": ["192.0.2.1", "2001:db8::/64"]}'
+    python3 - [--check] '{"ports": ["16514/tcp", "49152-49215/tcp"], "sources": ["192.0.2.1", "2001:db8::/64"], "names": [], "keep": false}'
 
-Prints {"manager": …, "changed": …, "steps": […]}. A firewall has a living and a lasting half: both are looked at and mended.
+What the resolver says of `names` is a guess, so with any of them, as with `keep`, rules are added and none is removed.
+Prints {"manager": …, "changed": …, "steps": […], "unknown": [names without address]}.
+A firewall has a living and a lasting half: both are looked at and mended.
 Our own rules carry a comment with a digest of what they say, so that they are found again and replaced when that changes.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, T201
+# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH207, T201
 
+import glob
 import hashlib
 import ipaddress
 import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 
@@ -33,7 +37,8 @@ def main(arguments):
     if not check:
         for _text, do in steps:
             do()
-    print(json.dumps({"manager": manager or "none", "changed": bool(steps), "steps": [text for text, _do in steps]}))
+    result = {"manager": manager or "none", "changed": bool(steps), "steps": [text for text, _do in steps]}
+    print(json.dumps({**result, "unknown": wanted.unknown}))
 
 
 class Wanted:
@@ -46,12 +51,16 @@ class Wanted:
             if not match or not 0 < int(match.group(1)) <= int(match.group(2) or match.group(1)) < 65536:
                 raise Problem(f"firewall_ports: cannot read {port!r}; write it as 16514/tcp or 49152-49215/tcp")
             self.ports.setdefault(match.group(3), []).append(port.split("/")[0])
+        names = {name: resolve(name) for name in request.get("names", [])}
+        self.unknown = [name for name, found in names.items() if not found]
+        self.keep = bool(names) or request.get("keep", False)
+        sources = [*request["sources"], *(source for found in names.values() for source in found)]
         try:
-            networks = sorted({ipaddress.ip_network(source) for source in request["sources"]}, key=str)
+            networks = sorted({ipaddress.ip_network(source) for source in sources}, key=str)
         except ValueError as error:
             raise Problem(f"firewall_sources: {error}") from error
         self.sources = {version: [short(net) for net in networks if net.version == version] for version in (4, 6)}
-        self.everybody = not networks
+        self.everybody = not networks and not names
         self.digest = hashlib.sha256(json.dumps([self.ports, self.sources], sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -61,6 +70,16 @@ class Wanted:
     def families(self):
         """4 and 6, as far as there is anybody to admit."""
         return [version for version in (4, 6) if self.everybody or self.sources[version]]
+
+
+def resolve(name):
+    """Addresses of a peer, as far as this host can tell."""
+    try:
+        found = {item[4][0] for item in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return []
+    plain = [one for one in sorted(found) if "%" not in one]  # a link's own addresses are no source to name
+    return [one for one in plain if not ipaddress.ip_address(one).is_loopback]
 
 
 def short(network):
@@ -90,17 +109,32 @@ def nftables(wanted):
     conf = match.group(1) if match else "/etc/nftables.conf"
     ruleset = json.loads(output("nft", "-j", "list", "ruleset"))["nftables"]
     text = read(conf)
+    everything = with_includes(conf, (*re.findall(r" -I (\S+)", unit), "/etc"))
     # A chain that somebody made at run time is not ours to keep alive, and naming it at boot would fail.
-    chains = [chain for chain in closed_chains(ruleset) if defines(text, chain["family"], chain["table"])]
+    closed = closed_chains(ruleset)
+    chains = [chain for chain in closed if defines(everything, chain["family"], chain["table"])]
+    lost = [address(chain) for chain in closed if chain not in chains and shut(ruleset, chain)]
+    if lost and wanted.ports:
+        raise Problem(
+            "the nftables chain {} drops what comes in, but neither {} nor a file that it includes defines its table, so what is opened "
+            "there would not last; define it there, or set firewall_ports to [] and open {} where the chain comes from".format(
+                " and ".join(lost), conf, said(wanted)
+            )
+        )
     rules = [(chain, rule) for chain in chains for rule in nft_rules(wanted, chain["family"])]
     steps = []
     live, stale = nft_ours(ruleset, wanted.comment)
     count = len(rules)
+    stale = [] if wanted.keep else stale
     if len(live) != count or stale:
         script = ["delete rule {} {} {} handle {}".format(*place) for place in live + stale]
         script += [f"insert rule {address(chain)} {rule}" for chain, rule in rules]
         steps.append((f"open {said(wanted)} in the running nftables", lambda: run("nft", "-f", "-", stdin="\n".join(script))))
-    lasting = "".join(f"insert rule {address(chain)} {rule}\n" for chain, rule in rules)
+    lines = [f"insert rule {address(chain)} {rule}" for chain, rule in rules]
+    if wanted.keep:
+        here = tuple(f"insert rule {address(chain)} " for chain in chains)
+        lines += [line for line in read(DROP_IN).splitlines() if line.startswith(here) and line not in lines]
+    lasting = "".join(line + "\n" for line in lines)
     head = f"# Written by the role corral.virt.firewall; included by {conf}.\n"
     include = f'include "{DROP_IN}"'
     if read(DROP_IN) != head + lasting and (rules or read(DROP_IN)):
@@ -115,16 +149,44 @@ def closed_chains(ruleset):
     """Chains in which what comes to this host may be dropped: by policy, by a rule, or by a chain they jump to."""
     chains = [item["chain"] for item in ruleset if item.get("chain", {}).get("hook") == "input"]
     chains = [chain for chain in chains if chain["type"] == "filter" and chain["family"] in ("inet", "ip", "ip6")]
-    rules = [item["rule"] for item in ruleset if "rule" in item]
 
     def closed(chain):
-        verdicts = set()
-        for rule in rules:
-            if (rule["family"], rule["table"], rule["chain"]) == (chain["family"], chain["table"], chain["name"]):
-                verdicts |= {key for part in rule["expr"] for key in part}
+        verdicts = {key for rule in rules_of(ruleset, chain) for key in rule}
         return chain.get("policy") == "drop" or verdicts & {"drop", "reject", "jump", "goto", "vmap"}
 
     return [chain for chain in chains if closed(chain)]
+
+
+def shut(ruleset, chain):
+    """Whether a chain drops whatever it did not accept: by policy, by a rule without a condition, or where such a rule leads."""
+    if chain.get("policy") == "drop":
+        return True
+    for rule in rules_of(ruleset, chain):
+        verdict = set(rule) - {"counter", "log"}
+        if verdict in ({"drop"}, {"reject"}):
+            return True
+        if verdict in ({"jump"}, {"goto"}) and shut(ruleset, {**chain, "name": rule[verdict.pop()]["target"], "policy": None}):
+            return True
+    return False
+
+
+def rules_of(ruleset, chain):
+    """The rules of a chain, each as {kind of expression: what it says}."""
+    place = (chain["family"], chain["table"], chain["name"])
+    rules = [item["rule"] for item in ruleset if "rule" in item]
+    rules = [rule for rule in rules if (rule["family"], rule["table"], rule["chain"]) == place]
+    return [{key: value for part in rule["expr"] for key, value in part.items()} for rule in rules]
+
+
+def with_includes(path, folders, seen=()):
+    """The text of a file of nftables and of all that it includes; wildcards count, other folders are looked in as nft does."""
+    text = read(path)
+    texts = [text]
+    for name in re.findall(r"""^[^#\n]*?\binclude\s+["']([^"'\n]+)["']""", text, re.MULTILINE):
+        places = [name] if name.startswith("/") else [os.path.join(folder, name) for folder in (os.path.dirname(path), *folders)]
+        found = next(filter(None, (sorted(filter(os.path.isfile, glob.glob(place))) for place in places)), [])
+        texts += [with_includes(one, folders, (*seen, path)) for one in found if one not in (*seen, path)]
+    return "\n".join(texts)
 
 
 def defines(text, family, table):
@@ -193,7 +255,8 @@ def firewalld_rules(wanted):
 def ufw(wanted):
     known = {" ".join(shlex.split(line)[1:]) for line in output("ufw", "show", "added").splitlines() if MARK in line}
     rules = set(ufw_rules(wanted))
-    steps = [(f"remove ufw rule: {rule}", lambda r=rule: run("ufw", "delete", *ufw_words(r))) for rule in sorted(known - rules)]
+    stale = [] if wanted.keep else sorted(known - rules)
+    steps = [(f"remove ufw rule: {rule}", lambda r=rule: run("ufw", "delete", *ufw_words(r))) for rule in stale]
     return steps + [(f"add ufw rule: {rule}", lambda r=rule: run("ufw", *ufw_words(r))) for rule in sorted(rules - known)]
 
 
@@ -219,10 +282,11 @@ def iptables(wanted):
     for version, tool in ((4, "iptables"), (6, "ip6tables")):
         path = next((p for p in (f"/etc/iptables/rules.v{version}", f"/etc/sysconfig/{tool}") if os.path.exists(p)), None)
         rules = iptables_rules(wanted, version)
-        live = [line for line in output(tool, "-S", "INPUT").splitlines() if MARK in line]
-        if sorted(map(shlex.split, live)) != sorted(shlex.split("-A INPUT " + rule) for rule in rules):
-            remove = [("-D", *shlex.split(line)[1:]) for line in live]
-            add = [("-I", "INPUT", *shlex.split(rule)) for rule in rules]
+        live = [shlex.split(line)[2:] for line in output(tool, "-S", "INPUT").splitlines() if MARK in line]
+        now = [shlex.split(rule) for rule in rules]
+        remove = [] if wanted.keep else [("-D", "INPUT", *words) for words in live if words not in now]
+        add = [("-I", "INPUT", *words) for words in now if words not in live]
+        if remove or add:
             steps.append(
                 (
                     f"open {said(wanted)} in the running {tool}",
@@ -231,7 +295,7 @@ def iptables(wanted):
             )
         if path:
             before = read(path)
-            after = iptables_text(before, rules)
+            after = iptables_text(before, rules, wanted.keep)
             if before != after:
                 steps.append((f"write {path}", lambda p=path, a=after, t=tool: write(p, a, feed=(t + "-restore", "--test"))))
     return steps
@@ -250,9 +314,12 @@ def iptables_rules(wanted, version):
     return rules
 
 
-def iptables_text(text, rules):
-    """A rules file with exactly our rules, before all others of its filter table."""
-    lines = [line for line in text.splitlines() if not (line.startswith("-A INPUT ") and MARK in line)]
+def iptables_text(text, rules, keep=False):
+    """A rules file with exactly our rules, or to `keep` also with those of before, in front of all others of its filter table."""
+    now = [shlex.split("-A INPUT " + rule) for rule in rules]
+    ours = [line for line in text.splitlines() if line.startswith("-A INPUT ") and MARK in line]
+    gone = [line for line in ours if not keep or shlex.split(line) in now]
+    lines = [line for line in text.splitlines() if line not in gone]
     if "*filter" not in lines:
         return text
     start = lines.index("*filter") + 1
@@ -266,7 +333,7 @@ MANAGERS = {"nftables": nftables, "firewalld": firewalld, "ufw": ufw, "iptables"
 
 
 def said(wanted):
-    return " ".join(f"{port}/{protocol}" for protocol, ports in sorted(wanted.ports.items()) for port in ports)
+    return " ".join(f"{port}/{protocol}" for protocol, ports in sorted(wanted.ports.items()) for port in ports) or "no port"
 
 
 def output(*command, may_fail=False):

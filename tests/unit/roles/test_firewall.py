@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shlex
 import typing as t
 from pathlib import Path
 
@@ -29,7 +31,7 @@ def chain(**fields: str) -> dict[str, t.Any]:
     return {"chain": {**known, **fields}}
 
 
-def rule(verdict: str, **fields: str) -> dict[str, t.Any]:
+def rule(verdict: str, **fields: t.Any) -> dict[str, t.Any]:
     return {"rule": {"family": "inet", "table": "filter", "chain": "input", "expr": [{verdict: None}], **fields}}
 
 
@@ -55,6 +57,110 @@ def test_only_chains_that_may_drop_are_opened(firewall: t.Any, ruleset: list[dic
 )
 def test_a_table_is_ours_to_open_when_the_file_defines_it(firewall: t.Any, text: str, found: bool) -> None:
     assert firewall.defines(text, "inet", "filter") is found
+
+
+def test_includes_are_followed(firewall: t.Any, tmp_path: Path) -> None:
+    conf, tables = tmp_path / "sysconfig/nftables.conf", tmp_path / "nftables"
+    for folder in (conf.parent, tables, tmp_path / "path"):
+        folder.mkdir()
+    conf.write_text(
+        f'include "{tables}/*.nft"\n  include "near.nft"\ninclude "far.nft"; # comment\n'
+        f'# include "{tables}/not"\ninclude "none.nft"\ninclude "{tables}/sub/"\n'
+    )
+    (tables / "main.nft").write_text(f'include "{conf}"\ntable inet filter {{\n}}\n')  # a ring
+    (tables / "not").write_text("table inet not {\n}\n")
+    (tables / "sub").mkdir()
+    (conf.parent / "near.nft").write_text("table ip near {\n}\n")
+    (tmp_path / "path/far.nft").write_text("table ip6 far {\n}\n")
+    text = firewall.with_includes(str(conf), (str(tmp_path / "path"),))
+    assert all(firewall.defines(text, *table) for table in (("inet", "filter"), ("ip", "near"), ("ip6", "far")))
+    assert not firewall.defines(text, "inet", "not")
+
+
+DROPPED = [chain(policy="drop")]
+
+
+@pytest.fixture
+def nftables(firewall: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    """What the script would do on a host with these chains, whose configuration is conf."""
+    conf, drop_in = tmp_path / "nftables.conf", tmp_path / "firewall.nft"
+    monkeypatch.setattr(firewall, "DROP_IN", str(drop_in))
+
+    def steps(request: t.Any, ruleset: list[dict[str, t.Any]], text: str) -> list[str]:
+        answers = {"systemctl": f"argv[]=/sbin/nft -f {conf} ;", "nft": json.dumps({"nftables": ruleset})}
+        monkeypatch.setattr(firewall, "output", lambda *command, **_more: answers[command[0]])
+        ran: list[str] = []
+        monkeypatch.setattr(firewall, "run", lambda *_command, stdin="": ran.append(stdin))
+        conf.write_text(text)
+        for _said, do in firewall.nftables(request):
+            do()
+        return [*"\n".join(ran).splitlines(), *(drop_in.read_text().splitlines() if drop_in.exists() else [])]
+
+    return steps
+
+
+@pytest.mark.parametrize("ruleset", [DROPPED, [chain(), rule("reject")], [chain(), rule("jump", expr=[{"jump": {"target": "x"}}])]])
+def test_a_chain_that_drops_and_is_in_no_file_is_told(firewall: t.Any, nftables: t.Any, ruleset: list[dict[str, t.Any]]) -> None:
+    ruleset = [*ruleset, rule("drop", chain="x")]
+    with pytest.raises(firewall.Problem, match="inet filter input drops"):
+        nftables(wanted(firewall), ruleset, "")
+    assert nftables(firewall.Wanted({"ports": [], "sources": []}), ruleset, "") == []
+
+
+def test_a_chain_made_at_run_time_that_drops_only_some_is_passed_over(firewall: t.Any, nftables: t.Any) -> None:
+    some = rule("reject", expr=[{"match": {}}, {"reject": None}])
+    assert nftables(wanted(firewall), [chain(), some, rule("jump", expr=[{"jump": {"target": "x"}}])], "") == []
+
+
+def test_nothing_is_removed_while_an_address_is_unknown(firewall: t.Any, nftables: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = "table inet filter {\n}\n"
+    before, after = wanted(firewall, "192.0.2.1", "192.0.2.2"), wanted(firewall, "192.0.2.1")
+    monkeypatch.setattr(firewall.socket, "getaddrinfo", lambda *_args, **_more: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    unsure = firewall.Wanted({"ports": ["16514/tcp"], "sources": ["192.0.2.1"], "names": ["hyper2"]})
+    assert (unsure.keep, unsure.unknown) == (True, ["hyper2"])
+    nftables(before, DROPPED, table)
+    live = [*DROPPED, rule("accept", comment=before.comment, handle="1")]
+    assert not [line for line in nftables(unsure, live, table) if line.startswith("delete")]
+    kept = nftables(unsure, [*live, rule("accept", comment=unsure.comment, handle="2")], table)
+    assert [line for line in kept if before.comment in line], "at boot, too"
+    assert [line for line in kept if unsure.comment in line]
+    sure = nftables(after, live, table)
+    assert [line for line in sure if line.startswith("delete")]
+    assert not [line for line in sure if before.comment in line]
+
+
+def test_unknown_peers_do_not_admit_everybody(firewall: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firewall, "resolve", lambda _name: [])
+    nobody = firewall.Wanted({"ports": ["16514/tcp"], "sources": [], "names": ["hyper2"]})
+    assert firewall.nft_rules(nobody, "inet") == list(firewall.ufw_rules(nobody)) == firewall.iptables_rules(nobody, 4) == []
+
+
+def test_names_become_addresses_of_others(firewall: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ["127.0.1.1", "192.0.2.2", "2001:db8::2", "fe80::1%eth0"]
+    monkeypatch.setattr(firewall.socket, "getaddrinfo", lambda *_args, **_more: [(0, 0, 0, "", (one, 0)) for one in found])
+    assert firewall.resolve("hyper2") == ["192.0.2.2", "2001:db8::2"]
+
+
+def test_ufw_and_iptables_keep_what_may_be_a_peers(firewall: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = wanted(firewall, "192.0.2.1", "192.0.2.2"), wanted(firewall, "192.0.2.1")
+    now.keep = True
+    added = [shlex.join(["ufw", *firewall.ufw_words(one)]) for one in firewall.ufw_rules(before)]
+    live = ["-A INPUT " + one for one in firewall.iptables_rules(before, 4)]
+    answers = {"ufw": "\n".join(added), "iptables": "\n".join(live), "ip6tables": ""}
+    monkeypatch.setattr(firewall, "output", lambda *command, **_more: answers[command[0]])
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(firewall, "run", lambda *command: ran.append(command))
+    monkeypatch.setattr(firewall.os.path, "exists", lambda _path: False)
+    assert firewall.ufw(now) == []
+    for _said, do in firewall.iptables(now):
+        do()
+    assert ran
+    assert not [command for command in ran if "-D" in command]
+    text = "*filter\n:INPUT DROP [0:0]\nCOMMIT\n"
+    old = firewall.iptables_text(text, firewall.iptables_rules(before, 4))
+    kept = firewall.iptables_text(old, firewall.iptables_rules(now, 4), keep=True)
+    assert all(line in kept.splitlines() for line in old.splitlines())
+    assert firewall.iptables_text(kept, firewall.iptables_rules(now, 4), keep=True) == kept
 
 
 def test_rules_of_nftables(firewall: t.Any) -> None:
