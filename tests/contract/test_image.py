@@ -156,3 +156,31 @@ def test_an_image_in_use_is_not_removed(place: Place) -> None:
     pool.createXML(f"<volume><name>web1-system.qcow2</name><capacity>1</capacity>{backing}</volume>")
     with pytest.raises(Refused, match=f"web1-system.qcow2 stands on {content}"):
         place.converge(state="absent")
+
+
+def test_an_image_that_reads_a_file_of_the_host_is_refused(place: Place) -> None:
+    secret = place.sources / "secret"
+    secret.write_bytes(b"x" * 4096)
+    evil = place.sources / "evil.vmdk"
+    evil.write_text(
+        '# Disk DescriptorFile\nversion=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType="monolithicFlat"\n\n'
+        f'RW 8 FLAT "{secret}" 0\n\nddb.virtualHWVersion = "4"\nddb.geometry.cylinders = "1"\nddb.geometry.heads = "16"\n'
+        'ddb.geometry.sectors = "63"\nddb.adapterType = "ide"\n'
+    )
+    with pytest.raises(Refused, match="it refers to another file"):
+        place.converge(src=str(evil), checksum="none")
+    assert place.files() == {}
+
+
+def test_a_vmdk_that_holds_its_own_data_is_converted(place: Place) -> None:
+    place.converge(src=str(make(place.sources / "good.vmdk", "vmdk")), checksum="none")
+    target = place.pool / "tiny.qcow2"
+    assert b'"format": "qcow2"' in subprocess.run(["qemu-img", "info", "--output=json", target], check=True, capture_output=True).stdout
+
+
+def test_removal_says_what_goes(place: Place) -> None:
+    place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")
+    before = place.files()["tiny.qcow2"]
+    result = place.converge(state="absent")
+    assert result["diff"] == {"before": {"image": before}, "after": {}}
+    assert place.converge(name="nothing", state="absent")["changed"] is False

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -192,6 +193,8 @@ def _vcpus(value: object, name: str) -> dict[str, t.Any]:
             "cpuset, topology{sockets, cores, threads}"
         )
     fields = {f"vcpus.{key}": item for key, item in spoken.items() if item is not None}
+    if "vcpus.cpuset" in fields:
+        fields["vcpus.cpuset"] = _cpuset(fields["vcpus.cpuset"], what=f"vcpus.cpuset of {name}")
     for key in ("current", "maximum"):
         if f"vcpus.{key}" in fields:
             fields[f"vcpus.{key}"] = _positive(fields[f"vcpus.{key}"], f"vcpus.{key} of {name}")
@@ -208,6 +211,27 @@ def _vcpus(value: object, name: str) -> dict[str, t.Any]:
     if fields.get("vcpus.maximum", 10**9) < fields.get("vcpus.current", 1):
         raise BadInput(f"vcpus of {name}: current {fields['vcpus.current']} is above maximum {fields['vcpus.maximum']}")
     return fields
+
+
+def _cpuset(value: object, *, what: str) -> str:
+    """A CPU set as libvirt prints it: `0-1,4` for `0,1,4` or `4,0-1`; `^` takes out. Raises BadInput."""
+    cpus: set[int] = set()
+    out: set[int] = set()
+    for part in str(value).replace(" ", "").split(","):
+        match = re.fullmatch(r"(\^?)(\d{1,4})(?:-(\d{1,4}))?", part, re.ASCII)
+        if not match or isinstance(value, bool) or int(match.group(3) or match.group(2)) < int(match.group(2)):
+            raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
+        (out if match.group(1) else cpus).update(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1))
+    left = sorted(cpus - out)
+    if not left:
+        raise BadInput(f"{what}: {value!r} leaves no CPU")
+    runs: list[list[int]] = []
+    for cpu in left:
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _memory(value: object, name: str) -> dict[str, t.Any]:

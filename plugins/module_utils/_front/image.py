@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes, _unit
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
@@ -38,6 +38,7 @@ OPTIONS: dict[str, t.Any] = {
     "checksum": {"type": "str"},
     "format": {"type": "str", "choices": ["qcow2", "raw"]},
 }
+_KNOWN = ("qcow2", "raw", "vmdk", "vdi", "vhdx", "vpc")
 _ENDINGS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
 
 
@@ -65,11 +66,12 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, opene
             storage.refresh(connection, params["pool"])
     target = files.look(image).target
     wanted_target = image.content_name(checksum.hex) if checksum else None
-    after = None if params["state"] == "absent" else target if gate.open else wanted_target or found.target
+    absent = params["state"] == "absent"
+    after = None if absent else target if gate.open else wanted_target or found.target
     return {
         "changed": bool(steps),
         "steps": [str(step) for step in steps],
-        "diff": _changes.diff([Change("image", found.target, after or "(fetched)")] if steps else []),
+        "diff": _changes.diff([Change("image", found.target, after if absent else after or "(fetched)")] if steps else []),
         "name": image.name,
         "path": os.path.join(image.directory, image.name),
         "content": after,
@@ -103,6 +105,8 @@ def _checked(params: t.Mapping[str, t.Any]) -> tuple[Checksum | None, tuple[str,
 
 def _format(params: t.Mapping[str, t.Any]) -> str:
     form = params["format"] or _ENDINGS.get(params["name"].rpartition(".")[2])
+    if form is None and params["state"] == "absent":
+        return "qcow2"  # nothing is made
     if form is None:
         raise BadInput(f"format of {params['name']} is unclear: let the name end in .qcow2, .raw or .img, or set format")
     return t.cast(str, form)
@@ -119,11 +123,13 @@ def _published(opener: files.Opener, sums: tuple[str, str], source: Source) -> C
 def _steps(connection: t.Any, params: t.Mapping[str, t.Any], image: Image, found: t.Any) -> list[plans.ImageStep]:
     if params["state"] == "present":
         return plans.present(image, found)
-    users = {
-        os.path.basename(volume["backing_path"]): os.path.basename(volume["path"])
-        for volume in map(caps.volume, storage.volumes(connection, params["pool"]))
-        if volume["backing_path"]
-    }
+    users = {}
+    for other in look.pools(connection):
+        if other["active"]:
+            storage.refresh(connection, other["name"])  # another host may have made an overlay since
+            for volume in map(caps.volume, storage.volumes(connection, other["name"])):
+                if volume["backing_path"]:
+                    users[os.path.basename(os.path.realpath(volume["backing_path"]))] = volume["path"]
     return plans.absent(image, found, users=users)
 
 
@@ -145,9 +151,13 @@ def _do(step: plans.ImageStep, opener: files.Opener, fetched: list[str]) -> None
 def _converted(path: str, image: Image) -> str:
     """The image in the wanted format; one that leans on another file is refused: it could read any file of the host."""
     info = qemu_img.info(path)
-    if info.get("backing-filename") or info.get("format-specific", {}).get("data", {}).get("data-file"):
+    data = info.get("format-specific", {}).get("data", {})
+    others = [info.get("backing-filename"), data.get("data-file"), *(extent.get("filename") for extent in data.get("extents", ()))]
+    others = [other for other in others if other and os.path.realpath(other) != os.path.realpath(path)]
+    if others or info["format"] not in _KNOWN:
         files.remove(path)
-        raise Refused(f"refusing image {image.name}: it refers to another file ({info.get('backing-filename') or 'data file'})")
+        reason = f"it refers to another file ({others[0]})" if others else f"its format {info['format']} is none of {', '.join(_KNOWN)}"
+        raise Refused(f"refusing image {image.name}: {reason}")
     if info["format"] == image.format:
         return path
     converted = f"{path}.converted"

@@ -71,6 +71,7 @@ class _Load:
         self.cpu_room, self.memory_room = host.cpus * policy.cpu_overcommit, host.memory_mib * policy.memory_overcommit
         self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
         self.batch: dict[str, Guest] = {}
+        self.apart = set(host.apart)
 
     def against(self, guest: Guest) -> str | None:
         """Why the guest cannot go here; None when it can."""
@@ -83,7 +84,7 @@ class _Load:
             return f"{max(0, int(self.memory_room - self.memory_mib))} MiB of memory left"
         if self.vcpus + guest.vcpus > self.cpu_room:
             return f"{max(0, int(self.cpu_room - self.vcpus))} vcpus left"
-        if guest.apart and (guest.apart in host.apart or any(other.apart == guest.apart for other in self.batch.values())):
+        if guest.apart and (guest.apart in self.apart or any(other.apart == guest.apart for other in self.batch.values())):
             return f"has a guest of group {guest.apart}, which stay apart"
         return None
 
@@ -119,6 +120,8 @@ def place(
             new.append(guest)
         else:
             done[guest.name] = known
+            if known.host in loads and guest.apart:
+                loads[known.host].apart.add(guest.apart)
     biggest_memory = max((load.memory_room for load in loads.values()), default=1.0)
     biggest_cpu = max((load.cpu_room for load in loads.values()), default=1.0)
     for guest in sorted(new, key=lambda g: (-max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)):
@@ -133,6 +136,9 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) ->
     if len(running) > 1:
         names = " and ".join(host.name for host in running)
         return Placement(guest.name, None, f"it runs on {names} at once; nothing was touched: destroy the wrong one")
+    if holders and not running and unreached:
+        why = f"{holders[0].name} has it, not running, and {', '.join(sorted(unreached))} could not be reached: it may run there"
+        return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name
         why = "it is there" if guest.host in (None, host) else f"it is there; move it to {guest.host} with playbook migrate"

@@ -141,3 +141,16 @@ def level(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
     for step in path:
         options = options[step]["options"]
     return options
+
+
+@pytest.mark.parametrize(
+    ("said", "means"), [(1, "1"), ("0,1", "0-1"), ("4,0-1", "0-1,4"), ("0-7,^3", "0-2,4-7"), (" 2 , 3 ", "2-3"), ("5", "5")]
+)
+def test_a_cpuset_is_spelt_as_libvirt_spells_it(said: object, means: str) -> None:
+    assert wanted({"name": "web1", "vcpus": {"cpuset": said}}).fields["vcpus.cpuset"] == means
+
+
+@pytest.mark.parametrize("said", ["", "a", "3-1", "1,^1", "0-", True, "1;2"])
+def test_nonsense_is_no_cpuset(said: object) -> None:
+    with pytest.raises(BadInput, match=r"vcpus\.cpuset of web1"):
+        wanted({"name": "web1", "vcpus": {"cpuset": said}})
