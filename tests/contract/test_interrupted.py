@@ -89,6 +89,17 @@ def test_next_run_ends_as_an_undisturbed_one(connection: t.Any, undisturbed: dic
     assert again["steps"] == []
 
 
+@pytest.mark.parametrize("survived", range(4))
+def test_a_guest_of_the_default_profile_is_finished_too(connection: t.Any, survived: int) -> None:
+    plain_guest = {key: value for key, value in GUEST.items() if key not in ("disks", "autostart")}
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(plain_guest), DyingGate(survived))
+    guest.converge(connection, domain_options.wanted(plain_guest), Gate(check_mode=False))
+    assert connection.lookupByName("box1").isActive()
+    assert connection.storageVolLookupByPath("/var/lib/libvirt/images/box1-system.qcow2").info()[1] == 8 * 1024**3
+    assert steps_of(connection, plain_guest) == []
+
+
 @pytest.mark.parametrize("survived", range(2))
 def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, survived: int) -> None:
     guest.converge(connection, domain_options.wanted({**GUEST, "state": "shutdown"}), Gate(check_mode=False))

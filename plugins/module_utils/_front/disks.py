@@ -53,6 +53,10 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
     """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
     there = disk_rows.by_name(base) if found else {}
     unfinished, result = _unfinished(connection, found, memory), Making(None)
+    system = there.get("system")
+    if wanted.disks is None and system and system.get("source") in unfinished and (wanted.image or _whole(wanted)):
+        # It was made without `disks`, and is described so again: the one disk of the default profile.
+        wanted = dataclasses.replace(wanted, disks=(Disk("system", image=wanted.image),))
     if wanted.disks is None:
         if unfinished and wanted.state in ("running", "paused", "rebooted") and found is not None and not found.active:
             raise Refused(
@@ -74,6 +78,11 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
     result.disks = tuple(done)
     result.left = tuple(path for path in unfinished if path not in result.making and not path.endswith("-seed.iso"))
     return result
+
+
+def _whole(wanted: Wanted) -> bool:
+    """Whether the guest is described well enough to be made, not only to be changed."""
+    return {"vcpus.current", "memory.current_kib"} <= set(wanted.fields)
 
 
 def _unfinished(connection: t.Any, found: Found | None, memory: t.Mapping[str, t.Any]) -> tuple[str, ...]:
