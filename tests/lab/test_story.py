@@ -310,7 +310,8 @@ def test_two_controllers_move_the_same_guest() -> None:
     command = ["ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", f"to={dest}"]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
     both = [
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _controller in range(2)
     ]
     said = [one.communicate(timeout=PLAY_S)[0] for one in both]
     assert any(one.returncode == 0 for one in both), said
