@@ -29,7 +29,7 @@ options:
     type: str
     default: default
   state:
-    description: V(absent) removes the image, unless a disk in the pool stands on it.
+    description: V(absent) removes the image, unless a disk in an active pool of the host stands on it.
     type: str
     choices: [present, absent]
     default: present

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import shutil
 import subprocess
 import typing as t
@@ -13,7 +14,9 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import image
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -158,6 +161,34 @@ def test_an_image_in_use_is_not_removed(place: Place) -> None:
         place.converge(state="absent")
 
 
+def test_removal_looks_again_and_in_every_pool(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host may have made an overlay on shared storage, under a name of its own for the pool."""
+    content = place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")["content"]
+    (place.sources / "same").symlink_to(place.pool)
+    other = "<pool type='dir'><name>{0}</name><target><path>/{0}</path></target></pool>"
+    for name in ("overlays", "off"):
+        place.connection.storagePoolDefineXML(other.format(name))
+    place.connection.storagePoolLookupByName("overlays").create()
+    behind = [f"{place.sources / 'same'}/{content}"]
+
+    def refresh(connection: t.Any, pool: str) -> None:
+        found = connection.storagePoolLookupByName(pool)
+        if pool == "overlays" and not found.listVolumes():
+            backing = f"<backingStore><path>{behind[0]}</path><format type='qcow2'/></backingStore>"
+            found.createXML(f"<volume><name>web9.qcow2</name><capacity>1</capacity>{backing}</volume>")
+
+    monkeypatch.setattr(storage, "refresh", refresh)
+    for check_mode in (True, False):
+        with pytest.raises(Refused, match=f"overlays/web9.qcow2 stands on {content}"):
+            place.converge(state="absent", check_mode=check_mode)
+    assert content in place.files()
+
+    # A file of the same name in another directory is another file.
+    place.connection.storagePoolLookupByName("overlays").storageVolLookupByName("web9.qcow2").delete()
+    behind[0] = f"/elsewhere/{content}"
+    assert place.converge(state="absent")["changed"] and not place.files()
+
+
 def test_an_image_that_reads_a_file_of_the_host_is_refused(place: Place) -> None:
     secret = place.sources / "secret"
     secret.write_bytes(b"x" * 4096)
@@ -167,8 +198,35 @@ def test_an_image_that_reads_a_file_of_the_host_is_refused(place: Place) -> None
         f'RW 8 FLAT "{secret}" 0\n\nddb.virtualHWVersion = "4"\nddb.geometry.cylinders = "1"\nddb.geometry.heads = "16"\n'
         'ddb.geometry.sectors = "63"\nddb.adapterType = "ide"\n'
     )
-    with pytest.raises(Refused, match="it refers to another file"):
+    with pytest.raises(Refused, match=rf"it refers to another file \({secret}\)"):
         place.converge(src=str(evil), checksum="none")
+    assert place.files() == {}
+
+
+def test_an_image_of_a_format_nobody_publishes_is_refused(place: Place) -> None:
+    with pytest.raises(Refused, match="its format qed is none of qcow2, raw, vmdk, vdi, vhdx, vpc"):
+        place.converge(src=str(make(place.sources / "old.qed", "qed")), checksum="none")
+    assert place.files() == {}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"backing-filename": "/secret"},
+        {"full-backing-filename": "/secret"},
+        {"format-specific": {"type": "qcow2", "data": {"data-file": "/secret"}}},
+        {"format-specific": {"type": "vmdk", "data": {"extents": [{"filename": "{path}"}, {"filename": "/secret"}]}}},
+        {"children": [{"name": "file", "info": {"filename": "{path}", "children": [{"name": "file", "info": {"filename": "/secret"}}]}}]},
+        {"children": [{"name": "file", "info": {"filename": "json:{}"}}]},
+    ],
+    ids=str,
+)
+def test_whatever_qemu_img_says_of_other_files(place: Place, more: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        qemu_img, "info", lambda path: json.loads(json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path))
+    )
+    with pytest.raises(Refused, match="it refers to another file"):
+        place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")
     assert place.files() == {}
 
 

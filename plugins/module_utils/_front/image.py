@@ -123,14 +123,21 @@ def _published(opener: files.Opener, sums: tuple[str, str], source: Source) -> C
 def _steps(connection: t.Any, params: t.Mapping[str, t.Any], image: Image, found: t.Any) -> list[plans.ImageStep]:
     if params["state"] == "present":
         return plans.present(image, found)
+    return plans.absent(image, found, users=_users(connection, image) if found.target else {})
+
+
+def _users(connection: t.Any, image: Image) -> dict[str, str]:
+    """Who stands on which file of the image's directory, in whatever pool."""
     users = {}
-    for other in look.pools(connection):
-        if other["active"]:
-            storage.refresh(connection, other["name"])  # another host may have made an overlay since
-            for volume in map(caps.volume, storage.volumes(connection, other["name"])):
-                if volume["backing_path"]:
-                    users[os.path.basename(os.path.realpath(volume["backing_path"]))] = volume["path"]
-    return plans.absent(image, found, users=users)
+    for pool in look.pools(connection):
+        if not pool["active"]:
+            continue
+        storage.refresh(connection, pool["name"])  # another host may have made an overlay on shared storage since
+        for volume in map(caps.volume, storage.volumes(connection, pool["name"])):
+            directory, file = os.path.split(os.path.realpath(volume["backing_path"] or "/"))
+            if directory == os.path.realpath(image.directory):
+                users[file] = volume["path"]
+    return users
 
 
 def _do(step: plans.ImageStep, opener: files.Opener, fetched: list[str]) -> None:
@@ -151,9 +158,7 @@ def _do(step: plans.ImageStep, opener: files.Opener, fetched: list[str]) -> None
 def _converted(path: str, image: Image) -> str:
     """The image in the wanted format; one that leans on another file is refused: it could read any file of the host."""
     info = qemu_img.info(path)
-    data = info.get("format-specific", {}).get("data", {})
-    others = [info.get("backing-filename"), data.get("data-file"), *(extent.get("filename") for extent in data.get("extents", ()))]
-    others = [other for other in others if other and os.path.realpath(other) != os.path.realpath(path)]
+    others = [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
     if others or info["format"] not in _KNOWN:
         files.remove(path)
         reason = f"it refers to another file ({others[0]})" if others else f"its format {info['format']} is none of {', '.join(_KNOWN)}"
@@ -165,3 +170,11 @@ def _converted(path: str, image: Image) -> str:
     qemu_img.convert(path, converted, from_format=info["format"], to_format=image.format)
     files.remove(path)
     return converted
+
+
+def _files_read(info: t.Mapping[str, t.Any]) -> list[str]:
+    """Every file that QEMU would open for the image: itself, what it stands on, and what its format spreads it over."""
+    data = info.get("format-specific", {}).get("data", {})
+    spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
+    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")] + [data.get("data-file")]
+    return [*filter(None, named), *(file for part in spread for file in _files_read(part))]
