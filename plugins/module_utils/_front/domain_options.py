@@ -214,19 +214,20 @@ def _vcpus(value: object, name: str) -> dict[str, t.Any]:
 
 
 def _cpuset(value: object, *, what: str) -> str:
-    """A CPU set as libvirt prints it: `0-1,4` for `0,1,4` or `4,0-1`; `^` takes out. Raises BadInput."""
+    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it. Raises BadInput."""
     cpus: set[int] = set()
-    out: set[int] = set()
-    for part in str(value).replace(" ", "").split(","):
-        match = re.fullmatch(r"(\^?)(\d{1,4})(?:-(\d{1,4}))?", part, re.ASCII)
-        if not match or isinstance(value, bool) or int(match.group(3) or match.group(2)) < int(match.group(2)):
+    for part in str(value).split(","):
+        match = re.fullmatch(r"\s*(?:(\^)(?!.*-))?(\d{1,5})\s*(?:-\s*(\d{1,5}))?\s*", part, re.ASCII)
+        these = set(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1)) if match else set()
+        out = bool(match and match.group(1))
+        # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something else.
+        if isinstance(value, bool) or not these or max(these) > 16383 or (out and not these <= cpus):
             raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
-        (out if match.group(1) else cpus).update(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1))
-    left = sorted(cpus - out)
-    if not left:
+        cpus = cpus - these if out else cpus | these
+    if not cpus:
         raise BadInput(f"{what}: {value!r} leaves no CPU")
     runs: list[list[int]] = []
-    for cpu in left:
+    for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
             runs[-1][1] = cpu
         else:

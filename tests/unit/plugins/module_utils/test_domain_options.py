@@ -5,6 +5,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
@@ -144,13 +146,38 @@ def level(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
 
 
 @pytest.mark.parametrize(
-    ("said", "means"), [(1, "1"), ("0,1", "0-1"), ("4,0-1", "0-1,4"), ("0-7,^3", "0-2,4-7"), (" 2 , 3 ", "2-3"), ("5", "5")]
+    ("said", "means"),
+    [
+        (1, "1"),
+        ("0,1", "0-1"),
+        ("4,0-1", "0-1,4"),
+        ("0-7,^3", "0-2,4-7"),
+        ("0-7,^3,3", "0-7"),
+        (" 2 , 3 - 4", "2-4"),
+        ("007", "7"),
+        ("12000", "12000"),
+    ],
 )
 def test_a_cpuset_is_spelt_as_libvirt_spells_it(said: object, means: str) -> None:
     assert wanted({"name": "web1", "vcpus": {"cpuset": said}}).fields["vcpus.cpuset"] == means
 
 
-@pytest.mark.parametrize("said", ["", "a", "3-1", "1,^1", "0-", True, "1;2"])
+@pytest.mark.parametrize("said", ["", "a", "3-1", "1,^1", "^1,0-7", "0-7,^1-2", "0-", "0,", "1 2", True, "1;2", "16384", "0-9999999999"])
 def test_nonsense_is_no_cpuset(said: object) -> None:
     with pytest.raises(BadInput, match=r"vcpus\.cpuset of web1"):
         wanted({"name": "web1", "vcpus": {"cpuset": said}})
+
+
+@given(st.lists(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40)))
+def test_a_cpuset_reads_back_as_it_was_written(cpus: list[int], out: set[int]) -> None:
+    """However it is said, it means the same CPUs, and its own spelling stays as it is."""
+    left = set(cpus) - out
+    said = ",".join([*map(str, cpus), *(f"^{cpu}" for cpu in sorted(set(cpus) & out))])
+    if not left:
+        with pytest.raises(BadInput, match="leaves no CPU"):
+            wanted({"name": "web1", "vcpus": {"cpuset": said}})
+        return
+    means = wanted({"name": "web1", "vcpus": {"cpuset": said}}).fields["vcpus.cpuset"]
+    ends = [[int(end) for end in part.split("-")] for part in means.split(",")]
+    assert {cpu for run in ends for cpu in range(run[0], run[-1] + 1)} == left
+    assert wanted({"name": "web1", "vcpus": {"cpuset": means}}).fields["vcpus.cpuset"] == means
