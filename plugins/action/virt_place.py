@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
         if refused:
             result.update(failed=True, msg="; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
         elif result["deferred"]:
-            result["warnings"] = [f"{item.guest} is not made: {item.why}" for item in placed if item.deferred]
+            result["warnings"] = [f"{item.guest} is neither made nor changed: {item.why}" for item in placed if item.deferred]
         return result
 
 
@@ -91,6 +91,8 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
         count = int(vcpus or 0)
     except (TypeError, ValueError):
         raise BadInput(f"vcpus of {name}: must be a whole number from 1, not {vcpus!r}") from None
+    # Other runs know it by a tag, so it is spelt as one: a text, and a name.
+    apart = _units.check_name(str(item["apart"]), what=f"apart of {name}") if item.get("apart") else None
     interfaces = item.get("interfaces") or item.get("networks")
     bridges = ["br0"] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     disks = item.get("disks")
@@ -100,7 +102,7 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
         vcpus=count,
         memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
         host=item.get("host"),
-        apart=item.get("apart"),
+        apart=apart,
         bridges=frozenset(bridges),
         pools=frozenset(pools),
     )

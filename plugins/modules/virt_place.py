@@ -12,8 +12,8 @@ short_description: Choose a hypervisor for each of many guests at once
 version_added: 0.1.0
 description:
   - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
-  - A guest that exists stays where it is. A guest that is not seen while a host of O(group) is not reached is deferred, not made a
-    second time.
+  - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run elsewhere is deferred,
+    not made or started a second time.
 author:
   - corral.virt contributors (@corral-virt)
 attributes:
@@ -31,7 +31,7 @@ options:
     description:
       - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and for placement only
         C(host), the hypervisor it must be on, and C(apart), a word; guests with the same word never share a host. Tag guests
-        C(apart-WORD) so that later runs know.
+        C(apart-WORD) so that later runs without them know; role P(corral.virt.guests#role) does.
     type: list
     elements: dict
     required: true

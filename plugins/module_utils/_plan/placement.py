@@ -137,7 +137,10 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) ->
         names = " and ".join(host.name for host in running)
         return Placement(guest.name, None, f"it runs on {names} at once; nothing was touched: destroy the wrong one")
     if holders and not running and unreached:
-        why = f"{holders[0].name} has it, not running, and {', '.join(sorted(unreached))} could not be reached: it may run there"
+        # What is here may be a left-over of what runs there.
+        here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
+        why = f"{there} could not be reached and may have it running, {here} has it shut off; "
+        why += f"bring {there} back, or take it out of the inventory"
         return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.corral.virt.plugins.action import virt_place
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Placement, Policy, place
 
 NAMES = [f"hyper{number}" for number in range(5)]
@@ -70,8 +72,9 @@ def test_what_always_holds(cluster: tuple[list[Guest], list[Host]], policy: Poli
             assert item.why and not item.deferred
     for host in hosts:
         new = [guest for guest, item in zip(guests, placed) if item.host == host.name and not item.exists]
+        old = {guest.apart for guest in guests if guest.apart and guest.name in host.guests}
         if new:
-            check_room(host, new, policy)
+            check_room(dataclasses.replace(host, apart=host.apart | old), new, policy)
     assert place(guests, list(reversed(hosts)), policy=policy) == placed, "the order of hosts does not matter"
 
 
@@ -106,8 +109,9 @@ def test_nothing_new_is_made_while_a_host_is_unseen(cluster: tuple[list[Guest], 
     guests, hosts = cluster
     for item in place(guests, hosts, unreached=["hyper9"]):
         assert item.exists or item.deferred or "no hypervisor" in item.why
+        assert not item.exists or any(host.guests.get(item.guest) for host in hosts), "what does not run may run there"
         if item.deferred:
-            assert item.host is None and "hyper9 could not be reached" in item.why
+            assert item.host is None and "hyper9 could not be reached and may have it" in item.why
 
 
 def test_the_refusal_names_every_host_and_its_reason() -> None:
@@ -173,7 +177,7 @@ def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": False})]
     (seen,) = place([Guest("web1", 1, 1024)], hosts, unreached=["b"])
     assert (seen.host, seen.deferred) == (None, True)
-    assert "a has it, not running, and b could not be reached" in seen.why
+    assert seen.why == "b could not be reached and may have it running, a has it shut off; bring b back, or take it out of the inventory"
     (settled,) = place([Guest("web1", 1, 1024)], hosts)
     assert (settled.host, settled.exists) == ("a", True)
 
@@ -182,3 +186,11 @@ def test_apart_counts_guests_of_the_batch_that_exist() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": True}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
     first, second = place([Guest("web1", 1, 1024, apart="web"), Guest("web2", 1, 1024, apart="web")], hosts)
     assert (first.host, second.host) == ("a", "b")
+
+
+def test_apart_is_the_word_that_tags_hold() -> None:
+    """A number meets its tag; what could be no tag is refused before anything is placed."""
+    [guest] = virt_place._guests([{"name": "web1", "apart": 1}])
+    assert guest.apart == "1"
+    with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
+        virt_place._guests([{"name": "web1", "apart": "a b"}])
