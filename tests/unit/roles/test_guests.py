@@ -1,0 +1,59 @@
+"""What role guests makes of its variables: each hypervisor's share of the guests, with the tags by which they stay apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+VARS = Path(__file__).parents[3] / "roles/guests/vars/main.yml"
+
+
+def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]]) -> list[dict[str, t.Any]]:
+    """Guests as localhost has them, where `there` are already: name -> tags."""
+    known = {
+        "virt_guest_defaults": {},
+        "virt_guests": guests,
+        "virt_host": {"host": {"guests": [{"name": name, "tags": tags} for name, tags in there.items()]}},
+        "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
+    }
+    debug = {"ansible.builtin.debug": {"msg": "{{ {'here': __guests_here} }}"}}
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(VARS)], "vars": known, "tasks": [debug]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "play.yml"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr)
+    result: dict[str, t.Any] = json.loads(done.stdout.partition("=>")[2])
+    return t.cast("list[dict[str, t.Any]]", result["msg"]["here"])
+
+
+def test_apart_becomes_a_tag_and_takes_none_away(tmp_path: Path) -> None:
+    seen = here(
+        tmp_path,
+        {"name": "new", "apart": "web"},
+        {"name": "tagged", "apart": 1, "tags": ["a", "apart-1"]},
+        {"name": "kept", "apart": "web", "host": "localhost", "tags": None},
+        {"name": "cleared", "apart": "web", "tags": []},
+        {"name": "alone", "vcpus": 1},
+        {"name": "elsewhere", "apart": "web", "host": "hyper2"},
+        there={"kept": ["by-hand", "apart-old"], "cleared": ["by-hand"], "alone": ["by-hand"]},
+    )
+    assert seen == [
+        {"name": "new", "tags": ["apart-web"]},
+        {"name": "tagged", "tags": ["a", "apart-1"]},
+        {"name": "kept", "tags": ["by-hand", "apart-web"]},
+        {"name": "cleared", "tags": ["apart-web"]},
+        {"name": "alone", "vcpus": 1},
+    ]
