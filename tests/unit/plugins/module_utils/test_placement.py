@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.action import virt_place
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Placement, Policy, place
 
 NAMES = [f"hyper{number}" for number in range(5)]
@@ -186,11 +184,3 @@ def test_apart_counts_guests_of_the_batch_that_exist() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": True}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
     first, second = place([Guest("web1", 1, 1024, apart="web"), Guest("web2", 1, 1024, apart="web")], hosts)
     assert (first.host, second.host) == ("a", "b")
-
-
-def test_apart_is_the_word_that_tags_hold() -> None:
-    """A number meets its tag; what could be no tag is refused before anything is placed."""
-    [guest] = virt_place._guests([{"name": "web1", "apart": 1}])
-    assert guest.apart == "1"
-    with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
-        virt_place._guests([{"name": "web1", "apart": "a b"}])
