@@ -17,6 +17,7 @@ __all__ = [
     "bytes_of",
     "check_name",
     "control_characters",
+    "cpuset_of",
     "derived_mac",
     "gib_text",
     "kib_of",
@@ -111,3 +112,25 @@ def control_characters(value: object, *, where: str = "", allowed: str = "") -> 
         (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF) for char in value
     )
     return [f"{where}: control characters cannot be stored; remove them"] if bad else []
+
+
+def cpuset_of(value: object, *, what: str) -> str:
+    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it. Raises BadInput."""
+    cpus: set[int] = set()
+    for part in str(value).split(","):
+        match = re.fullmatch(r"\s*(?:(\^)(?!.*-))?(\d{1,5})\s*(?:-\s*(\d{1,5}))?\s*", part, re.ASCII)
+        these = set(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1)) if match else set()
+        out = bool(match and match.group(1))
+        # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something else.
+        if isinstance(value, bool) or not these or max(these) > 16383 or (out and not these <= cpus):
+            raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
+        cpus = cpus - these if out else cpus | these
+    if not cpus:
+        raise BadInput(f"{what}: {value!r} leaves no CPU")
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

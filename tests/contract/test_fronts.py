@@ -21,7 +21,7 @@ ACTIONS = ("reset", "rebooted")
 
 def beyond(steps: t.Sequence[str]) -> list[str]:
     """Steps that the test driver knows nothing of; the lab carries these out."""
-    return [step for step in steps if step.startswith(("attach ", "detach ", "grow ")) or step.endswith(" paused")]
+    return [step for step in steps if step.startswith(("attach ", "detach ", "grow ", "update ")) or step.endswith(" paused")]
 
 
 def prepare(connection: t.Any, case: Case) -> None:

@@ -62,7 +62,7 @@ def test_every_problem_is_told_at_once() -> None:
     )
     assert result["failed"] is True
     told = " ".join(result["problems"])
-    for about in ("name:", "uuid of", "image of", "disk of", "mac of", "graphics.port", "disks given", "vcpus.current of"):
+    for about in ("name:", "uuid of", "image of", "disks[].name of", "mac of", "graphics.port", "vcpus.current of"):
         assert about in told, about
 
 

@@ -56,7 +56,7 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
     system = there.get("system")
     if wanted.disks is None and system and system.get("source") in unfinished and (wanted.image or _whole(wanted)):
         # It was made without `disks`, and is described so again: the one disk of the default profile.
-        wanted = dataclasses.replace(wanted, disks=(Disk("system", image=wanted.image),))
+        wanted = wanted.with_fields(disks=(Disk("system", image=wanted.image),))
     if wanted.disks is None:
         if unfinished and wanted.state in ("running", "paused", "rebooted") and found is not None and not found.active:
             raise Refused(
@@ -68,7 +68,7 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
     done: list[Disk] = []
     for item in wanted.disks:
         device = there.get(item.name)
-        if item.state == "absent" or item.source or item.device == "cdrom":
+        if item.state == "absent" or _as_it_is(item):
             done.append(item)
         elif device is None or device.get("source") in unfinished:
             done.append(_made(connection, wanted, item, unfinished, memory, result))
@@ -78,6 +78,11 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
     result.disks = tuple(done)
     result.left = tuple(path for path in unfinished if path not in result.making and not path.endswith("-seed.iso"))
     return result
+
+
+def _as_it_is(item: Disk) -> bool:
+    """Whether the disk names what is there, or a drive that needs no medium."""
+    return any(item.fields.get(way) for way in ("source", "volume", "url")) or item.fields.get("device", "disk") != "disk"
 
 
 def _whole(wanted: Wanted) -> bool:
@@ -111,7 +116,7 @@ def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> M
     ours = device is not None
     if exists and not ours:
         raise Refused(f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first")
-    item = Disk("seed", source=path, format="raw", bus="virtio", readonly=True)
+    item = Disk("seed", fields={"source": path, "format": "raw", "bus": "virtio", "readonly": True})
     disks = [item, *(disk for disk in making.disks or () if disk.name != "seed")]
     return dataclasses.replace(
         making,
@@ -126,7 +131,7 @@ def _made(
     connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, ...], memory: t.Mapping[str, t.Any], result: Making
 ) -> Disk:
     """A disk whose image must be made; one that was made for this guest and taken away from it comes back as it is."""
-    pool, form = item.pool or DEFAULT_POOL, item.format or "qcow2"
+    pool, form = item.pool or DEFAULT_POOL, item.fields.get("format") or "qcow2"
     name = f"{wanted.name}-{item.name}.{'img' if form == 'raw' else form}"
     path = _path(connection, pool, name)
     size = item.size_bytes
@@ -144,7 +149,7 @@ def _made(
     exists = storage.volume_in(connection, pool, name) is not None
     if exists and path not in unfinished and path in (memory.get("volumes") or ()):
         _grown(connection, wanted, item, {"source": path}, None, result)
-        return dataclasses.replace(item, source=path, format=form)
+        return _placed(item, path, form)
     if exists and path not in unfinished:
         raise Refused(
             f"cannot make disk {item.name} of {wanted.name}: {path} exists already; remove it, or use it as it is with "
@@ -161,7 +166,11 @@ def _made(
     )
     result.steps.append(steps.CreateVolume(wanted.name, volume, caps.new_volume(volume), replace=path in unfinished))
     result.making = (*result.making, path)
-    return dataclasses.replace(item, source=path, format=form)
+    return _placed(item, path, form)
+
+
+def _placed(item: Disk, path: str, form: str) -> Disk:
+    return dataclasses.replace(item, fields={**item.fields, "source": path, "format": form})
 
 
 def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str, t.Any], found: Found | None, result: Making) -> None:

@@ -2,329 +2,383 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_domain`, and what they mean: parameters in, one `Wanted` out. Docs: plugins/doc_fragments/domain.py."""
+"""Options of `virt_domain`, and what they mean: parameters in, one `Wanted` out. Docs: plugins/doc_fragments/domain.py.
+
+What is in the XML has its option from its row; here is the rest, and what fields say together.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-import re
 import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
-    ACTIONS,
-    STATES,
-    Disk,
-    Interface,
-    Seed,
-    Wanted,
-)
+from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec, words
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Item, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 
-__all__ = ["GUEST_OPTIONS", "wanted"]
+__all__ = ["DICTS", "GUEST_OPTIONS", "arguments", "wanted"]
 
-_STR, _INT, _BOOL = {"type": "str"}, {"type": "int"}, {"type": "bool"}
-_ITEM_STATE = {"type": "str", "choices": ["present", "absent"], "default": "present"}
-
-
-def _choice(*values: str) -> dict[str, t.Any]:
-    return {"type": "str", "choices": list(values)}
-
-
-def _dict(**options: t.Any) -> dict[str, t.Any]:
-    return {"type": "dict", "options": options}
-
-
-def _list(**options: t.Any) -> dict[str, t.Any]:
-    return {"type": "list", "elements": "dict", "options": options}
-
+_STR = {"type": "str"}
+_ROWS = spec(DOMAIN, without=("title", "description"))
+DICTS = {option: _ROWS.pop(option)["options"] for option in ("vcpus", "memory")}  # also a number, which is the current value
 
 GUEST_OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
     "uuid": _STR,
     "state": {"type": "str", "choices": [*STATES, *ACTIONS], "default": "present"},
     "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
-    "vcpus": {"type": "raw"},
-    "memory": {"type": "raw"},
-    "cpu": _dict(mode=_choice("host-model", "host-passthrough", "maximum", "custom"), model=_STR),
-    "machine": _STR,
-    "firmware": _choice("bios", "efi"),
-    "tpm": _dict(model=_choice("tpm-crb", "tpm-tis"), version=_choice("2.0", "1.2")),
-    "rng": _dict(model=_choice("virtio"), source=_STR),
-    "watchdog": _dict(
-        model=_choice("itco", "i6300esb", "ib700"),
-        action=_choice("reset", "shutdown", "poweroff", "pause", "none", "dump"),
-    ),
-    "video": _dict(model=_choice("virtio", "vga", "qxl", "bochs", "none")),
-    "clock": _dict(offset=_choice("utc", "localtime")),
-    "on_poweroff": _choice("destroy", "restart"),
-    "on_reboot": _choice("destroy", "restart"),
-    "on_crash": _choice("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"),
     "title": _STR,
     "description": _STR,
-    "tags": {"type": "list", "elements": "str"},
-    "autostart": _BOOL,
+    "vcpus": {"type": "raw"},
+    "memory": {"type": "raw"},
+    **_ROWS,
+    "graphics": {"type": "dict", "options": spec(GRAPHICS, without=("autoport",))},
+    "stop_on_reboot": {"type": "bool"},
+    "autostart": {"type": "bool"},
     "image": _STR,
-    "disks": _list(
-        name={"type": "str", "required": True},
-        state=_ITEM_STATE,
-        size={"type": "raw"},
-        pool=_STR,
-        image=_STR,
-        device=_choice("disk", "cdrom"),
-        source={"type": "path"},
-        format=_choice("qcow2", "raw"),
-        bus=_choice("virtio", "scsi", "sata", "usb", "ide"),
-        target=_STR,
-        cache=_choice("none", "writethrough", "writeback", "directsync", "unsafe"),
-        discard=_choice("unmap", "ignore"),
-        io=_choice("native", "threads", "io_uring"),
-        serial=_STR,
-        readonly=_BOOL,
-        shareable=_BOOL,
-        boot_order=_INT,
-    ),
-    "interfaces": {
-        **_list(
-            name={"type": "str", "required": True},
-            state=_ITEM_STATE,
-            type=_choice("bridge", "network", "user"),
-            bridge=_STR,
-            network=_STR,
-            portgroup=_STR,
-            mac=_STR,
-            model=_STR,
-            mtu=_INT,
-            vlan=_INT,
-            link=_choice("up", "down"),
-            boot_order=_INT,
-        ),
-        "aliases": ["networks"],
+    "nic_profile": _STR,
+    "disk_profile": _STR,
+    "xml": _STR,
+    "cloud_init": {
+        "type": "dict",
+        "options": {
+            "user_data": {"type": "raw", "no_log": True},
+            "meta_data": {"type": "raw"},
+            "network_config": {"type": "raw"},
+            "on_change": {"type": "str", "choices": list(seeds.ON_CHANGE), "default": "ignore"},
+        },
     },
-    "graphics": _dict(
-        type=_choice("vnc", "spice", "none"),
-        listen=_STR,
-        port=_INT,
-        password={"type": "str", "no_log": True},
-    ),
-    "serial": _dict(type=_choice("pty", "file", "dev"), path={"type": "path"}, log={"type": "path"}),
-    "cloud_init": _dict(
-        user_data={"type": "raw", "no_log": True},
-        meta_data={"type": "raw"},
-        network_config={"type": "raw"},
-        on_change={"type": "str", "choices": list(seeds.ON_CHANGE), "default": "ignore"},
-    ),
+    "apply": {"type": "str", "choices": list(APPLY), "default": "both"},
     "allow_restart": {"type": "bool", "default": False},
     "force": {"type": "bool", "default": False},
     "remove_storage": {"type": "bool", "default": False},
+    "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
-    "wait_for_ip": _choice("any", "lease", "arp", "agent"),
+    "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "agent"]},
 }
+GUEST_OPTIONS["disks"]["options"].update(size={"type": "raw"}, pool=_STR, image=_STR)
+GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
-_PLAIN = ("machine", "firmware", "on_poweroff", "on_reboot", "on_crash", "title", "description", "tags")
-_NESTED = ("cpu", "tpm", "rng", "watchdog", "video", "clock", "serial")
-_COUNT = {"vcpus": ("current", "maximum"), "memory": ("current", "maximum")}
+_SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_for_ip")
 
 
 def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     """What the user said about one guest; raises BadInput with every problem."""
-    problems: list[str] = []
-    result: dict[str, t.Any] = {}
-
-    def keep(key: str, make: t.Callable[[], object]) -> None:
-        try:
-            result[key] = make()
-        except BadInput as error:
-            problems.extend(error.problems)
-
-    name = params["name"]
-    keep("name", lambda: _units.check_name(name, what="name"))
-    keep("uuid", lambda: params.get("uuid") and _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"))
-    spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init")}
-    problems.extend(_units.control_characters(spoken, where=""))
-    keep("fields", lambda: _fields(params, name))
-    keep("disks", lambda: _disks(params.get("disks"), name))
-    keep("interfaces", lambda: _interfaces(params.get("interfaces"), name))
-    keep("graphics", lambda: _graphics(params.get("graphics"), name))
-    keep("seed", lambda: _seed(params.get("cloud_init"), name))
-    keep("image", lambda: params.get("image") and _units.check_name(params["image"], what=f"image of {name}"))
-    if params.get("disks") is not None and params.get("image"):
-        problems.append(f"{name}: image is short for the image of the first disk; with disks given, set disks[].image instead")
+    name, problems = params["name"], list[str]()
+    _try(lambda: _units.check_name(name, what="name"), problems)
+    spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")}
+    problems += _units.control_characters(spoken, where="")
+    problems += _units.control_characters({"title": params.get("title"), "description": params.get("description")}, allowed="\n\t")
+    said = {**params, **{option: _dictionary(option, params.get(option), name, problems) for option in DICTS}}
+    fields = fields_of(DOMAIN, said, name, problems)
+    graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
+    if params.get("disks") is not None:
+        fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
+    uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
+    image = params.get("image") and _try(lambda: _units.check_name(params["image"], what=f"image of {name}"), problems)
+    seed = None if params.get("cloud_init") is None else _try(lambda: seeds.seed(params["cloud_init"], guest=name), problems)
+    xml = params.get("xml") and _try(lambda: _checked_xml(params["xml"], name), problems)
+    if params.get("stop_on_reboot") is not None:
+        if "on_reboot" in fields:
+            problems.append(f"stop_on_reboot of {name}: it is short for on_reboot: destroy; give one of the two")
+        fields["on_reboot"] = "destroy" if params["stop_on_reboot"] else "restart"
+    _complete(fields, graphics, name, problems)
+    problems += [text for check in _CHECKS for text in check(fields, name)]
+    problems += _graphics_problems(graphics, name) + _state_problems(params, name)
     if problems:
         raise BadInput(problems)
-    same = ("state", "virt_type", "autostart", "allow_restart", "force", "remove_storage", "wait_for_ip")
-    result.update({key: params[key] for key in same if params.get(key) is not None})
-    return Wanted(**result, wait_timeout_s=params.get("wait_timeout") or 300)
+    guest = Wanted(
+        name=name,
+        fields=fields,
+        graphics=graphics or None,
+        xml=xml or None,
+        image=image or None,
+        seed=seed,
+        uuid=uuid or None,
+        wait_timeout_s=params.get("wait_timeout") or 300,
+        **{key: params[key] for key in _SAME if params.get(key) is not None},
+    )
+    return _with_image(guest)
 
 
-def _fields(params: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
-    """The rows of the domain, by path."""
-    fields: dict[str, t.Any] = {key: params[key] for key in _PLAIN if params.get(key) is not None}
-    for key in _NESTED:
-        fields.update({f"{key}.{sub}": value for sub, value in (params.get(key) or {}).items() if value is not None})
-    if "serial.path" in fields and fields.get("serial.type") not in ("file", "dev"):
-        raise BadInput(f"serial.path of {name}: a path belongs to serial.type file or dev; say which")
-    if "tags" in fields:
-        fields["tags"] = tuple(sorted({_units.check_name(tag, what=f"tag of {name}") for tag in fields["tags"]}))
-    problems = _units.control_characters({"title": fields.get("title"), "description": fields.get("description")}, allowed="\n\t")
-    if "\n" in fields.get("title", ""):
-        problems.append(f"title of {name}: libvirt refuses line breaks in a title; use description")
-    for read_option, option in ((_vcpus, "vcpus"), (_memory, "memory")):
-        try:
-            fields.update(read_option(params.get(option), name))
-        except BadInput as error:
-            problems += error.problems
-    if problems:
-        raise BadInput(problems)
-    return fields
+def arguments(name: str, fields: t.Mapping[str, t.Any], graphics: t.Sequence[t.Mapping[str, t.Any]], autostart: bool) -> dict[str, t.Any]:
+    """The options that describe a guest that exists; said to it they change nothing.
+
+    What no option can say, secrets, and what cannot be told from its like are left out, and so left alone.
+    """
+    said = words(DOMAIN, fields)
+    said["disks"] = [disk for disk in said.get("disks", []) if disk["name"] != "seed"]
+    said["interfaces"] = said.get("interfaces", [])
+    for short, many in (("serial", "serials"), ("console", "consoles")):
+        if many in said:
+            said.pop(short, None)
+    if graphics and graphics[0].get("type") in ("vnc", "spice"):
+        shown = {key: value for key, value in words(GRAPHICS, graphics[0]).items() if key != "autoport" and value != -1}
+        said["graphics"] = {key: value for key, value in shown.items() if not (key == "port" and graphics[0].get("autoport") is True)}
+    full = {"name": name, **said, "autostart": autostart}
+    return _accepted(full)
 
 
-def _vcpus(value: object, name: str) -> dict[str, t.Any]:
-    if value is None:
-        return {}
-    spoken: dict[str, t.Any] = dict(value) if isinstance(value, dict) else {"current": value}
-    unknown = set(spoken) - {"current", "maximum", "placement", "cpuset", "topology"}
-    topology = spoken.pop("topology", None) or {}
-    unknown |= {f"topology.{key}" for key in set(topology) - {"sockets", "cores", "threads"}}
-    if unknown:
-        raise BadInput(
-            f"vcpus of {name}: no such option {', '.join(sorted(unknown))}; there are current, maximum, placement, "
-            "cpuset, topology{sockets, cores, threads}"
-        )
-    fields = {f"vcpus.{key}": item for key, item in spoken.items() if item is not None}
-    if "vcpus.cpuset" in fields:
-        fields["vcpus.cpuset"] = _cpuset(fields["vcpus.cpuset"], what=f"vcpus.cpuset of {name}")
-    for key in ("current", "maximum"):
-        if f"vcpus.{key}" in fields:
-            fields[f"vcpus.{key}"] = _positive(fields[f"vcpus.{key}"], f"vcpus.{key} of {name}")
-    if fields.get("vcpus.placement", "static") not in ("static", "auto"):
-        raise BadInput(f"vcpus.placement of {name}: must be static or auto, not {fields['vcpus.placement']!r}")
-    if fields.get("vcpus.placement") == "auto" and "vcpus.cpuset" in fields:
-        raise BadInput(f"vcpus of {name}: placement auto chooses the processors itself; leave out cpuset, or say placement: static")
-    if topology:
-        for key in ("sockets", "cores", "threads"):
-            fields[f"vcpus.topology.{key}"] = _positive(topology.get(key, 1), f"vcpus.topology.{key} of {name}")
-        product = math.prod(fields[f"vcpus.topology.{key}"] for key in ("sockets", "cores", "threads"))
-        if fields.setdefault("vcpus.maximum", product) != product:
-            raise BadInput(f"vcpus of {name}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make them equal")
-    if fields.get("vcpus.maximum", 10**9) < fields.get("vcpus.current", 1):
-        raise BadInput(f"vcpus of {name}: current {fields['vcpus.current']} is above maximum {fields['vcpus.maximum']}")
-    return fields
+def _accepted(said: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Without what the options themselves refuse: a document may hold what libvirt takes and we do not."""
+    for option in [None, *sorted(set(said) - {"name"})]:
+        tried = {key: value for key, value in said.items() if key != option}
+        if _fits(tried):
+            return tried
+    plain: dict[str, t.Any] = {"name": said["name"]}
+    for option in sorted(set(said) - {"name"}):
+        if _fits({**plain, option: said[option]}):
+            plain[option] = said[option]
+    return plain
 
 
-def _cpuset(value: object, *, what: str) -> str:
-    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it. Raises BadInput."""
-    cpus: set[int] = set()
-    for part in str(value).split(","):
-        match = re.fullmatch(r"\s*(?:(\^)(?!.*-))?(\d{1,5})\s*(?:-\s*(\d{1,5}))?\s*", part, re.ASCII)
-        these = set(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1)) if match else set()
-        out = bool(match and match.group(1))
-        # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something else.
-        if isinstance(value, bool) or not these or max(these) > 16383 or (out and not these <= cpus):
-            raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
-        cpus = cpus - these if out else cpus | these
-    if not cpus:
-        raise BadInput(f"{what}: {value!r} leaves no CPU")
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def _memory(value: object, name: str) -> dict[str, t.Any]:
-    if value is None:
-        return {}
-    spoken = dict(value) if isinstance(value, dict) else {"current": value}
-    unknown = set(spoken) - {"current", "maximum"}
-    if unknown:
-        raise BadInput(f"memory of {name}: no such option {', '.join(sorted(unknown))}; there are current and maximum")
-    fields = {
-        f"memory.{key}_kib": _units.kib_of(t.cast("int | str", item), what=f"memory of {name}")
-        for key, item in spoken.items()
-        if item is not None
-    }
-    if fields.get("memory.maximum_kib", 2**62) < fields.get("memory.current_kib", 0):
-        raise BadInput(f"memory of {name}: current is above maximum")
-    return fields
-
-
-def _positive(value: object, what: str) -> int:
+def _fits(said: t.Mapping[str, t.Any]) -> bool:
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+    if result.error_messages:
+        return False
     try:
-        number = int(str(value))
-    except ValueError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise BadInput(f"{what}: must be a whole number from 1, not {value!r}")
-    return number
+        wanted(result.validated_parameters)
+    except BadInput:
+        return False
+    return True
 
 
-def _disks(items: t.Sequence[t.Mapping[str, t.Any]] | None, name: str) -> tuple[Disk, ...] | None:
-    if items is None:
+T = t.TypeVar("T")
+
+
+def _try(make: t.Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return make()
+    except BadInput as error:
+        problems.extend(error.problems)
         return None
-    found = []
-    for item in items:
-        fields = {key: value for key, value in item.items() if value is not None and key != "size"}
-        _units.check_name(fields["name"], what=f"disk of {name}")
-        if "image" in fields:
-            _units.check_name(fields["image"], what=f"image of disk {fields['name']} of {name}")
-        if item.get("size") is not None:
-            fields["size_bytes"] = _units.bytes_of(item["size"], bare="G", what=f"size of disk {fields['name']} of {name}")
-        if "serial" in fields:
-            _units.check_name(fields["serial"], what=f"serial of disk {fields['name']} of {name}")
-        if not (fields.get("source") or "/").startswith("/"):
-            raise BadInput(f"source of disk {fields['name']} of {name}: {fields['source']!r} is not an absolute path")
-        if "source" in fields and ("image" in fields or "size_bytes" in fields):
-            raise BadInput(f"disk {fields['name']} of {name}: source uses a file as it is; it excludes image and size")
-        found.append(Disk(**fields))
-    _no_doubles([item.name for item in found], f"disk of {name}")
-    if any(item.name == "seed" for item in found):
-        raise BadInput(f"disk of {name}: the name 'seed' belongs to the cloud-init seed; choose another")
-    return tuple(found)
 
 
-def _interfaces(items: t.Sequence[t.Mapping[str, t.Any]] | None, name: str) -> tuple[Interface, ...] | None:
-    if items is None:
-        return None
-    found = []
-    for item in items:
-        fields = {key: value for key, value in item.items() if value is not None}
-        _units.check_name(fields["name"], what=f"interface of {name}")
-        for key in ("bridge", "network", "portgroup"):
-            if key in fields:
-                _units.check_name(fields[key], what=f"{key} of interface {fields['name']} of {name}")
-        if "mac" in fields:
-            fields["mac"] = _units.mac_of(fields["mac"], what=f"mac of interface {fields['name']} of {name}")
-        if "bridge" in fields and "network" in fields:
-            raise BadInput(f"interface {fields['name']} of {name}: bridge and network exclude each other")
-        if "bridge" in fields or "network" in fields:
-            fields.setdefault("type", "bridge" if "bridge" in fields else "network")
-        found.append(Interface(**fields))
-    _no_doubles([item.name for item in found], f"interface of {name}")
-    return tuple(found)
+def _checked_xml(xml: str, guest: str) -> str:
+    try:
+        return merge.checked(xml)
+    except ValueError as error:
+        raise BadInput(f"xml of {guest}: {error}") from error
 
 
-def _no_doubles(names: t.Sequence[str], what: str) -> None:
-    doubles = sorted({item for item in names if names.count(item) > 1})
-    if doubles:
-        raise BadInput(f"{what}: {', '.join(doubles)} is given twice; names are identities")
-
-
-def _graphics(value: t.Mapping[str, t.Any] | None, name: str) -> dict[str, t.Any] | None:
+def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> dict[str, t.Any] | None:
+    """`vcpus: 2` and `vcpus: {current: 2}` are the same; Ansible checks dictionaries that are declared, so this one is checked here."""
     if value is None:
         return None
-    fields = {key: item for key, item in value.items() if item is not None}
-    if len(fields.get("password", "")) > 8 and fields.get("type", "vnc") == "vnc":
-        raise BadInput(f"graphics.password of {name}: VNC looks at 8 characters only; give at most 8")
-    if "port" in fields:
-        if not 5900 <= fields["port"] <= 65535:
-            raise BadInput(f"graphics.port of {name}: must be 5900 to 65535, not {fields['port']}")
-        fields["autoport"] = False
-    return fields
+    result = ArgumentSpecValidator(DICTS[option]).validate(dict(value) if isinstance(value, dict) else {"current": value})
+    problems += [f"{option} of {guest}: {message}" for message in result.error_messages]
+    return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
 
 
-def _seed(value: t.Mapping[str, t.Any] | None, name: str) -> Seed | None:
-    return None if value is None else seeds.seed(value, guest=name)
+def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str]) -> tuple[Disk, ...]:
+    """Disks with what is said of their volumes."""
+    found = []
+    for item, entry in zip(items, said):
+        what = f"disk {item.name} of {guest}"
+        size = entry.get("size")
+        size_bytes = None if size is None else _try(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"), problems)
+        for option in ("image", "pool"):
+            if entry.get(option) is not None:
+                _try(functools.partial(_units.check_name, entry[option], what=f"{option} of {what}"), problems)
+        places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
+        if len(places) > 1 or (places and (entry.get("image") or size is not None)):
+            problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], 'image and size'])}")
+        if item.name == "seed":
+            problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
+        device, fields = item.fields.get("device"), item.fields
+        if fields.get("source") == "" and device not in ("cdrom", "floppy"):
+            problems.append(f"{what}: only a cdrom or floppy can be without a medium; say device: cdrom, or state: absent")
+        if device == "lun" and not str(fields.get("source") or "/dev/").startswith("/dev/"):
+            problems.append(f"{what}: a lun is a block device of the host; give its path below /dev, or device: disk")
+        for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
+            if fields.get(f"iotune.total_{unit}") and (fields.get(f"iotune.read_{unit}") or fields.get(f"iotune.write_{unit}")):
+                problems.append(f"{what}: iotune.total_{unit} and a limit for reading or writing exclude each other")
+        found.append(
+            Disk(item.name, item.state, item.fields, size_bytes=size_bytes, pool=entry.get("pool"), image=entry.get("image"))
+        )
+    return tuple(found)
+
+
+def _with_image(guest: Wanted) -> Wanted:
+    """`image` is short for the image of the first disk."""
+    disks = list(guest.disks or ())
+    first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _made(disk)), None)
+    if guest.image is None or guest.disks is None:
+        return guest
+    if first is None:
+        raise BadInput(f"image of {guest.name}: none of its disks is made, so none can stand on it; leave it out or give a disk for it")
+    if disks[first].image not in (None, guest.image):
+        raise BadInput(f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; leave out one")
+    disks[first] = dataclasses.replace(disks[first], image=guest.image)
+    return guest.with_fields(disks=tuple(disks))
+
+
+def _made(disk: Disk) -> bool:
+    return not any(disk.fields.get(field) for field in ("source", "volume", "url")) and disk.fields.get("device", "disk") == "disk"
+
+
+def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest: str, problems: list[str]) -> None:
+    """What follows from what was said."""
+    topology = [f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads")]
+    spoken = [field for field in fields if field.startswith("vcpus.topology.")]
+    if spoken:
+        fields.update({field: fields.get(field, 1) for field in topology})
+        product = math.prod(fields[field] for field in {*topology, *spoken})
+        if fields.setdefault("vcpus.maximum", product) != product:
+            problems.append(f"vcpus of {guest}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make them equal")
+    if "tags" in fields:
+        fields["tags"] = tuple(sorted(set(fields["tags"])))
+    if "memory.hugepage_size_kib" in fields:
+        fields.setdefault("memory.hugepages", True)
+    cells = fields.get("numa.cells", ())
+    sizes = [item.fields.get("memory_kib") for item in cells if item.state == "present"]
+    if sizes and None not in sizes and fields.setdefault("memory.maximum_kib", sum(sizes)) != sum(sizes):
+        problems.append(f"numa of {guest}: the cells have {sum(sizes) // 1024} MiB, memory.maximum says otherwise; make them equal")
+    if graphics and graphics.get("port"):
+        graphics["autoport"] = False
+    if "interfaces" in fields:
+        fields["interfaces"] = tuple(_typed(item, guest, problems) for item in fields["interfaces"])
+
+
+_TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}
+
+
+def _typed(item: Item, guest: str, problems: list[str]) -> Item:
+    """An interface's type follows from what it is plugged into."""
+    places = [place for place in _TYPES if item.fields.get(place)]
+    if len(places) > 1:
+        problems.append(f"interface {item.name} of {guest}: {' and '.join(places)} exclude each other")
+    if len(places) != 1:
+        return item
+    kind = item.fields.get("type", _TYPES[places[0]])
+    if kind != _TYPES[places[0]]:
+        problems.append(f"interface {item.name} of {guest}: {places[0]} belongs to type {_TYPES[places[0]]}, not {kind}; leave one out")
+    return item.with_fields(type=kind)
+
+
+def _shown(field: str, fields: t.Mapping[str, t.Any]) -> str:
+    return _units.mib_text(fields[field]) if field.endswith("_kib") else str(fields[field])
+
+
+def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
+    limits = {
+        "vcpus.current": "vcpus.maximum",
+        "memory.current_kib": "memory.maximum_kib",
+        "memory.maximum_kib": "memory.hotplug_maximum_kib",
+    }
+    for low, high in limits.items():
+        if fields.get(low, 0) > fields.get(high, 2**62):
+            yield f"{option_of(low)} of {guest}: {_shown(low, fields)} is above {option_of(high)}, {_shown(high, fields)}"
+    if fields.get("vcpus.placement") == "auto" and "vcpus.cpuset" in fields:
+        yield f"vcpus of {guest}: placement auto chooses the processors itself; leave out cpuset, or say placement: static"
+
+
+# A field that means nothing without another one of the same call.
+_NEEDS = {
+    "memory.slots": "memory.hotplug_maximum_kib", "memory.hotplug_maximum_kib": "memory.slots",
+    "cpu.model": "cpu.mode", "cpu.fallback": "cpu.model", "cpu.vendor": "cpu.model", "cpu.cache.level": "cpu.cache.mode",
+    "cpu.maxphysaddr.bits": "cpu.maxphysaddr.mode",
+    "features.hyperv.spinlocks_retries": "features.hyperv.spinlocks", "features.hyperv.stimer_direct": "features.hyperv.stimer",
+    "clock.timezone": "clock.offset", "tpm.path": "tpm.type", "rng.rate_period_ms": "rng.rate_bytes",
+    "boot.menu_timeout_ms": "boot.menu", "boot.initrd": "boot.kernel", "boot.cmdline": "boot.kernel",
+    "serial.path": "serial.type", "serial.host": "serial.type", "serial.service": "serial.type", "serial.mode": "serial.type",
+    "console.path": "console.type", "console.host": "console.type", "console.service": "console.type", "console.mode": "console.type",
+    "nvram.template": "nvram.path", "loader.type": "loader.path", "loader.readonly": "loader.path", "loader.secure": "loader.path",
+}  # fmt: skip
+# A field that contradicts some values of another.
+_ONLY = {
+    "cpu.model": ("cpu.mode", ("custom", "host-model")), "clock.timezone": ("clock.offset", ("timezone",)),
+    "tpm.path": ("tpm.type", ("passthrough",)), "tpm.version": ("tpm.type", ("emulator",)),
+    "tpm.persistent_state": ("tpm.type", ("emulator",)), "rng.source": ("rng.backend", ("random",)),
+    "secure_boot": ("firmware", ("efi",)), "cpu.cache.level": ("cpu.cache.mode", ("emulate",)),
+    "cpu.maxphysaddr.bits": ("cpu.maxphysaddr.mode", ("emulate", "passthrough")),
+    **{f"{port}.{field}": (f"{port}.type", kinds) for port in ("serial", "console") for field, kinds in (
+        ("path", ("file", "dev", "unix")), ("append", ("file",)), ("mode", ("unix", "tcp")), ("host", ("tcp",)), ("service", ("tcp",)),
+        ("tls", ("tcp",)), ("protocol", ("tcp",)),
+    )},
+}  # fmt: skip
+
+
+def _together(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
+    for field, needed in _NEEDS.items():
+        if fields.get(field) and needed not in fields:
+            yield f"{option_of(field)} of {guest}: it means nothing without {option_of(needed)}; give both"
+    for field, (other, values) in _ONLY.items():
+        if fields.get(field) and fields.get(other, values[0]) not in values:
+            yield f"{field} of {guest}: it belongs to {other} {' or '.join(values)}, not {fields[other]}"
+    if fields.get("cpu.mode") == "custom" and not fields.get("cpu.model"):
+        yield f"cpu.mode of {guest}: custom needs cpu.model; name one of those virt_host_info lists"
+
+
+def _interfaces(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
+    for item in fields.get("interfaces", ()):
+        what, said = f"interface {item.name} of {guest}", item.fields
+        for side in ("inbound", "outbound"):
+            if any(f"bandwidth.{side}.{part}" in said for part in ("peak", "burst")) and f"bandwidth.{side}.average" not in said:
+                yield f"{what}: bandwidth.{side} needs average, the rate that peak and burst may exceed"
+        if said.get("filterref.parameters") and not said.get("filterref.name"):
+            yield f"{what}: filterref.parameters belong to a filter; give filterref.name"
+
+
+def _hostdevs(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
+    for item in fields.get("hostdevs", ()):
+        what, said = f"hostdev {item.name} of {guest}", item.fields
+        kind = said.get("type")
+        usb = ("vendor" in said and "product" in said) or ("bus" in said and "device" in said)
+        if item.state == "present" and kind == "pci" and "address" not in said:
+            yield f"{what}: a PCI device is known by its address; give it as lspci -D prints it"
+        if item.state == "present" and kind == "usb" and not usb:
+            yield f"{what}: a USB device is known by vendor and product, or by bus and device; lsusb prints both"
+        for field, owner in (("address", "pci"), ("vendor", "usb"), ("bus", "usb"), ("startup_policy", "usb"), ("rom.file", "pci")):
+            if field in said and kind not in (None, owner):
+                yield f"{what}: {field} belongs to type {owner}, not {kind}"
+        if item.state == "present" and kind is None:
+            yield f"{what}: say its type, pci or usb"
+
+
+def _ports(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
+    for option in ("serials", "consoles", "channels"):
+        for item in fields.get(option, ()):
+            kind = item.fields.get("type")
+            for field, needed in (("path", ("file", "dev")), ("service", ("tcp",)), ("host", ("tcp",))):
+                if item.state == "present" and kind in needed and not item.fields.get(field):
+                    yield f"{option}[{item.name}] of {guest}: type {kind} needs {field}"
+
+
+_CHECKS = (_limits, _together, _interfaces, _hostdevs, _ports)
+
+
+def _graphics_problems(graphics: t.Mapping[str, t.Any] | None, guest: str) -> list[str]:
+    if not graphics:
+        return []
+    problems, kind = [], graphics.get("type", "vnc")
+    if len(graphics.get("password", "")) > 8 and kind == "vnc":
+        problems.append(f"graphics.password of {guest}: VNC looks at 8 characters only; give at most 8")
+    if kind == "vnc" and graphics.get("tls") is not None:
+        problems.append(f"graphics.tls of {guest}: VNC has TLS for all guests of a host or none (vnc_tls in qemu.conf); it is for spice")
+    for field, owner in (("tls_port", "spice"), ("websocket", "vnc"), ("share_policy", "vnc")):
+        if field in graphics and kind != owner:
+            problems.append(f"graphics.{field} of {guest}: it belongs to {owner}, not {kind}")
+    return problems
+
+
+def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
+    problems = [
+        f"{option} of {guest}: profiles are put together on the controller; call the module as a task or with ansible -m"
+        for option in ("nic_profile", "disk_profile")
+        if params.get(option)
+    ]
+    if params.get("wait") is False and (params.get("force") or params.get("wait_for_ip")):
+        problems.append(f"wait of {guest}: force and wait_for_ip follow from waiting; leave out wait: false, or these")
+    if params.get("apply") == "live" and params.get("allow_restart"):
+        problems.append(f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and allow_restart")
+    return problems

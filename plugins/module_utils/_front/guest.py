@@ -17,10 +17,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files import seed as 
 from ansible_collections.corral.virt.plugins.module_utils._front import disks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Interface, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Item, Seed, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record
@@ -64,16 +64,14 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         wanted, base = _new(connection, wanted)
     else:
         base = found.xml
-    known = domain.read_fields(base) if found else {}
     memory = record.read(base) if found else {}
-    guest_uuid = found.uuid if found else t.cast(str, wanted.uuid)
-    fields = plans.complete_fields(wanted.fields, known)
-    wanted = dataclasses.replace(wanted, interfaces=_with_macs(wanted.interfaces, guest_uuid))
+    wanted = plans.completed(wanted, domain.read_fields(base) if found else {})
+    wanted = _with_macs(wanted, found.uuid if found else t.cast(str, wanted.uuid))
     seed_work = _seed_work(wanted, memory, found)
     making = disks.plan(connection, wanted, base, found, memory)
     if seed_work in ("write", "rewrite"):
         making = disks.with_seed(connection, wanted, making, base)
-    wanted = dataclasses.replace(wanted, disks=making.disks)
+    wanted = wanted.with_fields(disks=making.disks)
     remember = making.remember(memory)
     key = memory.get("ssh_host_key")
     storage_steps: list[steps.Step] = list(making.steps)
@@ -82,18 +80,16 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         storage_steps.append(step)
         remember.update(more)
         key = more["ssh_host_key"]
-    stored = domain.graft(base, wanted, fields, remember)
+    stored = domain.graft(base, wanted, remember)
     unfinished = None
     if making.making:
-        unfinished = domain.graft(base, wanted, fields, {**remember, "making": making.making}).xml
-    running, limits = _running(found, wanted, fields, remember)
+        unfinished = domain.graft(base, wanted, {**remember, "making": making.making}).xml
+    now = _now(found, wanted, remember)
     plan = plans.plan(
         wanted,
         found,
         stored,
-        running,
-        fields=fields,
-        limits=limits,
+        now,
         storage=storage_steps,
         unfinished_xml=unfinished,
         seed_changed=seed_work == "rewrite",
@@ -103,15 +99,21 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         plan.warnings.append(
             f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
         )
-    # What only the running guest lacked (an earlier run stored it) is a change too, unless it goes on waiting.
-    stored_places = {change.where for change in stored.changes}
-    late = [c for c in (running.changes if running else ()) if c.where not in stored_places and str(c) not in plan.pending]
-    changes = [*stored.changes, *making.changes, *(late if plan.steps else ())]
+    changes = [*_changes_of(wanted, stored, now, plan), *making.changes]
     if found is None:  # what the skeleton said was never anybody's wish
         changes = [Change(change.where, None, change.after) for change in changes]
     if seed_work == "rewrite":
         changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
     return plan, changes, key
+
+
+def _changes_of(wanted: Wanted, stored: Grafted, now: live.Now | None, plan: plans.Plan) -> list[Change]:
+    """What the definition lacked, and what only the running guest did (an earlier run stored it), unless that goes on waiting."""
+    running = now.running.changes if now and plan.steps else ()
+    if wanted.apply == "live":
+        return list(running)
+    stored_places = {change.where for change in stored.changes}
+    return [*stored.changes, *(change for change in running if change.where not in stored_places and str(change) not in plan.pending)]
 
 
 def _write_seed(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps.Step, dict[str, t.Any]]:
@@ -145,23 +147,21 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
         raise Refused(f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {virt_type}; set virt_type: auto")
     machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
     guest_uuid = wanted.uuid or str(uuid.uuid4())
-    interfaces = wanted.interfaces if wanted.interfaces is not None else (Interface("eth0", type="bridge", bridge="br0"),)
+    interfaces = wanted.interfaces if wanted.interfaces is not None else (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
     _check_links(wanted.name, interfaces, *look.links(connection))
     given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
     return (
-        dataclasses.replace(wanted, uuid=guest_uuid, interfaces=interfaces, disks=given),
+        dataclasses.replace(wanted, uuid=guest_uuid).with_fields(interfaces=interfaces, disks=given),
         new.domain(name=wanted.name, uuid=guest_uuid, virt_type=virt_type, arch=arch, machine=machine),
     )
 
 
-def _check_links(guest: str, interfaces: t.Sequence[Interface], bridges: set[str] | None, networks: set[str]) -> None:
+def _check_links(guest: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
     """What a guest is to be plugged into exists; otherwise it would be defined and then fail to start."""
-    missing = [
-        f"bridge {item.bridge} (interface {item.name})"
-        for item in interfaces
-        if item.bridge and bridges is not None and item.bridge not in bridges
-    ]
-    missing += [f"network {item.network} (interface {item.name})" for item in interfaces if item.network and item.network not in networks]
+    wanted = [(item.name, kind, item.fields[kind]) for item in interfaces for kind in ("bridge", "network") if item.fields.get(kind)]
+    there = {"bridge": bridges, "network": networks}
+    known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
+    missing = [f"{kind} {place} (interface {name})" for name, kind, place, those in known if those is not None and place not in those]
     if missing:
         raise NotFound(
             f"cannot create {guest}: this host has no {' and no '.join(missing)}; make it with role corral.virt.bridge, "
@@ -169,13 +169,10 @@ def _check_links(guest: str, interfaces: t.Sequence[Interface], bridges: set[str
         )
 
 
-def _with_macs(interfaces: tuple[Interface, ...] | None, guest_uuid: str) -> tuple[Interface, ...] | None:
-    """A stable MAC for interfaces that are made now; the graft keeps the MAC of those that exist."""
-    if interfaces is None:
-        return None
-    return tuple(
-        dataclasses.replace(item, mac=item.mac or derived_mac(guest_uuid, item.name), mac_derived=item.mac is None) for item in interfaces
-    )
+def _with_macs(wanted: Wanted, guest_uuid: str) -> Wanted:
+    """A stable MAC for interfaces that are made now; those that exist keep theirs."""
+    named = [dataclasses.replace(item, when_made={"mac": derived_mac(guest_uuid, item.name)}) for item in wanted.interfaces or ()]
+    return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
 def _seed_work(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | None) -> str:
@@ -193,13 +190,13 @@ def _seed_work(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | Non
     return "rewrite" if wanted.seed.on_change == "next_boot" else "differs"
 
 
-def _running(
-    found: Found | None, wanted: Wanted, fields: t.Mapping[str, t.Any], remember: t.Mapping[str, t.Any]
-) -> tuple[Grafted | None, t.Mapping[str, t.Any]]:
+def _now(found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any]) -> live.Now | None:
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
-        return None, {}
-    return domain.graft(found.live_xml, wanted, fields, remember), domain.read_fields(found.live_xml)
+        return None
+    running = domain.graft(found.live_xml, wanted, remember)
+    updated = domain.graft(found.live_xml, live.updates(wanted)) if running.changes else running
+    return live.Now(wanted, running, updated, domain.read_fields(found.live_xml))
 
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:

@@ -110,6 +110,55 @@ def _set_metadata(connection: Connection, step: steps.SetMetadata) -> None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, live)
 
 
+def _update_device(connection: Connection, step: steps.UpdateDevice) -> None:
+    with said("update", f"{step.what} of {step.guest}"):
+        _domain(connection, step).updateDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def _set_parameters(connection: Connection, step: steps.SetParameters) -> None:
+    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with said(f"set {step.kind} of", step.guest):
+        if step.kind == "iotune":
+            domain.setBlockIoTune(step.target, dict(step.values), live)
+        else:
+            verb = {"scheduler": "setSchedulerParametersFlags", "memory": "setMemoryParameters", "numa": "setNumaParameters"}[step.kind]
+            getattr(domain, verb)(dict(step.values), live)
+
+
+def _pin(connection: Connection, step: steps.Pin) -> None:
+    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with said(f"pin {step.kind} of", step.guest):
+        cpus = {cpu for part in step.cpuset.split(",") for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)}
+        wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, connection.getCPUMap()[0])))
+        if step.kind == "vcpu":
+            domain.pinVcpuFlags(step.number, wanted, live)
+        elif step.kind == "iothread":
+            domain.pinIOThread(step.number, wanted, live)
+        else:
+            domain.pinEmulator(wanted, live)
+
+
+def _set_iothreads(connection: Connection, step: steps.SetIothreads) -> None:
+    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with said("set iothreads of", step.guest):
+        for number in range(step.before + 1, step.count + 1):
+            domain.addIOThread(number, live)
+        for number in range(step.before, step.count, -1):
+            domain.delIOThread(number, live)
+
+
+def _set_lifecycle(connection: Connection, step: steps.SetLifecycle) -> None:
+    event = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_{step.event.upper()}")
+    action = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_ACTION_{step.action.upper().replace('-', '_')}")
+    with said(f"set on_{step.event} of", step.guest):
+        _domain(connection, step).setLifecycleAction(event, action, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
+def _set_stats_period(connection: Connection, step: steps.SetStatsPeriod) -> None:
+    with said("set balloon statistics of", step.guest):
+        _domain(connection, step).setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+
 def _set_autostart(connection: Connection, step: steps.SetAutostart) -> None:
     with said("set autostart of", step.guest):
         _domain(connection, step).setAutostart(int(step.on))
@@ -174,6 +223,12 @@ _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.SetMemory: _set_memory,
     steps.SetMetadata: _set_metadata,
     steps.SetAutostart: _set_autostart,
+    steps.UpdateDevice: _update_device,
+    steps.SetParameters: _set_parameters,
+    steps.Pin: _pin,
+    steps.SetIothreads: _set_iothreads,
+    steps.SetLifecycle: _set_lifecycle,
+    steps.SetStatsPeriod: _set_stats_period,
     steps.CreateVolume: _create_volume,
     steps.GrowDisk: _grow,
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),

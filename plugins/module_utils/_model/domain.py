@@ -11,54 +11,34 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 
-__all__ = ["ACTIONS", "STATES", "Disk", "Found", "Grafted", "Interface", "Seed", "Volume", "Wanted"]
+__all__ = ["ACTIONS", "APPLY", "STATES", "Disk", "Found", "Grafted", "Item", "Seed", "Volume", "Wanted"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
+APPLY = ("both", "live", "next_boot")
 
 
 @dataclasses.dataclass(frozen=True)
-class Disk:
-    """One disk. `name` is its identity; what the XML holds beyond these fields stays."""
+class Item:
+    """One entry of a list (a disk, a CPU feature). `name` is its identity; what the XML holds beyond `fields` stays."""
 
     name: str
     state: str = "present"
-    # How its volume is made; not in the domain's XML.
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of its table, by path
+    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # for one that is made now; one that exists keeps its own
+
+    def with_fields(self, **more: t.Any) -> Item:
+        """The same entry with some fields said."""
+        return dataclasses.replace(self, fields={**self.fields, **more})
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk(Item):
+    """A disk, and how its volume is made."""
+
     size_bytes: int | None = None
     pool: str | None = None
     image: str | None = None
-    # Rows of `_xml/disk.py`.
-    device: str | None = None
-    source: str | None = None
-    format: str | None = None
-    bus: str | None = None
-    target: str | None = None
-    cache: str | None = None
-    discard: str | None = None
-    io: str | None = None
-    serial: str | None = None
-    readonly: bool | None = None
-    shareable: bool | None = None
-    boot_order: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Interface:
-    """One network interface. `name` is its identity in the definition, not inside the guest."""
-
-    name: str
-    state: str = "present"
-    type: str | None = None
-    bridge: str | None = None
-    network: str | None = None
-    portgroup: str | None = None
-    mac: str | None = None
-    mac_derived: bool = False  # a proposal for a new interface; one that exists keeps its own
-    model: str | None = None
-    mtu: int | None = None
-    vlan: int | None = None
-    link: str | None = None
-    boot_order: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,21 +59,36 @@ class Wanted:
 
     name: str
     state: str = "present"
-    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of `_xml/domain.py`, by path
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of `_xml/domain.py`, by path; lists hold Items
     graphics: t.Mapping[str, t.Any] | None = None
-    disks: tuple[Disk, ...] | None = None
-    interfaces: tuple[Interface, ...] | None = None
+    xml: str | None = dataclasses.field(default=None, repr=False)
     image: str | None = None
     seed: Seed | None = None
     uuid: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
+    apply: str = "both"
     allow_restart: bool = False
     force: bool = False
     remove_storage: bool = False
     wait: bool = True
     wait_timeout_s: int = 300
     wait_for_ip: str | None = None
+
+    @property
+    def disks(self) -> tuple[Disk, ...] | None:
+        """The disks he speaks of; None when of none."""
+        return self.fields.get("disks")
+
+    @property
+    def interfaces(self) -> tuple[Item, ...] | None:
+        """The network interfaces he speaks of; None when of none."""
+        return self.fields.get("interfaces")
+
+    def with_fields(self, **more: t.Any) -> Wanted:
+        """The same guest with some fields said; None takes back what was."""
+        fields = {**self.fields, **more}
+        return dataclasses.replace(self, fields={field: value for field, value in fields.items() if value is not None})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +130,6 @@ class Grafted:
 
     xml: str = dataclasses.field(repr=False)
     changes: tuple[Change, ...]
-    # Devices that were added or removed as a whole, by `disks[name]` / `interfaces[name]`.
-    added: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    removed: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    # Devices with a change, by `disks[name]` or `graphics`: as they are now, or as they were where they are gone.
+    devices: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     metadata: str = dataclasses.field(default="", repr=False)

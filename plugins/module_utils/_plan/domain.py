@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["Plan", "absent", "complete_fields", "plan"]
+__all__ = ["Plan", "absent", "completed", "plan"]
 
 
 @dataclasses.dataclass
@@ -27,32 +27,30 @@ class Plan:
     warnings: list[str] = dataclasses.field(default_factory=list)
 
 
-def complete_fields(fields: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
     """Let a maximum follow its current value where the user said only the latter.
 
     A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded.
     """
-    fields = dict(fields)
+    fields = dict(wanted.fields)
     for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
-        wanted, limit = fields.get(current), fields.get(maximum)
-        if wanted is None:
+        value, limit = fields.get(current), fields.get(maximum)
+        if value is None:
             # A lowered maximum takes the current value with it.
             if limit is not None and (found.get(current) or limit) > limit:
                 fields[current] = limit
         elif limit is None:
             had_room = (found.get(current) or 0) < (found.get(maximum) or 0)
-            fields[maximum] = max(wanted, found[maximum]) if had_room else wanted
-    return fields
+            fields[maximum] = max(value, found[maximum]) if had_room else value
+    return wanted.with_fields(**fields)
 
 
 def plan(
     wanted: Wanted,
     found: Found | None,
     stored: Grafted,
-    running: Grafted | None,
+    now: live.Now | None,
     *,
-    fields: t.Mapping[str, t.Any],
-    limits: t.Mapping[str, t.Any],
     storage: t.Sequence[Step] = (),
     unfinished_xml: str | None = None,
     seed_changed: bool = False,
@@ -60,12 +58,13 @@ def plan(
 ) -> Plan:
     """Steps that make the guest as wanted.
 
-    `stored` is the definition after the graft, `running` the live document after the same graft (its changes are what the running
-    guest lacks), `limits` the running guest's fields, `unfinished_xml` the definition that says which disks are being made.
+    `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks are being made.
     """
     result = Plan()
     _refuse_fixed(wanted, found, stored.changes)
-    if storage and unfinished_xml:
+    if wanted.apply == "live":
+        _refuse_not_live(wanted, now, storage)
+    elif storage and unfinished_xml:
         result.steps += [steps.Define(wanted.name, unfinished_xml, "disks to be made"), *storage]
         result.steps.append(steps.Define(wanted.name, stored.xml, "complete"))
     else:
@@ -74,15 +73,34 @@ def plan(
             result.steps.append(steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "what we remember of it"))
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
         result.steps.append(steps.SetAutostart(wanted.name, wanted.autostart))
-    if found is not None and found.active and running is not None and wanted.state not in ("shutdown", "destroyed"):
-        _apply_live(wanted, running, fields, limits, result, record_changed=record_changed)
+    if now is not None and wanted.state not in ("shutdown", "destroyed"):
+        _reach_running(wanted, now, result, record_changed=record_changed)
         if seed_changed:
             result.pending.append("cloud_init: the new seed is read at the next boot")
-        if result.pending and wanted.allow_restart:
+        if result.pending and wanted.allow_restart and found is not None:
             _restart(wanted, found, result)
             return result
     result.steps += _state_steps(wanted, found)
     return result
+
+
+def _refuse_not_live(wanted: Wanted, now: live.Now | None, storage: t.Sequence[Step]) -> None:
+    if now is None:
+        raise Refused(f"cannot change {wanted.name} live: it does not run; use apply: both")
+    if storage:
+        raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition as it is; use apply: both")
+
+
+def _reach_running(wanted: Wanted, now: live.Now, result: Plan, *, record_changed: bool) -> None:
+    """Live steps for what the running guest lacks; the rest is pending."""
+    if wanted.apply == "next_boot":
+        result.pending += [str(change) for change in now.running.changes]
+        return
+    made, pending = live.live_steps(now, record_changed=record_changed)
+    if pending and wanted.apply == "live":
+        raise Refused(f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot")
+    result.steps += made
+    result.pending += pending
 
 
 def absent(wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned: t.Sequence[str], in_use: t.Mapping[str, str]) -> Plan:
@@ -110,36 +128,6 @@ def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Chang
         raise Refused(f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest")
     if found is not None and wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
-
-
-def _apply_live(
-    wanted: Wanted,
-    running: Grafted,
-    fields: t.Mapping[str, t.Any],
-    limits: t.Mapping[str, t.Any],
-    result: Plan,
-    *,
-    record_changed: bool,
-) -> None:
-    """Live steps for what the running guest lacks; the rest is pending."""
-    metadata = record_changed  # what we remember must also stand in what runs: a migration takes it from there
-    for change in running.changes:
-        policy = live.how(change.where)
-        if policy == live.ATTACH and change.where in running.added:
-            result.steps.append(steps.Attach(wanted.name, change.where, running.added[change.where]))
-        elif policy == live.ATTACH:
-            result.steps.append(steps.Detach(wanted.name, change.where, running.removed[change.where]))
-        elif policy == live.VCPUS and limits.get("vcpus.current", 0) < fields["vcpus.current"] <= limits.get("vcpus.maximum", 0):
-            # Only up: the vCPUs a guest was started with cannot be unplugged.
-            result.steps.append(steps.SetVcpus(wanted.name, fields["vcpus.current"]))
-        elif policy == live.MEMORY and fields["memory.current_kib"] <= limits.get("memory.maximum_kib", 0):
-            result.steps.append(steps.SetMemory(wanted.name, fields["memory.current_kib"]))
-        elif policy == live.METADATA:
-            metadata = True
-        else:
-            result.pending.append(str(change))
-    if metadata:
-        result.steps.append(steps.SetMetadata(wanted.name, fields.get("title"), fields.get("description"), running.metadata))
 
 
 def _restart(wanted: Wanted, found: Found, result: Plan) -> None:

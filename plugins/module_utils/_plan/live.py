@@ -6,27 +6,206 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import typing as t
 
-__all__ = ["ATTACH", "FIXED", "MEMORY", "METADATA", "NEXT_BOOT", "POLICY", "VCPUS", "how"]
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
-VCPUS, MEMORY, METADATA, ATTACH = "vcpus", "memory", "metadata", "attach"  # live, and by which verb
+__all__ = ["FIXED", "NEXT_BOOT", "POLICY", "Now", "how", "live_steps", "updates"]
+
+VCPUS, MEMORY, METADATA, ATTACH, UPDATE = "vcpus", "memory", "metadata", "attach", "update"  # live, and by which verb
+SCHEDULER, MEMTUNE, IOTUNE, NUMATUNE, PIN = "scheduler", "memory limits", "iotune", "numatune", "pin"
+IOTHREADS, LIFECYCLE, STATS = "iothreads", "lifecycle", "balloon statistics"
 NEXT_BOOT = "next boot"
 FIXED = "fixed"  # for the life of the guest
 
+_SCHEDULER = {
+    "vcpus.shares": "cpu_shares",
+    **{
+        f"vcpus.{ours}{what}_us": f"{theirs}_{what}"
+        for ours, theirs in (("", "vcpu"), ("global_", "global"), ("emulator_", "emulator"), ("iothread_", "iothread"))
+        for what in ("period", "quota")
+    },
+}
+_MEMTUNE = {f"memory.{limit}_kib": limit for limit in ("hard_limit", "soft_limit", "swap_hard_limit")}
+_NUMATUNE = {"numa.nodeset": "numa_nodeset"}
+
 # Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next boot.
 POLICY: dict[str, str] = {
-    "title": METADATA,
-    "description": METADATA,
-    "tags": METADATA,
+    **dict.fromkeys(("title", "description", "tags"), METADATA),
     "vcpus.current": VCPUS,
     "memory.current_kib": MEMORY,
-    "disks[]": ATTACH,
-    "interfaces[]": ATTACH,
-    "firmware": FIXED,
+    **dict.fromkeys(_SCHEDULER, SCHEDULER),
+    **dict.fromkeys(_MEMTUNE, MEMTUNE),
+    **dict.fromkeys(_NUMATUNE, NUMATUNE),
+    **dict.fromkeys(("vcpus.emulator_cpuset", "vcpus.pinning[]", "vcpus.pinning[].cpuset"), PIN),
+    **dict.fromkeys(("vcpus.iothread_pinning[]", "vcpus.iothread_pinning[].cpuset"), PIN),
+    "vcpus.iothreads": IOTHREADS,
+    **dict.fromkeys(("on_poweroff", "on_reboot", "on_crash"), LIFECYCLE),
+    "balloon.stats_period_s": STATS,
+    **dict.fromkeys(("disks[]", "interfaces[]", "hostdevs[]", "controllers[]"), ATTACH),
+    **dict.fromkeys(("disks[].source", "disks[].volume", "disks[].url", "disks[].startup_policy"), UPDATE),  # media
+    "disks[].iotune": IOTUNE,
+    **dict.fromkeys(
+        (
+            "interfaces[].link", "interfaces[].bridge", "interfaces[].network", "interfaces[].type", "interfaces[].portgroup",
+            "interfaces[].vlan", "interfaces[].filterref.name", "interfaces[].filterref.parameters",
+            "interfaces[].trust_guest_rx_filters", "interfaces[].bandwidth",
+        ),
+        UPDATE,
+    ),
+    "graphics.password": UPDATE,
+    **dict.fromkeys(("firmware", "secure_boot", "loader.path", "loader.type", "loader.secure"), FIXED),
 }
 
 
 def how(where: str) -> str:
-    """The policy for one change's place."""
-    return POLICY.get(re.sub(r"\[[^\]]*\]", "[]", where), NEXT_BOOT)
+    """The policy for one change's place: its own, or that of what it is a part of."""
+    place = re.sub(r"\[[^\]]*\]", "[]", where)
+    return POLICY.get(place) or POLICY.get(re.sub(r"(\[\]\.\w+(\.parameters)?).*", r"\1", place), NEXT_BOOT)
+
+
+def updates(wanted: Wanted) -> Wanted:
+    """Only what an update of a device can carry: one document with more in it would be refused as a whole."""
+    lists = {
+        option: tuple(_narrowed(item, option) for item in items if item.state == "present")
+        for option, items in wanted.fields.items()
+        if option in ("disks", "interfaces")
+    }
+    graphics = {key: value for key, value in (wanted.graphics or {}).items() if key == "type" or how(f"graphics.{key}") == UPDATE}
+    return dataclasses.replace(wanted, fields=lists, graphics=graphics or None, xml=None)
+
+
+def _narrowed(item: Item, option: str) -> Item:
+    return dataclasses.replace(item, fields={f: value for f, value in item.fields.items() if how(f"{option}[x].{f}") == UPDATE})
+
+
+@dataclasses.dataclass(frozen=True)
+class Now:
+    """A running guest beside what is wanted of it."""
+
+    wanted: Wanted
+    running: Grafted  # its document with all wishes in it
+    updated: Grafted  # its document with only `updates` in it
+    limits: t.Mapping[str, t.Any]  # its fields as they are
+
+
+Changes = t.Sequence[Change]
+Steps = t.Optional["list[steps.Step]"]  # None: waits for the next boot
+
+
+def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.Step], list[str]]:
+    """Steps for what the running guest lacks, and what of it waits for the next boot.
+
+    A record of ours that changed must also stand in what runs: a migration takes it from there.
+    """
+    found: list[steps.Step] = []
+    pending: list[str] = []
+    grouped: dict[tuple[str, str], list[Change]] = {}
+    for change in now.running.changes:
+        device = re.match(r"\w+\[[^\]]*\]|graphics", change.where)
+        grouped.setdefault((how(change.where), device.group() if device else ""), []).append(change)
+    for (policy, device_name), changes in grouped.items():
+        made = _VERBS[policy](now, changes, device_name) if policy in _VERBS else None
+        if made is None:
+            pending += [str(change) for change in changes]
+        else:
+            found += [step for step in made if step not in found]
+    if record_changed:
+        found += [step for step in _metadata(now, [], "") or [] if step not in found]
+    return found, pending
+
+
+def _metadata(now: Now, _changes: Changes, _device: str) -> Steps:
+    fields = now.wanted.fields
+    return [steps.SetMetadata(now.wanted.name, fields.get("title"), fields.get("description"), now.running.metadata)]
+
+
+def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
+    """Only up, and up to the maximum: the vCPUs a guest was started with cannot be unplugged."""
+    count = now.wanted.fields["vcpus.current"]
+    if now.limits.get("vcpus.current", 0) < count <= now.limits.get("vcpus.maximum", 0):
+        return [steps.SetVcpus(now.wanted.name, count)]
+    return None
+
+
+def _memory(now: Now, _changes: Changes, _device: str) -> Steps:
+    """A guest without a balloon keeps what it has."""
+    kib = now.wanted.fields["memory.current_kib"]
+    if kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model", "virtio") != "none":
+        return [steps.SetMemory(now.wanted.name, kib)]
+    return None
+
+
+def _attach(now: Now, changes: Changes, device: str) -> Steps:
+    verb = steps.Attach if changes[0].before is None else steps.Detach
+    return [verb(now.wanted.name, device, now.running.devices[device])]
+
+
+def _update(now: Now, changes: Changes, device: str) -> Steps:
+    """Of disks only removable media can be changed; a file cannot be swapped under a guest."""
+    media = {f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")}
+    if device not in now.updated.devices or (device.startswith("disks[") and device not in media):
+        return None
+    fields = ", ".join(change.where[len(device) + 1 :] for change in changes)
+    return [steps.UpdateDevice(now.wanted.name, device, now.updated.devices[device], fields)]
+
+
+def _parameters(kind: str, names: t.Mapping[str, str]) -> t.Callable[[Now, Changes, str], Steps]:
+    def make(now: Now, changes: Changes, _device: str) -> Steps:
+        return [steps.SetParameters(now.wanted.name, kind, {names[change.where]: t.cast(t.Any, change.after) for change in changes})]
+
+    return make
+
+
+def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
+    """All limits of the disk: libvirt takes those not told for none."""
+    found: dict[str, t.Any] = next((disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {})
+    said = next((item.fields for item in now.wanted.disks or () if f"disks[{item.name}]" == device), {})
+    values = {field[len("iotune.") :]: value for field, value in {**found, **said}.items() if field.startswith("iotune.")}
+    target = found.get("target")
+    return [steps.SetParameters(now.wanted.name, "iotune", values, target=str(target))] if target else None
+
+
+def _pins(now: Now, changes: Changes, _device: str) -> Steps:
+    """A pin that is taken away stays until the next boot: where the thread may run then is libvirt's to say."""
+    found: list[steps.Step] = []
+    for change in changes:
+        which = re.search(r"\[(\d+)\]", change.where)
+        if change.after is None:
+            return None
+        kind = "emulator" if not which else "iothread" if "iothread" in change.where else "vcpu"
+        found.append(steps.Pin(now.wanted.name, kind, int(which.group(1)) if which else 0, str(change.after)))
+    return found
+
+
+def _iothreads(now: Now, changes: Changes, _device: str) -> Steps:
+    return [steps.SetIothreads(now.wanted.name, int(t.cast(t.Any, changes[0].before) or 0), now.wanted.fields["vcpus.iothreads"])]
+
+
+def _lifecycle(now: Now, changes: Changes, _device: str) -> Steps:
+    return [steps.SetLifecycle(now.wanted.name, change.where[len("on_") :], str(change.after)) for change in changes]
+
+
+def _stats(now: Now, changes: Changes, _device: str) -> Steps:
+    return [steps.SetStatsPeriod(now.wanted.name, int(t.cast(t.Any, changes[0].after)))]
+
+
+_VERBS: dict[str, t.Callable[[Now, Changes, str], Steps]] = {
+    METADATA: _metadata,
+    VCPUS: _vcpus,
+    MEMORY: _memory,
+    ATTACH: _attach,
+    UPDATE: _update,
+    SCHEDULER: _parameters("scheduler", _SCHEDULER),
+    MEMTUNE: _parameters("memory", _MEMTUNE),
+    NUMATUNE: _parameters("numa", _NUMATUNE),
+    IOTUNE: _iotune,
+    PIN: _pins,
+    IOTHREADS: _iothreads,
+    LIFECYCLE: _lifecycle,
+    STATS: _stats,
+}

@@ -20,18 +20,24 @@ __all__ = [
     "Destroy",
     "Detach",
     "GrowDisk",
+    "Pin",
     "Reboot",
     "Reset",
     "Resume",
     "SetAutostart",
+    "SetIothreads",
+    "SetLifecycle",
     "SetMemory",
     "SetMetadata",
+    "SetParameters",
+    "SetStatsPeriod",
     "SetVcpus",
     "Shutdown",
     "Start",
     "Step",
     "Suspend",
     "Undefine",
+    "UpdateDevice",
     "WaitForAddress",
     "WriteSeed",
 ]
@@ -157,6 +163,75 @@ class SetMetadata(Step):
 
     def __str__(self) -> str:
         return f"set metadata of running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateDevice(Step):
+    """Change what a device of the running guest allows to be changed: its medium, its cable, its password."""
+
+    what: str
+    xml: str = dataclasses.field(repr=False)
+    fields: str = ""
+
+    def __str__(self) -> str:
+        return f"update {self.what} of running {self.guest} ({self.fields})"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetParameters(Step):
+    """Change limits of the running guest: `scheduler`, `memory`, `numa`, or `iotune` of a disk."""
+
+    kind: str
+    values: t.Mapping[str, t.Any]  # by libvirt's names
+    target: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.kind}{f' of {self.target}' if self.target else ''}"
+        return f"set {what} of running {self.guest} ({', '.join(f'{name}={value}' for name, value in self.values.items())})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin(Step):
+    """Let a thread of the running guest run on these CPUs of the host only."""
+
+    kind: str  # vcpu, iothread or emulator
+    number: int
+    cpuset: str
+
+    def __str__(self) -> str:
+        return f"pin {self.kind}{'' if self.kind == 'emulator' else f' {self.number}'} of running {self.guest} to {self.cpuset}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetIothreads(Step):
+    """Add IO threads to the running guest, or take the last ones away."""
+
+    before: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"set {self.count} iothreads on running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetLifecycle(Step):
+    """What follows when the running guest powers off, reboots or crashes."""
+
+    event: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"set on_{self.event} of running {self.guest} to {self.action}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetStatsPeriod(Step):
+    """How often the running guest's balloon reports."""
+
+    period_s: int
+
+    def __str__(self) -> str:
+        return f"set the balloon of running {self.guest} to report every {self.period_s} s"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,46 +6,175 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+from urllib.parse import urlsplit
 
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, Flag, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
-__all__ = ["DISK", "by_name", "find", "name_of", "read_all", "sources"]
+__all__ = ["DISK", "DISKS", "by_name", "read_all", "sources"]
+
+
+def _url_of(value: t.Any) -> str:
+    try:
+        url = urlsplit(str(value))
+        fits = not value or (url.scheme in _URL_PORTS and url.hostname and len(url.path) > 1 and (url.port or 1) > 0)
+    except ValueError:
+        fits = False
+    if not fits or not re.fullmatch(r"[!-~]*", str(value)) or url.username or url.fragment or ".." in url.path.split("/"):
+        raise ValueError(f"must be {'://, '.join(_URL_PORTS)}:// with host and path, as http://mirror.example.org/debian.iso")
+    return str(value)
+
+
+_URL_PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69, "nbd": 10809, "iscsi": 3260}
+
+
+class Source(Row):
+    """Where the bytes are, told in one of three ways; telling it anew takes away all that belonged to the old place."""
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set the disk's type and its source; an empty text ejects the medium."""
+        for old in (*element.findall("source"), *element.findall("backingStore"), *element.findall("mirror")):
+            element.remove(old)
+        if value == "":
+            return
+        source = make(element, "source")
+        if self.path == "source/@volume":
+            element.set("type", "volume")
+            source.set("pool", value.partition("/")[0])
+            source.set("volume", value.partition("/")[2])
+        elif self.path == "source/@protocol":
+            element.set("type", "network")
+            url = urlsplit(value)
+            source.set("protocol", url.scheme)
+            source.set("name", url.path[1:])
+            if url.query:
+                source.set("query", url.query)
+            make(source, "host", name=str(url.hostname), port=str(url.port or _URL_PORTS[url.scheme]))
+        else:
+            element.set("type", "block" if value.startswith("/dev/") else "file")
+            source.set("dev" if value.startswith("/dev/") else "file", value)
+
+    def read(self, element: Element) -> t.Any:
+        """The place in this way of telling it, or None where it is told in another."""
+        source, kind = element.find("source"), element.get("type")
+        if source is None:
+            return None
+        if self.path == "source/@file":
+            return source.get("file") if kind == "file" else source.get("dev") if kind == "block" else None
+        if self.path == "source/@volume":
+            return f"{source.get('pool')}/{source.get('volume')}" if kind == "volume" else None
+        host = source.find("host")
+        if kind != "network" or source.get("protocol") not in _URL_PORTS or host is None or not host.get("name"):
+            return None
+        port = "" if host.get("port") in (None, str(_URL_PORTS[source.get("protocol")])) else ":" + host.get("port")
+        name = host.get("name") if ":" not in host.get("name") else f"[{host.get('name')}]"
+        query = f"?{source.get('query')}" if source.get("query") else ""
+        return f"{source.get('protocol')}://{name}{port}/{source.get('name') or ''}{query}"
+
+
+_LIMITS = ("bytes_sec", "iops_sec")
+_RATE = k.integer(0, 2**62)
+IOTUNE: row.Table = {
+    f"iotune.{side}_{unit}{limit}": Row(f"iotune/{side}_{unit}{limit}", _RATE)
+    for limit in ("", "_max", "_max_length")
+    for unit in _LIMITS
+    for side in ("total", "read", "write")
+}
+_BLOCK = k.integer(512, 2**31 - 1)
 
 DISK: row.Table = {
-    "device": Row("./@device"),
-    "format": Row("driver/@type"),
-    "cache": Row("driver/@cache"),
-    "discard": Row("driver/@discard"),
-    "io": Row("driver/@io"),
-    "source": Row("source/@file"),
-    "target": Row("target/@dev"),
-    "bus": Row("target/@bus"),
-    "serial": Row("serial"),
-    "readonly": Flag("readonly"),
-    "shareable": Flag("shareable"),
-    "boot_order": Row("boot/@order", INT),
+    "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
+    "format": Row("driver/@type", k.choice("qcow2", "raw", "vmdk", "vdi", "vpc")),
+    "source": Source("source/@file", k.PATH),
+    "volume": Source("source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+-]{0,127}", "must be pool/volume")),
+    "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
+    "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
+    "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
+    "target": Row("target/@dev", k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda")),
+    "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534)),
+    "removable": Row("target/@removable", k.ONOFF),
+    "cache": Row("driver/@cache", k.choice("default", "none", "writethrough", "writeback", "directsync", "unsafe")),
+    "discard": Row("driver/@discard", k.choice("unmap", "ignore")),
+    "detect_zeroes": Row("driver/@detect_zeroes", k.choice("off", "on", "unmap")),
+    "io": Row("driver/@io", k.choice("native", "threads", "io_uring")),
+    "error_policy": Row("driver/@error_policy", k.choice("stop", "report", "ignore", "enospace")),
+    "rerror_policy": Row("driver/@rerror_policy", k.choice("stop", "report", "ignore")),
+    "iothread": Row("driver/@iothread", k.integer(1)),
+    "queues": Row("driver/@queues", k.integer(1, 1024)),
+    "copy_on_read": Row("driver/@copy_on_read", k.ONOFF),
+    "serial": Row("serial", k.matching(r"[A-Za-z0-9_.+ -]{1,256}", "must be letters, digits, '.', '_', '+', '-' and spaces")),
+    "wwn": Row("wwn", k.HEX16),
+    "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters")),
+    "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters")),
+    "logical_block_size": Row("blockio/@logical_block_size", _BLOCK),
+    "physical_block_size": Row("blockio/@physical_block_size", _BLOCK),
+    "readonly": Flag("readonly", k.ONOFF),
+    "shareable": Flag("shareable", k.ONOFF),
+    "transient": Flag("transient", k.ONOFF),
+    "boot_order": Row("boot/@order", k.integer(1, 1000)),
+    **IOTUNE,
 }
 
 
 def name_of(device: Element) -> str:
     """The name we gave the device, or the target others know it by."""
-    alias = device.find("alias")
-    if alias is not None and (alias.get("name") or "").startswith("ua-"):
-        return t.cast(str, alias.get("name"))[len("ua-") :]
     target = device.find("target")
-    return "" if target is None else target.get("dev") or ""
+    return alias_name(device) or ("" if target is None else target.get("dev") or "")
 
 
-def find(devices: Element, name: str) -> Element | None:
-    """The disk of that name."""
-    for device in devices.findall("disk"):
+def _find(root: Element, item: Item) -> Element | None:
+    named = None
+    for device in root.findall("devices/disk"):
         target = device.find("target")
-        if name_of(device) == name or (target is not None and target.get("dev") == name):
+        if alias_name(device) == item.name:
             return device
-    return None
+        if target is not None and target.get("dev") == item.name:
+            named = device
+    return named
+
+
+def _new(device: Element, item: Item) -> None:
+    """A disk element with what libvirt needs and the user need not say."""
+    kind = item.fields.get("device") or "disk"
+    bus = item.fields.get("bus") or {"cdrom": "sata", "floppy": "fdc", "lun": "scsi"}.get(kind, "virtio")
+    device.set("type", "file")
+    device.set("device", kind)
+    whole = kind != "disk" or item.fields.get("url") or str(item.fields.get("source")).startswith("/dev/")
+    make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if whole else "qcow2"))
+    make(device, "target", dev=item.fields.get("target") or _next_target(device.getparent(), bus), bus=bus)
+    make(device, "alias", name=f"ua-{item.name}")
+    if kind == "cdrom":
+        child(device, "readonly")
+    controllers = device.getparent().findall("controller")
+    if bus == "scsi" and not any(one.get("type") == "scsi" for one in controllers):
+        make(device.getparent(), "controller", type="scsi", index="0", model="virtio-scsi")  # libvirt's own choice is of 1996
+
+
+_PREFIX = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "sd": "sd", "ide": "hd", "fdc": "fd"}
+
+
+def _next_target(devices: Element, bus: str) -> str:
+    """`vda`, `vdb`, … `vdz`, `vdaa`: the first that no disk has."""
+    taken: set[str | None] = {target.get("dev") for target in devices.findall("disk/target")}
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names: list[str] = [*letters] + [a + b for a in letters for b in letters]
+    return next(_PREFIX[bus] + name for name in names if _PREFIX[bus] + name not in taken)
+
+
+def _settle(device: Element) -> None:
+    """A place on one bus is none on another: libvirt then finds a new one."""
+    address, bus = device.find("address"), device.find("target").get("bus")
+    kinds = {"virtio": ("pci", "ccw", "virtio-mmio"), "usb": ("usb",)}.get(bus, ("drive", "sd"))
+    if address is not None and bus and address.get("type") not in (*kinds, "spapr-vio", "unassigned"):
+        device.remove(address)
+
+
+DISKS = Items("devices/disk", table=DISK, name_of=name_of, find=_find, new=_new, settle=_settle, shown=("source", "volume", "url"))
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import copy
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import devices as lists
-from ansible_collections.corral.virt.plugins.module_utils._xml import graphics, record, row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, KIB, Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["DOMAIN", "graft", "keeps", "read_fields", "spelt_out"]
+__all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -24,37 +25,264 @@ def _same_machine(found: str | None, wanted: str) -> bool:
     return found == wanted or bool(found and wanted in short and found.startswith(short[wanted]))
 
 
+def _forget_cpu(root: Element) -> None:
+    """Model, vendor, features and checks belong to the mode that is left."""
+    cpu = child(root, "cpu")
+    for found in [found for tag in ("model", "vendor", "feature") for found in cpu.findall(tag)]:
+        cpu.remove(found)
+    for attribute in ("match", "check", "migratable"):
+        cpu.attrib.pop(attribute, None)
+
+
+class Firmware(Row):
+    """`efi` is asked of libvirt by a word, or was told by a loader of type pflash."""
+
+    def read(self, element: Element) -> t.Any:
+        """bios or efi."""
+        loader = element.find("os/loader")
+        return super().read(element) or ("efi" if loader is not None and loader.get("type") == "pflash" else None)
+
+
+class SecureBoot(Row):
+    """Two features of the firmware that libvirt is to choose: it refuses what is not signed, and knows by whom."""
+
+    _FEATURES = ("enrolled-keys", "secure-boot")
+
+    def read(self, element: Element) -> t.Any:
+        """Whether secure boot is on; None where nothing is said."""
+        found = {one.get("name"): one.get("enabled") for one in element.findall("os/firmware/feature")}
+        if "secure-boot" in found:
+            return found["secure-boot"] == "yes"
+        loader = element.find("os/loader")
+        return loader.get("secure") == "yes" if loader is not None and loader.get("secure") else None
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Ask for a firmware that has both, or none of them."""
+        firmware = child(child(element, "os"), "firmware")
+        for name in self._FEATURES:
+            for old in [one for one in firmware.findall("feature") if one.get("name") == name]:
+                firmware.remove(old)
+            firmware.append(firmware.makeelement("feature", {"enabled": "yes" if value else "no", "name": name}))
+
+
+class Resolution(Row):
+    """`1280x720` for the two attributes of a resolution."""
+
+    def read(self, element: Element) -> t.Any:
+        """Width x height in pixels, or None."""
+        found = element.find(self.path)
+        return None if found is None else f"{found.get('x')}x{found.get('y')}"
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set both."""
+        for step in self.path.split("/"):
+            element = child(element, step)
+        width, _by, height = value.partition("x")
+        element.set("x", width)
+        element.set("y", height)
+
+
+_US = k.integer(1000, 1000000)
+_QUOTA = k.integer(1000, 2**44, also=(-1, 0))
+_COUNT = k.integer(1, 4096)
+_ACTION = k.choice("destroy", "restart", "preserve", "rename-restart")
+_MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
+_ID = k.integer(0, 4095)
+_HYPERV = ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs", "avic")
+
 DOMAIN: row.Table = {
-    "title": Row("title"),
+    "title": Row("title", k.LINE),
     "description": Row("description"),
-    "vcpus.maximum": Row("vcpu", INT),
-    "vcpus.current": Row("vcpu/@current", INT),
-    "vcpus.placement": Row("vcpu/@placement"),
-    "vcpus.cpuset": Row("vcpu/@cpuset"),
-    "vcpus.topology.sockets": Row("cpu/topology/@sockets", INT),
-    "vcpus.topology.cores": Row("cpu/topology/@cores", INT),
-    "vcpus.topology.threads": Row("cpu/topology/@threads", INT),
-    "memory.maximum_kib": Row("memory", KIB, unit="KiB"),
-    "memory.current_kib": Row("currentMemory", KIB, unit="KiB"),
-    "cpu.mode": Row("cpu/@mode"),
-    "cpu.model": Row("cpu/model"),
-    "machine": Row("os/type/@machine", same=_same_machine),
-    "firmware": Row("os/@firmware", same=lambda found, wanted: (found or "bios") == wanted),
-    "clock.offset": Row("clock/@offset"),
-    "on_poweroff": Row("on_poweroff"),
-    "on_reboot": Row("on_reboot"),
-    "on_crash": Row("on_crash"),
-    "serial.type": Row("devices/serial/@type"),
-    "serial.path": Row("devices/serial/source/@path"),
-    "serial.log": Row("devices/serial/log/@file"),
-    "rng.model": Row("devices/rng/@model"),
-    "rng.source": Row("devices/rng/backend"),
-    "watchdog.model": Row("devices/watchdog/@model"),
-    "watchdog.action": Row("devices/watchdog/@action"),
-    "video.model": Row("devices/video/model/@type"),
-    "tpm.model": Row("devices/tpm/@model"),
-    "tpm.version": Row("devices/tpm/backend/@version"),
-    "tags": Many("metadata/corral:guest/corral:tag"),
+    # processors
+    "vcpus.maximum": Row("vcpu", _COUNT),
+    "vcpus.current": Row("vcpu/@current", _COUNT),
+    "vcpus.placement": Row("vcpu/@placement", k.choice("static", "auto")),
+    "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET),
+    "vcpus.topology.sockets": Row("cpu/topology/@sockets", _COUNT),
+    "vcpus.topology.dies": Row("cpu/topology/@dies", _COUNT),
+    "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT),
+    "vcpus.topology.cores": Row("cpu/topology/@cores", _COUNT),
+    "vcpus.topology.threads": Row("cpu/topology/@threads", _COUNT),
+    "vcpus.iothreads": Row("iothreads", k.integer(0, 1024)),
+    "vcpus.shares": Row("cputune/shares", k.integer(2, 262144)),
+    **{
+        f"vcpus.{prefix}{what}_us": Row(f"cputune/{prefix}{what}", kind)
+        for prefix in ("", "global_", "emulator_", "iothread_")
+        for what, kind in (("period", _US), ("quota", _QUOTA))
+    },
+    "vcpus.pinning": Items(
+        "cputune/vcpupin",
+        table={"vcpu": Row("./@vcpu", _ID), "cpuset": Row("./@cpuset", k.CPUSET)},
+        key="vcpu",
+        needed=("cpuset",),
+        shown=("cpuset",),
+    ),
+    "vcpus.emulator_cpuset": Row("cputune/emulatorpin/@cpuset", k.CPUSET),
+    "vcpus.iothread_pinning": Items(
+        "cputune/iothreadpin",
+        table={"iothread": Row("./@iothread", k.integer(1)), "cpuset": Row("./@cpuset", k.CPUSET)},
+        key="iothread",
+        needed=("cpuset",),
+        shown=("cpuset",),
+    ),
+    "cpu.mode": Row("cpu/@mode", k.choice("host-model", "host-passthrough", "maximum", "custom"), on_change=_forget_cpu),
+    "cpu.model": Row("cpu/model", k.WORD),
+    "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid")),
+    "cpu.vendor": Row("cpu/vendor", k.WORD),
+    "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict")),
+    "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full")),
+    "cpu.migratable": Row("cpu/@migratable", k.ONOFF),
+    "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
+    "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3)),
+    "cpu.maxphysaddr.mode": Row("cpu/maxphysaddr/@mode", k.choice("passthrough", "emulate")),
+    "cpu.maxphysaddr.bits": Row("cpu/maxphysaddr/@bits", k.integer(1, 64)),
+    "cpu.features": Items(
+        "cpu/feature",
+        table={"name": Row("./@name", k.WORD), "policy": Row("./@policy", k.choice("require", "disable", "optional", "force", "forbid"))},
+        needed=("policy",),
+        shown=("policy",),
+    ),
+    # memory
+    "memory.maximum_kib": Row("memory", k.KIB, unit="KiB"),
+    "memory.current_kib": Row("currentMemory", k.KIB, unit="KiB"),
+    "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB"),
+    "memory.slots": Row("maxMemory/@slots", k.integer(1, 256)),
+    "memory.hugepages": Flag("memoryBacking/hugepages", k.ONOFF),
+    "memory.hugepage_size_kib": Row("memoryBacking/hugepages/page/@size", k.KIB, unit="KiB"),
+    "memory.nosharepages": Flag("memoryBacking/nosharepages", k.ONOFF),
+    "memory.locked": Flag("memoryBacking/locked", k.ONOFF),
+    "memory.source": Row("memoryBacking/source/@type", k.choice("anonymous", "file", "memfd")),
+    "memory.access": Row("memoryBacking/access/@mode", k.choice("shared", "private")),
+    "memory.allocation": Row("memoryBacking/allocation/@mode", k.choice("immediate", "ondemand")),
+    "memory.discard": Flag("memoryBacking/discard", k.ONOFF),
+    "memory.hard_limit_kib": Row("memtune/hard_limit", k.KIB, unit="KiB"),
+    "memory.soft_limit_kib": Row("memtune/soft_limit", k.KIB, unit="KiB"),
+    "memory.swap_hard_limit_kib": Row("memtune/swap_hard_limit", k.KIB, unit="KiB"),
+    "numa.cells": Items(
+        "cpu/numa/cell",
+        table={
+            "id": Row("./@id", _ID),
+            "cpus": Row("./@cpus", k.CPUSET),
+            "memory_kib": Row("./@memory", k.KIB, unit="KiB"),
+            "access": Row("./@memAccess", k.choice("shared", "private")),
+            "discard": Row("./@discard", k.YESNO),
+            "distances": Items(
+                "distances/sibling",
+                table={"id": Row("./@id", _ID), "value": Row("./@value", k.integer(10, 254))},
+                key="id",
+                needed=("value",),
+                shown=("value",),
+            ),
+        },
+        key="id",
+        needed=("memory_kib",),
+        shown=("cpus", "memory_kib"),
+    ),
+    "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
+    "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET),
+    "numa.placement": Row("numatune/memory/@placement", k.choice("static", "auto")),
+    "numa.nodes": Items(
+        "numatune/memnode",
+        table={"cell": Row("./@cellid", _ID), "mode": Row("./@mode", _MEMORY_MODE), "nodeset": Row("./@nodeset", k.CPUSET)},
+        key="cell",
+        needed=("mode", "nodeset"),
+        shown=("mode", "nodeset"),
+    ),
+    # machine, firmware, boot
+    "machine": Row("os/type/@machine", k.WORD, same=_same_machine),
+    "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=lambda found, wanted: (found or "bios") == wanted),
+    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
+    "loader.path": Row("os/loader", k.PATH),
+    "loader.type": Row("os/loader/@type", k.choice("rom", "pflash")),
+    "loader.readonly": Row("os/loader/@readonly", k.YESNO),
+    "loader.secure": Row("os/loader/@secure", k.YESNO),
+    "nvram.path": Row("os/nvram", k.PATH),
+    "nvram.template": Row("os/nvram/@template", k.PATH),
+    "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd")),
+    "boot.menu": Row("os/bootmenu/@enable", k.YESNO),
+    "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535)),
+    "boot.reboot_timeout_ms": Row("os/bios/@rebootTimeout", k.integer(-1, 65535)),
+    "boot.kernel": Row("os/kernel", k.PATH),
+    "boot.initrd": Row("os/initrd", k.PATH),
+    "boot.cmdline": Row("os/cmdline", k.LINE),
+    "features.acpi": Flag("features/acpi", k.ONOFF),
+    "features.apic": Flag("features/apic", k.ONOFF),
+    "features.pae": Flag("features/pae", k.ONOFF),
+    "features.smm": Row("features/smm/@state", k.ONOFF),
+    "features.vmport": Row("features/vmport/@state", k.ONOFF),
+    "features.pmu": Row("features/pmu/@state", k.ONOFF),
+    "features.kvm_hidden": Row("features/kvm/hidden/@state", k.ONOFF),
+    "features.kvm_hint_dedicated": Row("features/kvm/hint-dedicated/@state", k.ONOFF),
+    "features.ioapic": Row("features/ioapic/@driver", k.choice("kvm", "qemu")),
+    "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough")),
+    **{f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF) for name in _HYPERV},
+    "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF),
+    "features.hyperv.spinlocks_retries": Row("features/hyperv/spinlocks/@retries", k.integer(4095)),
+    "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF),
+    "features.hyperv.stimer_direct": Row("features/hyperv/stimer/direct/@state", k.ONOFF),
+    "features.hyperv.vendor_id": Row("features/hyperv/vendor_id/@value", k.matching(r"[A-Za-z0-9_.-]{1,12}", "must be at most 12 letters")),
+    "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
+    "clock.timezone": Row("clock/@timezone", k.matching(r"[A-Za-z0-9_]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Paris")),
+    "clock.timers": Items(
+        "clock/timer",
+        table={
+            "name": Row("./@name", k.choice("platform", "hpet", "kvmclock", "pit", "rtc", "tsc", "hypervclock", "armvtimer")),
+            "present": Row("./@present", k.YESNO),
+            "tickpolicy": Row("./@tickpolicy", k.choice("delay", "catchup", "merge", "discard")),
+            "track": Row("./@track", k.choice("boot", "guest", "wall", "realtime")),
+            "frequency": Row("./@frequency", k.integer(1, 2**40)),
+            "mode": Row("./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe")),
+        },
+        shown=("present", "tickpolicy"),
+    ),
+    "on_poweroff": Row("on_poweroff", _ACTION),
+    "on_reboot": Row("on_reboot", _ACTION),
+    "on_crash": Row("on_crash", k.choice("destroy", "restart", "preserve", "rename-restart", "coredump-destroy", "coredump-restart")),
+    "on_lockfailure": Row("on_lockfailure", k.choice("poweroff", "restart", "pause", "ignore")),
+    "pm.suspend_to_mem": Row("pm/suspend-to-mem/@enabled", k.YESNO),
+    "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
+    # devices a guest has one of, or of which the first is meant
+    **{f"serial.{field}": Row(f"devices/serial/{one.path.replace('./', '')}", one.kind) for field, one in device.PORT.items()},
+    **{f"console.{field}": Row(f"devices/console/{one.path.replace('./', '')}", one.kind) for field, one in device.PORT.items()},
+    "rng.model": Whole("devices/rng/@model", k.choice("virtio", "none"), element="devices/rng"),
+    "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin")),
+    "rng.source": Row("devices/rng/backend", k.PATH),
+    "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1)),
+    "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1)),
+    "watchdog.model": Whole("devices/watchdog/@model", k.choice("itco", "i6300esb", "ib700", "none"), element="devices/watchdog"),
+    "watchdog.action": Row("devices/watchdog/@action", k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi")),
+    "video.model": Row("devices/video/model/@type", k.choice("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb", "none")),
+    "video.vram_kib": Row("devices/video/model/@vram", k.KIB),
+    "video.ram_kib": Row("devices/video/model/@ram", k.KIB),
+    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB),
+    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16)),
+    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO),
+    "video.resolution": Resolution("devices/video/model/resolution", k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be as 1280x720")),
+    "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
+    "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough")),
+    "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2")),
+    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO),
+    "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH),
+    "sound.model": Whole("devices/sound/@model", k.choice("ich6", "ich7", "ich9", "ac97", "usb", "none"), element="devices/sound"),
+    "balloon.model": Row("devices/memballoon/@model", k.choice("virtio", "virtio-transitional", "virtio-non-transitional", "none")),
+    "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF),
+    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF),
+    "balloon.stats_period_s": Row("devices/memballoon/stats/@period", k.integer(0, 3600)),
+    "vsock.model": Whole("devices/vsock/@model", k.choice("virtio", "none"), element="devices/vsock"),
+    "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
+    "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),
+    "panic.model": Whole("devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"),
+    "iommu.model": Whole("devices/iommu/@model", k.choice("intel", "virtio", "none"), element="devices/iommu"),
+    # devices by name; what a disk hangs on comes before it
+    "controllers": device.CONTROLLERS,
+    "disks": disk.DISKS,
+    "interfaces": interface.INTERFACES,
+    **device.PORTS,
+    "channels": device.CHANNELS,
+    "inputs": device.INPUTS,
+    "hostdevs": device.HOSTDEVS,
+    "filesystems": device.FILESYSTEMS,
+    "tags": Many("metadata/corral:guest/corral:tag", k.NAME),
 }
 
 
@@ -62,10 +290,13 @@ def spelt_out(root: Element) -> Element:
     """A copy that says what libvirt leaves implied, so that silence is not read as a difference."""
     root = copy.deepcopy(root)
     vcpu, memory = root.find("vcpu"), root.find("memory")
-    if vcpu is not None and vcpu.get("current") is None:
+    if vcpu is not None and vcpu.get("current") is None and vcpu.text:
         vcpu.set("current", vcpu.text)
     if memory is not None and root.find("currentMemory") is None:
-        child(root, "currentMemory").text = memory.text
+        current = child(root, "currentMemory")
+        current.text = memory.text
+        if memory.get("unit"):
+            current.set("unit", memory.get("unit"))
     return root
 
 
@@ -74,55 +305,57 @@ def read_fields(xml: str) -> dict[str, t.Any]:
     return row.read(spelt_out(parse(xml)), DOMAIN)
 
 
-def graft(xml: str, wanted: Wanted, fields: t.Mapping[str, t.Any], remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
-    """Write `fields`, the devices of `wanted` and what is to be remembered into libvirt's own document.
+def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
+    """Write what the user said and what is to be remembered into libvirt's own document.
 
     Addresses, aliases, elements we do not know and everything the user did not mention survive.
     """
-    root = spelt_out(parse(xml))
-    changes = row.graft(root, DOMAIN, fields)
-    if any(change.where == "cpu.mode" for change in changes):
-        _forget_cpu_details(root.find("cpu"), keep_model=fields.get("cpu.model") is not None)
-    _finish_singletons(root)
-    devices = child(root, "devices")
-    added: dict[str, str] = {}
-    removed: dict[str, str] = {}
+    found = parse(xml)
+    root = spelt_out(found)
+    changes = merge.merge(root, wanted.xml) if wanted.xml else []
+    changes += row.graft(root, DOMAIN, wanted.fields)
     if wanted.graphics is not None:
-        changes += graphics.graft(devices, wanted.graphics)
-    changes += lists.graft(lists.DISKS, devices, wanted.disks or (), added, removed)
-    changes += lists.graft(lists.INTERFACES, devices, wanted.interfaces or (), added, removed)
-    _settle_boot(root)
+        changes += graphics.graft(root, wanted.graphics)
+    _finish(root)
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
-    return Grafted(xml=text(root), changes=tuple(changes), added=added, removed=removed, metadata=record.document(root))
+    if not changes and not remembered:
+        root = found
+    devices = {}
+    for change in changes:
+        where = re.match(r"\w+\[[^\]]*\]|graphics", change.where)
+        element = element_of(root, where.group()) if where else None
+        if where and element is None:
+            element = element_of(found, where.group())
+        if where and element is not None:
+            devices[where.group()] = text(element)
+    return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
 
 
-def _forget_cpu_details(cpu: Element, *, keep_model: bool) -> None:
-    """Model, vendor, features and checks belong to the mode that was left."""
-    for tag in ("vendor", "feature") if keep_model else ("model", "vendor", "feature"):
-        for found in cpu.findall(tag):
-            cpu.remove(found)
-    for attribute in ("match", "check", "migratable"):
-        cpu.attrib.pop(attribute, None)
+def element_of(root: Element, where: str) -> Element | None:
+    """The device that a change's place (`disks[system]`, `graphics`) is about."""
+    if where == "graphics":
+        return graphics.first(root)
+    option, _bracket, name = where.rstrip("]").partition("[")
+    row_of = DOMAIN.get(option)
+    if not isinstance(row_of, Items):
+        return None
+    return next((one for one in row_of.elements(root) if row_of.name(one) == name), None)
 
 
-def _finish_singletons(root: Element) -> None:
-    """Say what a device's own rows leave open but libvirt needs to accept it."""
-    for device, needed in (("rng", {"model": "random"}), ("tpm", {"type": "emulator"})):
-        found = root.find(f"devices/{device}")
+def _finish(root: Element) -> None:
+    """Say what rows of their own leave open but libvirt needs, and take away what contradicts them."""
+    for kind, needed in (("rng", {"model": "random"}), ("tpm", {"type": "emulator"})):
+        found = root.find(f"devices/{kind}")
         if found is not None:
             backend = child(found, "backend")
             for attribute, value in needed.items():
                 if backend.get(attribute) is None:
                     backend.set(attribute, value)
-    serial = root.find("devices/serial")
-    if serial is not None and serial.get("type") == "pty" and serial.find("source") is not None:
-        # A path belongs to a file or device; a pty's is libvirt's to choose.
-        serial.remove(serial.find("source"))
-
-
-def _settle_boot(root: Element) -> None:
-    """An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything."""
+    for port in (root.find("devices/serial"), root.find("devices/console")):
+        if port is not None:
+            device.settle_port(port)
     if root.find("devices/*/boot") is not None:
+        # An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything.
         for kind in root.findall("os/boot"):
             kind.getparent().remove(kind)
 

@@ -9,18 +9,42 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, YESNO, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
 
-__all__ = ["GRAPHICS", "graft", "read_all"]
+__all__ = ["GRAPHICS", "first", "graft", "read_all"]
+
+_PORT = k.integer(5900, 65535, also=(-1,))
+
+
+class Tls(Row):
+    """SPICE: every channel over TLS, or none forced to it."""
+
+    def read(self, element: Element) -> t.Any:
+        """Whether nothing may go in the clear; None for VNC, where the host decides for all guests."""
+        return element.get("defaultMode") == "secure" if element.get("type") == "spice" else None
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set the mode of channels that are not named one by one."""
+        if value:
+            element.set("defaultMode", "secure")
+        else:
+            element.attrib.pop("defaultMode", None)
+
 
 GRAPHICS: row.Table = {
-    "type": Row("./@type"),
-    "autoport": Row("./@autoport", YESNO),
-    "port": Row("./@port", INT),
-    "listen": Row("listen/@address"),
-    "password": Row("./@passwd", secret=True),
+    "type": Row("./@type", k.choice("vnc", "spice", "none")),
+    "autoport": Row("./@autoport", k.YESNO),
+    "port": Row("./@port", _PORT),
+    "tls_port": Row("./@tlsPort", _PORT),
+    "tls": Tls("./@defaultMode", k.YESNO),
+    "websocket": Row("./@websocket", _PORT),
+    "listen": Row("listen/@address", k.HOST),
+    "password": Row("./@passwd", k.LINE, secret=True),
+    "keymap": Row("./@keymap", k.matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us or de")),
+    "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore")),
 }
 
 
@@ -30,10 +54,16 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     return [{field: value for field, value in values.items() if field != "password"} for values in found]
 
 
-def graft(devices: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
+def first(root: Element, kind: str | None = None) -> Element | None:
+    """The display of that type, else the first."""
+    found = root.findall("devices/graphics")
+    return next((one for one in found if one.get("type") == kind), found[0] if found else None)
+
+
+def graft(root: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
     """Edit the display of that type, else the first; make it (on loopback) where there is none, or take all away for type `none`."""
-    found_first = devices.find("graphics")
-    device = next((found for found in devices.findall("graphics") if found.get("type") == wanted.get("type")), found_first)
+    devices = child(root, "devices")
+    device = first(root, wanted.get("type"))
     if wanted.get("type") == "none":
         gone = devices.findall("graphics")
         for found in gone:

@@ -8,38 +8,148 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Interface
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
-__all__ = ["INTERFACE", "find", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "read_all"]
 
-INTERFACE: row.Table = {
-    "type": Row("./@type"),
-    "mac": Row("mac/@address", same=lambda found, wanted: (found or "").lower() == wanted),
-    "bridge": Row("source/@bridge"),
-    "network": Row("source/@network"),
-    "portgroup": Row("source/@portgroup"),
-    "model": Row("model/@type"),
-    "mtu": Row("mtu/@size", INT),
-    "vlan": Row("vlan/tag/@id", INT),
-    "link": Row("link/@state"),
-    "boot_order": Row("boot/@order", INT),
+
+class PciAddress(Row):
+    """`0000:06:00.0` for the four attributes of an address element."""
+
+    _PARTS = (("domain", 4), ("bus", 2), ("slot", 2), ("function", 1))
+
+    def read(self, element: Element) -> t.Any:
+        """The address as lspci prints it; None for one of another kind."""
+        found = element.find(self.path)
+        if found is None or found.get("type") not in (None, "pci") or not found.get("bus"):
+            return None
+        try:
+            domain, bus, slot, function = (format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS)
+        except ValueError:
+            return None
+        return f"{domain}:{bus}:{slot}.{function}"
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Make the element anew."""
+        *way, last = self.path.split("/")
+        for step in way:
+            found = element.find(step)
+            element = make(element, step) if found is None else found
+        for old in element.findall(last):
+            element.remove(old)
+        domain, bus, rest = value.split(":")
+        slot, function = rest.split(".")
+        values = {"domain": domain, "bus": bus, "slot": slot, "function": function}
+        made = make(element, last, **{name: f"0x{digits}" for name, digits in values.items()})
+        if element.tag == "source" and element.getparent().tag == "interface":
+            made.set("type", "pci")
+
+
+_RATE = k.integer(1, 2**31 - 1)
+_BANDWIDTH = {
+    f"bandwidth.{side}.{what}": Row(f"bandwidth/{side}/@{what}", _RATE)
+    for side in ("inbound", "outbound")
+    for what in ("average", "peak", "burst")
 }
 
+INTERFACE: row.Table = {
+    "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet")),
+    "mac": Row("mac/@address", k.MAC, same=lambda found, wanted: (found or "").lower() == wanted),
+    "bridge": Row("source/@bridge", k.NIC),
+    "network": Row("source/@network", k.NAME),
+    "portgroup": Row("source/@portgroup", k.NAME),
+    "device": Row("source/@dev", k.NIC),
+    "mode": Row("source/@mode", k.choice("vepa", "bridge", "private", "passthrough")),
+    "address": PciAddress("source/address", k.PCI),
+    "managed": Row("./@managed", k.YESNO),
+    "model": Row("model/@type", k.WORD),
+    "driver": Row("driver/@name", k.choice("vhost", "qemu", "vfio")),
+    "queues": Row("driver/@queues", k.integer(1, 1024)),
+    "mtu": Row("mtu/@size", k.integer(68, 65535)),
+    "vlan": Many("vlan/tag/@id", k.integer(0, 4095)),
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")),
+    "isolated": Row("port/@isolated", k.YESNO),
+    "link": Row("link/@state", k.choice("up", "down")),
+    "filterref.name": Row("filterref/@filter", k.matching(r"[A-Za-z0-9_.:-]{1,64}", "must be the name of a network filter")),
+    "filterref.parameters": Items(
+        "filterref/parameter",
+        table={
+            "name": Row("./@name", k.matching(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and '_'")),
+            "value": Row("./@value", k.matching(r"[A-Za-z0-9_.:/-]{1,128}", "must be an address, number or word")),
+        },
+        shown=("value",),
+    ),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
+    "target": Row("target/@dev", k.NIC),
+    "boot_order": Row("boot/@order", k.integer(1, 1000)),
+    "rom.bar": Row("rom/@bar", k.ONOFF),
+    "rom.file": Row("rom/@file", k.PATH),
+    **_BANDWIDTH,
+}
+# Which fields of <source> belong to which type: the others would contradict it.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "bridge": ("bridge",), "network": ("network", "portgroup"), "direct": ("dev", "mode"), "hostdev": (),
+}  # fmt: skip
 
-def find(devices: Element, item: Interface) -> Element | None:
+
+def _find(root: Element, item: Item) -> Element | None:
     """The interface of that name, or of that MAC where nobody named it."""
-    by_mac = None
-    for device in devices.findall("interface"):
-        alias = device.find("alias")
-        if alias is not None and alias.get("name") == f"ua-{item.name}":
+    by_mac, mac = None, item.fields.get("mac") or item.name
+    for device in root.findall("devices/interface"):
+        if alias_name(device) == item.name:
             return device
-        mac = device.find("mac")
-        if item.mac and mac is not None and (mac.get("address") or "").lower() == item.mac:
+        found = device.find("mac")
+        if found is not None and (found.get("address") or "").lower() == mac:
             by_mac = device
     return by_mac
+
+
+def name_of(device: Element) -> str:
+    """The name we gave the interface, or its MAC address."""
+    mac = device.find("mac")
+    return alias_name(device) or ("" if mac is None else (mac.get("address") or "").lower())
+
+
+def _new(device: Element, item: Item) -> None:
+    device.set("type", item.fields.get("type") or "bridge")
+    make(device, "alias", name=f"ua-{item.name}")
+    if device.get("type") == "hostdev":
+        device.set("managed", "yes")
+    else:
+        make(device, "model", type="virtio")
+
+
+def _settle(device: Element) -> None:
+    """From a bridge to a network, or back: the old source's attributes would contradict the new type."""
+    source, vlan = device.find("source"), device.find("vlan")
+    if source is not None:
+        for name in set(source.attrib) - set(SOURCES.get(device.get("type"), source.attrib)):
+            source.attrib.pop(name)
+        if not source.attrib and not len(source):
+            device.remove(source)
+    if vlan is not None:
+        if len(vlan) > 1:
+            vlan.set("trunk", "yes")
+        elif vlan.get("trunk") and not len(vlan):
+            vlan.attrib.pop("trunk")
+        if not len(vlan):
+            device.remove(vlan)
+
+
+INTERFACES = Items(
+    "devices/interface",
+    table=INTERFACE,
+    key_kind=k.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}|([0-9a-f]{2}:){5}[0-9a-f]{2}", "must be a name, or a MAC address"),
+    name_of=name_of,
+    find=_find,
+    new=_new,
+    settle=_settle,
+    shown=("type", "bridge", "network", "device", "address"),
+)
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:
@@ -47,8 +157,7 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     found = []
     for device in root.findall("devices/interface"):
         values = row.read(device, INTERFACE)
-        alias = device.find("alias")
-        if alias is not None and (alias.get("name") or "").startswith("ua-"):
-            values["name"] = alias.get("name")[len("ua-") :]
+        if alias_name(device):
+            values["name"] = alias_name(device)
         found.append(values)
     return found

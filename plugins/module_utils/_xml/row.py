@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One field, one row: where it stands in the XML and how its value is spelt. Read, write and diff come from it."""
+"""One field, one row: where it stands in the XML and what it may be. Read, write, diff and the option itself come from it."""
 
 from __future__ import annotations
 
@@ -10,39 +10,17 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.kind import NAME, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, resolve
 
-__all__ = ["INT", "KIB", "ONOFF", "TEXT", "YESNO", "Codec", "Flag", "Many", "Row", "Table", "graft", "read"]
+__all__ = ["Flag", "Items", "Many", "Row", "Table", "Whole", "graft", "read"]
 
 
-class Codec(t.NamedTuple):
-    """How one value is read from and written as text."""
-
-    parse: t.Callable[[str], object]
-    text: t.Callable[[t.Any], str]
-
-
-def _lenient(parse: t.Callable[[str], object]) -> t.Callable[[str], object]:
-    """A future libvirt may say what we do not expect: give it back as it is rather than fail."""
-
-    def read_value(raw: str) -> object:
-        try:
-            return parse(raw)
-        except ValueError:
-            return raw
-
-    return read_value
-
-
-def _choice(yes: str, no: str) -> Codec:
-    return Codec(lambda raw: {yes: True, no: False}.get(raw, raw), lambda value: yes if value else no)
-
-
-TEXT = Codec(str, str)
-INT = Codec(_lenient(int), str)
-KIB = INT  # libvirt prints memory in KiB; Row.write names the unit
-YESNO = _choice("yes", "no")
-ONOFF = _choice("on", "off")
+def _equal(found: t.Any, wanted: t.Any) -> bool:
+    return bool(found == wanted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +28,11 @@ class Row:
     """A value in text (`os/type`) or in an attribute (`driver/@cache`)."""
 
     path: str
-    codec: Codec = TEXT
-    unit: str | None = None  # written beside the value, as libvirt's `unit` attribute
+    kind: Kind = TEXT
+    unit: str | None = None  # libvirt's `unit` attribute beside a size: we write KiB, and read any
     secret: bool = False  # never shown in changes
-    same: t.Callable[[t.Any, t.Any], bool] = lambda found, wanted: bool(found == wanted)
+    same: t.Callable[[t.Any, t.Any], bool] = _equal
+    on_change: t.Callable[[Element], None] | None = None  # what else must go when the value changes
 
     @property
     def steps(self) -> tuple[list[str], str | None]:
@@ -61,7 +40,7 @@ class Row:
         *steps, last = [step for step in self.path.split("/") if step != "."]
         return (steps, last[1:]) if last.startswith("@") else ([*steps, last], None)
 
-    def read(self, element: Element) -> object:
+    def read(self, element: Element) -> t.Any:
         """The value, or None where the XML is silent."""
         steps, attribute = self.steps
         for step in steps:
@@ -69,66 +48,186 @@ class Row:
             if element is None:
                 return None
         raw = element.get(attribute) if attribute else element.text
-        return None if raw is None else self.codec.parse(raw)
+        if raw is None:
+            return None
+        return _in_kib(raw, element.get("unit") or "KiB") if self.unit else self.kind.parse(raw)
 
-    def write(self, element: Element, value: object) -> None:
+    def write(self, element: Element, value: t.Any) -> None:
         """Put the value there, making the way; an empty text takes it away."""
         steps, attribute = self.steps
+        if value == "" and self.read(element) is None:
+            return
         for step in steps[:-1] if not attribute else steps:
             element = child(element, step)
         if attribute and value == "":
             element.attrib.pop(attribute, None)
         elif attribute:
-            element.set(attribute, self.codec.text(value))
+            element.set(attribute, self.kind.text(value))
         elif value == "":
             for found in element.findall(resolve(steps[-1])):
                 element.remove(found)
         else:
-            leaf = child(element, steps[-1])
-            leaf.text = self.codec.text(value)
-            if self.unit:
-                leaf.set("unit", self.unit)
+            element = child(element, steps[-1])
+            element.text = self.kind.text(value)
+        if self.unit and value != "":
+            element.set("unit", self.unit)
+
+
+def _in_kib(raw: str, unit: str) -> t.Any:
+    try:
+        return int(raw) // 1024 if unit in ("b", "bytes") else bytes_of(raw + unit, bare="K", what="") // 1024
+    except (BadInput, ValueError):
+        return raw
 
 
 @dataclasses.dataclass(frozen=True)
 class Flag(Row):
     """True where an empty element (`readonly`) is present."""
 
-    def read(self, element: Element) -> object:
+    def read(self, element: Element) -> t.Any:
         """Whether the element is there."""
         return element.find(self.path) is not None
 
-    def write(self, element: Element, value: object) -> None:
+    def write(self, element: Element, value: t.Any) -> None:
         """Make or remove the element."""
-        found = element.find(self.path)
+        *way, last = self.path.split("/")
+        if not value and not self.read(element):
+            return
+        for step in way:
+            element = child(element, step)
+        found = element.find(last)
         if value and found is None:
-            make(element, self.path)
+            make(element, last)
         elif not value and found is not None:
             element.remove(found)
 
 
 @dataclasses.dataclass(frozen=True)
+class Whole(Row):
+    """The word that decides about a whole element (a device's model): `none` takes the element away, and is its absence."""
+
+    same: t.Callable[[t.Any, t.Any], bool] = lambda found, wanted: (found or "none") == wanted
+    element: str = ""
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Make the element, or remove all of its kind."""
+        if value != "none":
+            super().write(element, value)
+            return
+        for found in element.findall(self.element):
+            found.getparent().remove(found)
+
+
+@dataclasses.dataclass(frozen=True)
 class Many(Row):
-    """All texts of a repeated element, in order."""
+    """All values of a repeated element or of its attribute, in order."""
 
-    def read(self, element: Element) -> object:
+    def read(self, element: Element) -> t.Any:
         """A tuple of values, or None when there is none."""
-        steps, _attribute = self.steps
+        steps, attribute = self.steps
         found = element.findall("/".join(resolve(step) for step in steps))
-        return tuple(self.codec.parse(item.text or "") for item in found) or None
+        return tuple(self.kind.parse((item.get(attribute) if attribute else item.text) or "") for item in found) or None
 
-    def write(self, element: Element, value: object) -> None:
+    def write(self, element: Element, value: t.Any) -> None:
         """Replace them all."""
-        steps, _attribute = self.steps
+        steps, attribute = self.steps
+        if not value and self.read(element) is None:
+            return
         for step in steps[:-1]:
             element = child(element, step)
         for found in element.findall(resolve(steps[-1])):
             element.remove(found)
-        for item in t.cast("t.Sequence[object]", value):
-            make(element, steps[-1]).text = self.codec.text(item)
+        for item in value:
+            made = make(element, steps[-1])
+            if attribute:
+                made.set(attribute, self.kind.text(item))
+            else:
+                made.text = self.kind.text(item)
 
 
 Table = t.Mapping[str, Row]
+
+
+@dataclasses.dataclass(frozen=True)
+class Items(Row):
+    """A repeated element as a list: entries are found by their key, edited in place, added, and removed only when said."""
+
+    table: Table = dataclasses.field(default_factory=dict)
+    key: str = "name"  # the field that is an entry's identity
+    parts: t.Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # what the identity is made of, where no field alone is it
+    key_kind: Kind = NAME  # where the identity is no row: an alias
+    needed: t.Sequence[str] = ()  # fields without which none can be made
+    # What an entry of a kind of its own needs beyond its rows.
+    name_of: t.Callable[[Element], str] | None = None
+    find: t.Callable[[Element, Item], Element | None] | None = None
+    new: t.Callable[[Element, Item], None] = lambda _element, _item: None  # what libvirt needs and the user need not say
+    settle: t.Callable[[Element], None] = lambda _element: None  # after an edit
+    shown: t.Sequence[str] = ()  # the fields that stand for an entry in a diff
+
+    @property
+    def keys(self) -> t.Mapping[str, Kind]:
+        """The options that make up an entry's identity."""
+        return self.parts or {self.key: self.table[self.key].kind if self.key in self.table else self.key_kind}
+
+    def elements(self, root: Element) -> list[Element]:
+        """All entries there are."""
+        return list(root.findall(self.path))
+
+    def name(self, element: Element) -> str:
+        """The identity of an entry."""
+        return self.name_of(element) if self.name_of else str(self.table[self.key].read(element))
+
+    def entry(self, root: Element, item: Item) -> Element | None:
+        """The element of an entry, or None."""
+        if self.find:
+            return self.find(root, item)
+        return next((found for found in self.elements(root) if self.name(found) == item.name), None)
+
+    def read(self, element: Element) -> t.Any:
+        """A tuple of dictionaries, or None when there is none."""
+        return tuple({**self.identity(self.name(found)), **read(found, self.table)} for found in self.elements(element)) or None
+
+    def identity(self, name: str) -> dict[str, str]:
+        """An entry's name in the words of the options."""
+        return dict(zip(self.parts, name.rsplit("-", 1))) if self.parts else {self.key: name}
+
+    def summary(self, element: Element) -> str:
+        """An entry in a diff."""
+        values = {field: value for field, value in read(element, self.table).items() if field != self.key}
+        return " ".join(str(values[field]) for field in self.shown if values.get(field)) or "present"
+
+    def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
+        """The changes, by `disks[name].field`; one that comes or goes as a whole is one change."""
+        changes: list[Change] = []
+        for item in wanted:
+            place, found = f"{where}[{item.name}]", self.entry(root, item)
+            if item.state == "absent":
+                if found is not None:
+                    changes.append(Change(place, self.summary(found), None))
+                    found.getparent().remove(found)
+            elif found is None:
+                missing = [field for field in self.needed if item.fields.get(field) is None]
+                if missing:
+                    raise BadInput(f"cannot make {place}: {' and '.join(missing)} must be given, and there is none to change")
+                changes.append(Change(place, None, self.summary(self._make(root, item))))
+            else:
+                edits = graft(found, self.table, item.fields, place + ".")
+                if edits:
+                    self.settle(found)
+                changes += edits
+        return changes
+
+    def _make(self, root: Element, item: Item) -> Element:
+        *way, tag = self.path.split("/")
+        for step in way:
+            root = child(root, step)
+        element = make(root, tag)
+        self.new(element, item)
+        if self.key in self.table:
+            self.table[self.key].write(element, item.name)
+        graft(element, self.table, {**item.when_made, **item.fields})
+        self.settle(element)
+        return element
 
 
 def read(element: Element, table: Table) -> dict[str, t.Any]:
@@ -144,11 +243,17 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
     """
     changes: list[Change] = []
     for field, row in table.items():
-        if wanted.get(field) is None:
+        value = wanted.get(field)
+        if value is None:
             continue
-        value, found = wanted[field], row.read(element)
+        if isinstance(row, Items):
+            changes += row.graft(element, value, where + field)
+            continue
+        found = row.read(element)
         if row.same(found, value) or (found is None and value in ("", (), [])):
             continue
+        if row.on_change:
+            row.on_change(element)
         row.write(element, value)
         changes.append(Change(where + field, "(hidden)" if row.secret and found else found, "(hidden)" if row.secret else value))
     return changes

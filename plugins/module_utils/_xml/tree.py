@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
@@ -15,7 +16,7 @@ try:
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["CORRAL", "Element", "child", "make", "parse", "resolve", "text"]
+__all__ = ["CORRAL", "Element", "alias_name", "child", "copied", "make", "parse", "resolve", "text"]
 
 # What the collection records about a guest stands under this namespace in libvirt's <metadata>.
 CORRAL = "urn:corral:virt:guest:1"
@@ -58,3 +59,15 @@ def make(parent: Element, tag: str, **attributes: str) -> Element:
     """A new last child of `parent`."""
     nsmap = _PREFIXES if ":" in tag and parent.tag == "metadata" else None
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
+
+
+def alias_name(device: Element) -> str:
+    """The name of a device as its user knows it: our alias is `ua-<name>`. Empty where libvirt named it."""
+    alias = device.find("alias")
+    name = "" if alias is None else alias.get("name") or ""
+    return name[len("ua-") :] if name.startswith("ua-") else ""
+
+
+def copied(element: Element) -> Element:
+    """The same element for another document."""
+    return copy.deepcopy(element)

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, Found, Grafted, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, complete_fields, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, completed, plan
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
@@ -33,8 +33,8 @@ def grafted(*changes: Change, **more: t.Any) -> Grafted:
 
 def planned(wanted: Wanted, here: Found | None, *changes: Change, fields: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> Plan:
     """A plan for the same changes to what is stored and what runs."""
-    after = grafted(*changes)
-    return plan(wanted, here, after, after if here and here.active else None, fields=fields or {}, limits=LIMITS, **more)
+    after, wanted = grafted(*changes), wanted.with_fields(**(fields or {}))
+    return plan(wanted, here, after, live.Now(wanted, after, after, LIMITS) if here and here.active else None, **more)
 
 
 def texts(result: Plan) -> list[str]:
@@ -113,10 +113,10 @@ def test_devices_come_and_go_live() -> None:
     running = grafted(
         Change("disks[new]", None, "/b"),
         Change("disks[old]", "/a", None),
-        added={"disks[new]": "<disk/>"},
-        removed={"disks[old]": "<disk/>"},
+        devices={"disks[new]": "<disk/>", "disks[old]": "<disk/>"},
     )
-    result = plan(Wanted("web1"), found(), running, running, fields={}, limits={}, storage=[SYSTEM], unfinished_xml="<domain/>")
+    now = live.Now(Wanted("web1"), running, running, {})
+    result = plan(Wanted("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
     assert texts(result) == [
         "define web1 (disks to be made)",
         "create disk /a (9.31e-10 GiB, qcow2)",
@@ -234,7 +234,7 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
     ],
 )
 def test_a_maximum_follows(said: dict[str, t.Any], known: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
-    assert complete_fields(said, known) == expected
+    assert completed(Wanted("web1", fields=said), known).fields == expected
 
 
 def test_policy_rows_are_used_as_they_are_written() -> None:

@@ -7,33 +7,56 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, interface, record, row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import INT, ONOFF, YESNO, Flag, Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole
 
-TABLES = {
-    "domain": domain.DOMAIN,
-    "disk": disk.DISK,
-    "interface": interface.INTERFACE,
-    "graphics": graphics.GRAPHICS,
-    "record": record.RECORD,
+TABLES = {"domain": domain.DOMAIN, "graphics": graphics.GRAPHICS, "record": record.RECORD}
+
+
+def rows(table: Table, prefix: str) -> t.Iterator[tuple[str, Row]]:
+    """Every row, those of lists' entries too."""
+    for field, one in table.items():
+        if isinstance(one, Items):
+            yield from rows(one.table, f"{prefix}.{field}[]")
+        elif not isinstance(one, graphics.Tls):  # which reads the type of display too
+            yield f"{prefix}.{field}", one
+
+
+ROWS = [found for name, table in TABLES.items() for found in rows(table, name)]
+# Texts of a form: two that have it.
+FORMS: dict[str, tuple[t.Any, t.Any]] = {
+    "PciAddress": ("0000:06:00.0", "0001:1a:1f.7"),
+    "Resolution": ("1280x720", "800x600"),
+    "source/@file": ("/a.qcow2", "/dev/sdb"),
+    "source/@volume": ("default/a.qcow2", "fast/b"),
+    "source/@protocol": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
 }
-ROWS = [(f"{table}.{field}", one) for table, rows in TABLES.items() for field, one in rows.items()]
 
 
 def sample(one: Row) -> tuple[t.Any, t.Any]:
     """Two values it can have."""
-    if isinstance(one, Flag) or one.codec in (YESNO, ONOFF):
+    option = one.kind.option
+    for form in (type(one).__name__, one.path):
+        if form in FORMS:
+            return FORMS[form]
+    if isinstance(one, Flag) or option["type"] == "bool":
         return True, False
+    if "choices" in option:
+        first, second = option["choices"][0], option["choices"][0 if isinstance(one, Whole) else -1]
+        return ((first, second), (second,)) if isinstance(one, Many) else (first, second)
+    if option["type"] == "int" or one.kind is k.KIB:
+        return ((1, 2), (3,)) if isinstance(one, Many) else (1, 2)
     if isinstance(one, Many):
         return ("a & b", "<c>"), ("d",)
-    return (1, 2) if one.codec is INT else ("a & <b> \"'", "c")
+    return "a & <b> \"'", "c"
 
 
 @pytest.mark.parametrize("one", [one for _name, one in ROWS], ids=[name for name, _one in ROWS])
 def test_what_is_written_comes_back(one: Row) -> None:
     root = etree.Element("x")
     nothing = etree.tostring(root)
-    assert one.read(root) in (None, False)
+    assert one.read(root) in (None, False, "none")
     assert etree.tostring(root) == nothing, "reading writes"
     for value in sample(one):
         one.write(root, value)
@@ -53,7 +76,7 @@ def test_silence_is_kept(one: Row) -> None:
             assert etree.tostring(root) == b"<x/>"
 
 
-@pytest.mark.parametrize("one", [one for _name, one in ROWS if not isinstance(one, (Flag, row.Many)) and one.codec is row.TEXT])
+@pytest.mark.parametrize("one", [one for _name, one in ROWS if type(one) is Row and one.kind.option["type"] in ("str", "path")])
 def test_an_empty_text_takes_away(one: Row) -> None:
     root = etree.Element("x")
     one.write(root, "a")
@@ -63,7 +86,7 @@ def test_an_empty_text_takes_away(one: Row) -> None:
 
 def test_the_future_is_read_as_it_is() -> None:
     root = etree.fromstring("<x a='many' b='perhaps'/>")
-    assert row.read(root, {"a": Row("./@a", INT), "b": Row("./@b", YESNO)}) == {"a": "many", "b": "perhaps"}
+    assert row.read(root, {"a": Row("./@a", k.INT), "b": Row("./@b", k.YESNO)}) == {"a": "many", "b": "perhaps"}
 
 
 def test_secrets_are_hidden() -> None:

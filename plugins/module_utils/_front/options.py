@@ -1,0 +1,144 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Options and rows: Ansible's argument spec from a table, the user's words into its fields, and a document's fields back into words."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole
+
+__all__ = ["fields_of", "items_of", "option_of", "spec", "words"]
+
+_SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
+ITEM_STATE = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+
+
+def option_of(field: str) -> str:
+    """The option of a field: its path without the unit that sizes are kept in."""
+    return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
+
+
+def spec(table: Table, *, without: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """The argument spec of a table; dots in a field's path are levels of dictionaries."""
+    options: dict[str, t.Any] = {}
+    for field, row in table.items():
+        if field not in without:
+            *way, last = option_of(field).split(".")
+            place = options
+            for step in way:
+                place = place.setdefault(step, {"type": "dict", "options": {}})["options"]
+            place[last] = _option(row)
+    return options
+
+
+def _option(row: Row) -> dict[str, t.Any]:
+    if isinstance(row, Items):
+        identity = {key: {**kind.option, "required": True} for key, kind in row.keys.items()}
+        return {
+            "type": "list",
+            "elements": "dict",
+            "options": {**identity, "state": ITEM_STATE, **spec(row.table, without=(row.key,))},
+        }
+    if isinstance(row, Many):
+        one = dict(row.kind.option)
+        return {"type": "list", "elements": one.pop("type"), **one}
+    return {**row.kind.option, **({"no_log": True} if row.secret else {})}
+
+
+def fields_of(table: Table, said: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = "") -> dict[str, t.Any]:
+    """What the user said, by the fields of the table and as they are kept; what is wrong with it goes into `problems`."""
+    fields: dict[str, t.Any] = {}
+    for field, row in table.items():
+        value = _dig(said, option_of(field))
+        place = where + option_of(field)
+        if value is None:
+            continue
+        if isinstance(row, Items):
+            fields[field] = items_of(row, value, guest, problems, place)
+            continue
+        try:
+            kept = tuple(map(row.kind.check, value)) if isinstance(row, Many) else row.kind.check(value)
+        except ValueError as error:
+            problems.append(problem(place, guest, str(error), None if row.secret else value))
+        else:
+            fields[field] = kept
+    return fields
+
+
+def items_of(row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str) -> tuple[Item, ...]:
+    """The entries of a list; names are identities, so none comes twice."""
+    found = []
+    for entry in said:
+        parts = []
+        for key, kind in row.keys.items():
+            try:
+                parts.append(str(kind.check(entry[key])))
+            except ValueError as error:
+                problems.append(problem(f"{where}[].{key}", guest, str(error), entry[key]))
+        name = "-".join(parts)
+        rest = {field: one for field, one in row.table.items() if field != row.key}
+        fields = fields_of(rest, entry, guest, problems, f"{where}[{name}].")
+        found.append(Item(name, state=entry.get("state") or "present", fields=fields))
+    names = [item.name for item in found]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"{where} of {guest}: {name} is given twice; names are identities")
+    return tuple(found)
+
+
+def problem(place: str, guest: str, reason: str, value: object) -> str:
+    """One thing that is wrong: where, of whom, what it must be, what it is."""
+    shown = repr(value)
+    return f"{place} of {guest}: {reason}" + ("" if value is None or shown in reason else f", not {shown}")
+
+
+def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
+    value: t.Any = said
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The fields of a document in the words of the options; what no option can say is left out, and so left alone."""
+    said: dict[str, t.Any] = {}
+    for field, row in table.items():
+        value = found.get(field)
+        if value is None or row.secret or (value is False and isinstance(row, Flag)) or (value == "none" and isinstance(row, Whole)):
+            continue
+        if isinstance(row, Items):
+            value = _entries(row, value)
+        elif isinstance(row, Many):
+            value = list(value) if all(_sayable(row.kind, one) for one in value) else None
+        else:
+            value = f"{value}KiB" if field.endswith(_SIZE) else value
+            value = value if _sayable(row.kind, value) else None
+        if value is not None:
+            *way, last = option_of(field).split(".")
+            place = said
+            for step in way:
+                place = place.setdefault(step, {})
+            place[last] = value
+    return said
+
+
+def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]] | None:
+    """Entries that have a name to be known by; of two with the same name neither can be told from the other."""
+    names = [tuple(entry.get(key) for key in row.keys) for entry in found]
+    entries = []
+    for entry, name in zip(found, names):
+        if names.count(name) == 1 and all(_sayable(kind, part) for kind, part in zip(row.keys.values(), name)):
+            rest = {field: one for field, one in row.table.items() if field != row.key}
+            entries.append({**dict(zip(row.keys, name)), **words(rest, entry)})
+    return entries or None
+
+
+def _sayable(kind: Kind, value: object) -> bool:
+    try:
+        return value not in (None, "") and kind.check(value) is not None
+    except ValueError:
+        return False

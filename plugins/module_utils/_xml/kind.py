@@ -1,0 +1,133 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a value may be, and how libvirt's XML spells it. The option, its check, reading and writing come from one kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+__all__ = [
+    "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG", "TEXT", "WORD", "YESNO",
+    "Kind", "choice", "integer", "matching",
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """`option` is Ansible's type; `check` gives the value as it is kept, or raises ValueError with what it must be."""
+
+    option: t.Mapping[str, t.Any]
+    check: t.Callable[[t.Any], t.Any] = lambda value: value
+    parse: t.Callable[[str], object] = str
+    text: t.Callable[[t.Any], str] = str
+
+
+def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
+    """A text of that form; the empty text, which takes a value away, is one too."""
+    form = re.compile(pattern, re.ASCII)
+
+    def check(value: t.Any) -> str:
+        if value and not form.fullmatch(str(value)):
+            raise ValueError(must)
+        return str(value)
+
+    return Kind({"type": kind}, check)
+
+
+def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()) -> Kind:
+    """A whole number in a range."""
+
+    def check(value: t.Any) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = low - 1
+        if isinstance(value, bool) or not (low <= number <= high or number in also):
+            raise ValueError(f"must be a whole number from {low} to {high}" if high < 2**31 - 1 else f"must be a whole number from {low}")
+        return number
+
+    return Kind({"type": "int"}, check, _lenient(int))
+
+
+def choice(*values: str) -> Kind:
+    """One of some words."""
+
+    def check(value: t.Any) -> str:
+        if value not in values:
+            raise ValueError(f"must be one of {', '.join(values)}")
+        return str(value)
+
+    return Kind({"type": "str", "choices": list(values)}, check)
+
+
+def _lenient(parse: t.Callable[[str], object]) -> t.Callable[[str], object]:
+    """A future libvirt may say what we do not expect: give it back as it is rather than fail."""
+
+    def read_value(raw: str) -> object:
+        try:
+            return parse(raw)
+        except ValueError:
+            return raw
+
+    return read_value
+
+
+def _boolean(yes: str, no: str) -> Kind:
+    def check(value: t.Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError("must be true or false")
+        return value
+
+    return Kind({"type": "bool"}, check, lambda raw: {yes: True, no: False}.get(raw, raw), lambda value: yes if value else no)
+
+
+def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
+    """A kind that `_units` reads; its message already names what it must be."""
+
+    def check(value: t.Any) -> t.Any:
+        try:
+            return value if value == "" else read(value, what="")
+        except BadInput as error:
+            raise ValueError(str(error).lstrip(": ")) from error
+
+    return Kind({"type": "str", **option}, check)
+
+
+def _kib(value: t.Any) -> int:
+    """An option is in MiB or with a unit; what was read from XML is in KiB already and comes as KibRow's own int."""
+    try:
+        return _units.kib_of(value, what="")
+    except BadInput as error:
+        raise ValueError(str(error).lstrip(": ")) from error
+
+
+def _path(value: t.Any) -> str:
+    text = str(value)
+    if text and (not text.startswith("/") or text == "/" or ".." in text.split("/")):
+        raise ValueError("must be an absolute path without '..'")
+    return text
+
+
+YESNO = _boolean("yes", "no")
+ONOFF = _boolean("on", "off")
+INT = integer()
+KIB = Kind({"type": "raw"}, _kib, _lenient(int))
+TEXT = Kind({"type": "str"})
+LINE = matching(r"[^\n\t]*", "must be a single line")
+WORD = matching(r"[A-Za-z0-9_.+:-]{1,64}", "must be a word of letters, digits and . _ + : -")
+NAME = _of_units(_units.check_name)
+TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
+NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
+MAC = _of_units(_units.mac_of)
+CPUSET = _of_units(_units.cpuset_of, type="raw")
+HEX16 = matching(r"[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
+HOST = matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", "must be a host name or an IP address")
+PATH = Kind({"type": "path"}, _path)
+PCI = matching(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", "must be a PCI address as lspci -D prints it: 0000:06:00.0")

@@ -1,0 +1,89 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The escape hatch: a piece of `<domain>` in libvirt's own words is made part of the definition."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
+
+__all__ = ["checked", "merge"]
+
+_OURS = ("name", "uuid", "metadata")
+# Elements that stand once below their parent: they are edited. All others are added beside their like.
+_SEVERAL = {"feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode", "boot", "arg", "env", "page", "sibling", "host", "tag"}
+
+
+def checked(xml: str) -> str:
+    """The text itself when it is a piece of a domain; raises ValueError with what it must be."""
+    if "<!DOCTYPE" in xml or "<!ENTITY" in xml:
+        raise ValueError("must not declare a document type or entities")
+    try:
+        root = parse(xml)
+    except Failed as error:
+        raise ValueError(f"must be well-formed XML ({error})") from error
+    if root.tag != "domain" or root.attrib:
+        raise ValueError("must be a <domain> element without attributes that holds what is to be there")
+    taken = [tag for tag in _OURS if root.find(tag) is not None]
+    if taken:
+        raise ValueError(f"must not hold <{taken[0]}>: that belongs to its own option")
+    return xml
+
+
+def merge(root: Element, xml: str) -> list[Change]:
+    """Make every element of `xml` part of `root`; a change for each that was not."""
+    try:
+        piece = parse(checked(xml))
+    except ValueError as error:
+        raise BadInput(f"xml: {error}") from error
+    changes: list[Change] = []
+    _into(root, piece, "xml", changes)
+    return changes
+
+
+def _into(parent: Element, piece: Element, where: str, changes: list[Change]) -> None:
+    for wanted in piece.iterchildren(tag=t.cast(t.Any, "*")):
+        tag = wanted.tag.rpartition("}")[2]
+        place = f"{where}.{tag}"
+        alike = parent.findall(wanted.tag)
+        if any(_holds(one, wanted) for one in alike):
+            continue
+        several = parent.tag == "devices" or tag in _SEVERAL
+        if several or not alike:
+            parent.append(copied(wanted))
+            changes.append(Change(place, None, _shown(wanted)))
+            continue
+        _edit(alike[0], wanted, place, changes)
+
+
+def _edit(found: Element, wanted: Element, where: str, changes: list[Change]) -> None:
+    """One element in place: its attributes and text, then what is in it."""
+    for name, value in wanted.attrib.items():
+        if found.get(name) != value:
+            changes.append(Change(f"{where}.{name}", found.get(name), value))
+            found.set(name, value)
+    text = (wanted.text or "").strip()
+    if text and (found.text or "").strip() != text:
+        changes.append(Change(where, (found.text or "").strip() or None, text))
+        found.text = text
+    _into(found, wanted, where, changes)
+
+
+def _holds(found: Element, wanted: Element) -> bool:
+    """Whether all that is wanted is there; more may be."""
+    text = (wanted.text or "").strip()
+    return (
+        all(found.get(name) == value for name, value in wanted.attrib.items())
+        and (not text or (found.text or "").strip() == text)
+        and all(any(_holds(one, part) for one in found.findall(part.tag)) for part in wanted.iterchildren(tag=t.cast(t.Any, "*")))
+    )
+
+
+def _shown(element: Element) -> str:
+    attributes = " ".join(f"{name}={value}" for name, value in element.attrib.items())
+    return attributes or (element.text or "").strip() or "present"
