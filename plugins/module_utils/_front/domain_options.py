@@ -239,10 +239,6 @@ def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest
         fields["tags"] = tuple(sorted(set(fields["tags"])))
     if "memory.hugepage_size_kib" in fields:
         fields.setdefault("memory.hugepages", True)
-    cells = fields.get("numa.cells", ())
-    sizes = [item.fields.get("memory_kib") for item in cells if item.state == "present"]
-    if sizes and None not in sizes and fields.setdefault("memory.maximum_kib", sum(sizes)) != sum(sizes):
-        problems.append(f"numa of {guest}: the cells have {sum(sizes) // 1024} MiB, memory.maximum says otherwise; make them equal")
     if graphics and graphics.get("port"):
         graphics["autoport"] = False
     if "interfaces" in fields:

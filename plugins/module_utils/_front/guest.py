@@ -133,6 +133,9 @@ def _write_seed(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Mak
 
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
+    cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
+    if cells and "memory.maximum_kib" not in wanted.fields:  # which is their sum
+        wanted = wanted.with_fields(**{"memory.maximum_kib": sum(cells), "memory.current_kib": sum(cells), **wanted.fields})
     needed = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
     missing = [option for field, option in needed.items() if wanted.fields.get(field) is None]
     if missing:

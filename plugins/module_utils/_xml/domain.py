@@ -10,6 +10,7 @@ import copy
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
@@ -317,6 +318,8 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
     _finish(root)
+    if any(change.where.startswith(("memory.", "numa.")) for change in changes):
+        _check_memory(root)
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     if not changes and not remembered:
         root = found
@@ -358,6 +361,14 @@ def _finish(root: Element) -> None:
         # An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything.
         for kind in root.findall("os/boot"):
             kind.getparent().remove(kind)
+
+
+def _check_memory(root: Element) -> None:
+    """libvirt takes the sum of the cells and plugged modules for the guest's memory, whatever stands beside it."""
+    cells = [cell["memory_kib"] for cell in DOMAIN["numa.cells"].read(root) or () if isinstance(cell.get("memory_kib"), int)]
+    total = DOMAIN["memory.maximum_kib"].read(root)
+    if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
+        raise BadInput(f"numa: the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make them equal")
 
 
 def keeps(xml: str) -> tuple[str, ...]:

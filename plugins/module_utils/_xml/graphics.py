@@ -36,7 +36,7 @@ class Tls(Row):
 
 GRAPHICS: row.Table = {
     "type": Row("./@type", k.choice("vnc", "spice", "none")),
-    "autoport": Row("./@autoport", k.YESNO),
+    "autoport": Row("./@autoport", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
     "port": Row("./@port", _PORT),
     "tls_port": Row("./@tlsPort", _PORT),
     "tls": Tls("./@defaultMode", k.YESNO),

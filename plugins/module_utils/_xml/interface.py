@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
@@ -49,6 +50,17 @@ class PciAddress(Row):
             made.set("type", "pci")
 
 
+@dataclasses.dataclass(frozen=True)
+class Plug(Row):
+    """What an interface is plugged into, which another type of interface tells in the same place in other words."""
+
+    type: str = ""
+
+    def read(self, element: Element) -> t.Any:
+        """The value, for an interface of that type."""
+        return super().read(element) if element.get("type") == self.type else None
+
+
 _RATE = k.integer(1, 2**31 - 1)
 _BANDWIDTH = {
     f"bandwidth.{side}.{what}": Row(f"bandwidth/{side}/@{what}", _RATE)
@@ -59,11 +71,11 @@ _BANDWIDTH = {
 INTERFACE: row.Table = {
     "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet")),
     "mac": Row("mac/@address", k.MAC, same=lambda found, wanted: (found or "").lower() == wanted),
-    "bridge": Row("source/@bridge", k.NIC),
-    "network": Row("source/@network", k.NAME),
-    "portgroup": Row("source/@portgroup", k.NAME),
-    "device": Row("source/@dev", k.NIC),
-    "mode": Row("source/@mode", k.choice("vepa", "bridge", "private", "passthrough")),
+    "bridge": Plug("source/@bridge", k.NIC, type="bridge"),
+    "network": Plug("source/@network", k.NAME, type="network"),
+    "portgroup": Plug("source/@portgroup", k.NAME, type="network"),
+    "device": Plug("source/@dev", k.NIC, type="direct"),
+    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), type="direct"),
     "address": PciAddress("source/address", k.PCI),
     "managed": Row("./@managed", k.YESNO),
     "model": Row("model/@type", k.WORD),

@@ -115,6 +115,14 @@ def _path(value: t.Any) -> str:
     return text
 
 
+def _spelt_cpuset(raw: str) -> str:
+    """Others write `0-5,^4` where we write `0-3,5`."""
+    try:
+        return _units.cpuset_of(raw, what="")
+    except BadInput:
+        return raw
+
+
 YESNO = _boolean("yes", "no")
 ONOFF = _boolean("on", "off")
 INT = integer()
@@ -126,7 +134,7 @@ NAME = _of_units(_units.check_name)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
 MAC = _of_units(_units.mac_of)
-CPUSET = _of_units(_units.cpuset_of, type="raw")
+CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
 HOST = matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", "must be a host name or an IP address")
 PATH = Kind({"type": "path"}, _path)
