@@ -27,6 +27,7 @@ class Kind:
     check: t.Callable[[t.Any], t.Any] = lambda value: value
     parse: t.Callable[[str], object] = str
     text: t.Callable[[t.Any], str] = str
+    must: str = ""  # what it must be, in words
 
 
 def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
@@ -38,11 +39,13 @@ def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
             raise ValueError(must)
         return str(value)
 
-    return Kind({"type": kind}, check)
+    return Kind({"type": kind}, check, must=must)
 
 
 def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()) -> Kind:
     """A whole number in a range."""
+
+    must = f"must be a whole number from {low}" + (f" to {high}" if high < 2**31 - 1 else "")
 
     def check(value: t.Any) -> int:
         try:
@@ -50,10 +53,10 @@ def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()
         except ValueError:
             number = low - 1
         if isinstance(value, bool) or not (low <= number <= high or number in also):
-            raise ValueError(f"must be a whole number from {low} to {high}" if high < 2**31 - 1 else f"must be a whole number from {low}")
+            raise ValueError(must)
         return number
 
-    return Kind({"type": "int"}, check, _lenient(int))
+    return Kind({"type": "int"}, check, _lenient(int), must=must)
 
 
 def choice(*values: str) -> Kind:
@@ -108,10 +111,13 @@ def _kib(value: t.Any) -> int:
         raise ValueError(str(error).lstrip(": ")) from error
 
 
+_PATH_MUST = "must be an absolute path without '..'"
+
+
 def _path(value: t.Any) -> str:
     text = str(value)
     if text and (not text.startswith("/") or text == "/" or ".." in text.split("/")):
-        raise ValueError("must be an absolute path without '..'")
+        raise ValueError(_PATH_MUST)
     return text
 
 
@@ -137,5 +143,5 @@ MAC = _of_units(_units.mac_of)
 CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
 HOST = matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", "must be a host name or an IP address")
-PATH = Kind({"type": "path"}, _path)
+PATH = Kind({"type": "path"}, _path, must=_PATH_MUST)
 PCI = matching(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", "must be a PCI address as lspci -D prints it: 0000:06:00.0")
