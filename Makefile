@@ -104,6 +104,10 @@ molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the
 test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine
 	@$(PYTHON) $(TOOLS)/matrix.py
 
+.PHONY: bench
+bench: venv lab-packages ## side by side with others who do the same, in one run (build/bench.json); one: make bench BENCH=converge
+	@PYTHONPATH=.cache:tests/lab python -m ansible_collections.corral.virt.tests.bench.bench $(BENCH)
+
 .PHONY: demo demo-down
 demo: venv lab-packages ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
 	@python tests/lab/demo.py up

@@ -1,0 +1,93 @@
+"""Run benches on a lab made for them, print a table and leave build/bench.json. Usage: bench.py [NAME]
+
+A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs, and yields its rows().
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import typing as t
+
+from ansible_collections.corral.virt.tests.bench import converge, place
+from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
+from ansible_collections.corral.virt.tests.bench.row import Row, table
+
+REPORT = place.ROOT / "build/bench.json"
+
+
+class Bench(t.Protocol):
+    """What a bench's file has."""
+
+    HOSTS: int
+
+    def rows(self) -> t.Iterator[Row]:
+        """Measure."""
+
+
+BENCHES: dict[str, Bench] = {"converge": converge}
+
+
+def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
+    """All rows; the lab goes whatever happens."""
+    rows: list[Row] = []
+    try:
+        with part("bare hosts"):
+            place.up(max(bench.HOSTS for bench in benches.values()))
+        with part("the collection's roles make them hypervisors"):
+            place.hypervisors()
+        explain()
+        for name, bench in benches.items():
+            with part(f"bench {name}"):
+                rows.extend(bench.rows())
+    finally:
+        with part("the lab is taken down"):
+            place.down()
+    return rows
+
+
+@contextlib.contextmanager
+def part(title: str) -> t.Iterator[None]:
+    """Say what begins, and how long it took."""
+    started = time.monotonic()
+    say(f"== {title}")
+    yield
+    say(f"-- {title}: {time.monotonic() - started:.1f} s")
+
+
+def explain() -> None:
+    """What everybody runs on."""
+    say(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {run('ansible', '--version').output.splitlines()[0]}; on the host:")
+    print(on("hyper1", "virsh version --daemon").output.strip())
+    print(f"All that speaks through Ansible has this configuration:\n\n{place.SETTINGS}", flush=True)
+
+
+def interrupt(*_ignored: object) -> None:
+    """End in order, once."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit("Interrupted")
+
+
+def main(names: t.Sequence[str]) -> int:
+    """Exit code 0 when all targets are met."""
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.exit(f"There is no bench {unknown[0]}; there are: {', '.join(BENCHES)}")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, interrupt)
+    try:
+        rows = measure({name: BENCHES[name] for name in names or BENCHES})
+    except Failed as error:
+        sys.exit(f"Failed: {error}")
+    REPORT.write_text(json.dumps([row.data() for row in rows], indent=2) + "\n")
+    print(f"\n{table(rows)}\n\nratio: the peer's by ours; target: the least ratio asked for. Written to {REPORT}")
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
