@@ -25,10 +25,14 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         try:
             if isinstance(arguments.get("domains"), list):
-                arguments["domains"] = [_guest.prepared(one) if isinstance(one, dict) else one for one in arguments["domains"]]
+                arguments["domains"] = [self._prepared(one, task_vars) if isinstance(one, dict) else one for one in arguments["domains"]]
             else:
-                arguments = _guest.prepared(arguments)
+                arguments = self._prepared(arguments, task_vars)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
         return result
+
+    def _prepared(self, guest: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in ("virt_nic_profiles", "virt_disk_profiles")}
+        return _guest.prepared(_guest.with_profiles(guest, profiles))

@@ -29,7 +29,14 @@ options:
     type: str
     choices: [none, lease, arp, agent, any]
     default: none
+  arguments:
+    description:
+      - Also describe each guest as arguments of M(corral.virt.virt_domain), from its definition, however it was made.
+      - Said to the guest they change nothing. What no option can say, and secrets, are left out, and so left alone.
+    type: bool
+    default: false
 seealso:
+  - module: corral.virt.virt_domain
   - module: corral.virt.virt_host_info
 """
 
@@ -42,6 +49,19 @@ EXAMPLES = r"""
   corral.virt.virt_domain_info:
     name: web1
     addresses: any
+
+- name: Take over a guest made by hand
+  corral.virt.virt_domain_info:
+    name: desk
+    arguments: true
+  register: desk
+
+- name: Keep its description
+  ansible.builtin.copy:
+    content: "{{ desk.domains[0].arguments | ansible.builtin.to_nice_yaml }}"
+    dest: desk.yml
+    mode: "0644"
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -65,18 +85,22 @@ domains:
     graphics: {description: 'Displays with C(type), C(listen) and C(port).', type: list, elements: dict, returned: always}
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
+    arguments: {description: Arguments of M(corral.virt.virt_domain) that describe it., type: dict, returned: with O(arguments)}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
     **URI_OPTION,
     "name": {"type": "str"},
+    "arguments": {"type": "bool", "default": False},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
 
@@ -88,6 +112,9 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
             found = describe.describe_guests(connection, names=names, addresses=module.params["addresses"])
+            for guest in found if module.params["arguments"] else ():
+                xml = look.definition(look.lookup(connection, guest["name"]))
+                guest["arguments"] = arguments(xml, autostart=guest["autostart"])
     module.exit_json(changed=False, domains=found)
 
 

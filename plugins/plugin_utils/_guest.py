@@ -10,7 +10,42 @@ import typing as t
 
 import yaml
 
-__all__ = ["prepared"]
+__all__ = ["prepared", "with_profiles"]
+
+_PROFILES = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile": ("disks", "virt_disk_profiles")}
+
+
+def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The guest's options with its profiles put into `interfaces` and `disks`: by item name, what the guest says itself goes before.
+
+    `variables` holds the lists of each profile. Raises ValueError with every problem.
+    """
+    options, problems = dict(guest), []
+    if "networks" in options and options.get("nic_profile"):
+        options["interfaces"] = options.pop("networks")
+    for option, (items, variable) in _PROFILES.items():
+        wanted = options.pop(option, None)
+        if wanted in (None, ""):
+            continue
+        known = variables.get(variable) or {}
+        if not isinstance(known, dict) or wanted not in known:
+            names = ", ".join(sorted(map(str, known))) if isinstance(known, dict) and known else "none"
+            problems.append(f"{option} of {guest.get('name')}: there is no profile {wanted!r} in {variable}; known: {names}")
+            continue
+        merged: dict[str, dict[str, t.Any]] = {}
+        for where, entries in ((f"{variable}[{wanted}]", known[wanted]), (f"{items} of {guest.get('name')}", options.get(items) or [])):
+            if not isinstance(entries, list):
+                problems.append(f"{where}: must be a list of dictionaries")
+                continue
+            for index, item in enumerate(entries):
+                if not isinstance(item, dict) or not item.get("name"):
+                    problems.append(f"{where}: item {index + 1} has no name; names are how the items of profile and guest are matched")
+                else:
+                    merged[item["name"]] = {**merged.get(item["name"], {}), **item}
+        options[items] = list(merged.values())
+    if problems:
+        raise ValueError("; ".join(problems))
+    return options
 
 
 def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -37,7 +37,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "inventory/*": (ANYTHING, ["ansible"]),
     "filter/*": (ANYTHING, ["ansible"]),
     "plugin_utils/*": (ANYTHING, ["ansible", "cryptography", "yaml"]),
-    "doc_fragments/*": ([], []),
+    "doc_fragments/*": (ANYTHING, ["yaml"]),
 }
 BANNED_NAMES = {"utils", "common", "helper", "helpers", "manager", "base", "misc"}
 SHIPPED = ("modules", "module_utils")
@@ -136,9 +136,13 @@ def test_module_utils_are_private_python() -> None:
     assert not [path.name for path in room.iterdir() if not path.name.startswith("_")]
 
 
+# Files and lines that travel with each task: the whole model of a guest where guests are changed or described, else much less.
+BUDGETS = {"virt_domain": (34, 5200), "virt_domains": (34, 5200), "virt_domain_info": (26, 3700), "virt_host_info": (22, 2900)}
+
+
 @pytest.mark.parametrize("module", MODULES, ids=label)
 def test_payload_stays_in_its_budget(module: Path) -> None:
-    files, lines = (30, 3500) if module.stem in ("virt_domain", "virt_domains") else (18, 2000)
+    files, lines = BUDGETS.get(module.stem, (20, 2500))
     weight = payload.payload(module)
     names = "\n".join(map(label, weight.files))
     assert len(weight.files) <= files, f"{module.stem} drags more than {files} files to the host:\n{names}"

@@ -18,14 +18,14 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec, words
+from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Item, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 
-__all__ = ["DICTS", "GUEST_OPTIONS", "arguments", "wanted"]
+__all__ = ["DICTS", "GUEST_OPTIONS", "wanted"]
 
 _STR = {"type": "str"}
 _ROWS = spec(DOMAIN, without=("title", "description"))
@@ -108,48 +108,6 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
     return _with_image(guest)
-
-
-def arguments(name: str, fields: t.Mapping[str, t.Any], graphics: t.Sequence[t.Mapping[str, t.Any]], autostart: bool) -> dict[str, t.Any]:
-    """The options that describe a guest that exists; said to it they change nothing.
-
-    What no option can say, secrets, and what cannot be told from its like are left out, and so left alone.
-    """
-    said = words(DOMAIN, fields)
-    said["disks"] = [disk for disk in said.get("disks", []) if disk["name"] != "seed"]
-    said["interfaces"] = said.get("interfaces", [])
-    for short, many in (("serial", "serials"), ("console", "consoles")):
-        if many in said:
-            said.pop(short, None)
-    if graphics and graphics[0].get("type") in ("vnc", "spice"):
-        shown = {key: value for key, value in words(GRAPHICS, graphics[0]).items() if key != "autoport" and value != -1}
-        said["graphics"] = {key: value for key, value in shown.items() if not (key == "port" and graphics[0].get("autoport") is True)}
-    full = {"name": name, **said, "autostart": autostart}
-    return _accepted(full)
-
-
-def _accepted(said: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Without what the options themselves refuse: a document may hold what libvirt takes and we do not."""
-    for option in [None, *sorted(set(said) - {"name"})]:
-        tried = {key: value for key, value in said.items() if key != option}
-        if _fits(tried):
-            return tried
-    plain: dict[str, t.Any] = {"name": said["name"]}
-    for option in sorted(set(said) - {"name"}):
-        if _fits({**plain, option: said[option]}):
-            plain[option] = said[option]
-    return plain
-
-
-def _fits(said: t.Mapping[str, t.Any]) -> bool:
-    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
-    if result.error_messages:
-        return False
-    try:
-        wanted(result.validated_parameters)
-    except BadInput:
-        return False
-    return True
 
 
 T = t.TypeVar("T")

@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
-__all__ = ["all_guests", "capabilities", "find", "found", "links", "lookup", "node", "pools", "state"]
+__all__ = ["all_guests", "capabilities", "definition", "find", "found", "links", "lookup", "node", "pools", "state"]
 
 
 def all_guests(connection: Connection) -> list[t.Any]:
@@ -55,6 +55,12 @@ def found(domain: t.Any) -> Found:
             live_xml=domain.XMLDesc(flags) if active else None,
             keeps=_keeps(domain),
         )
+
+
+def definition(domain: t.Any) -> str:
+    """What is stored of a guest, without secrets; what runs where nothing is stored."""
+    with said("read guest", domain.name()):
+        return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
 
 
 def _keeps(domain: t.Any) -> tuple[str, ...]:
