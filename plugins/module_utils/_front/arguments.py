@@ -28,9 +28,9 @@ def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
     said = words(domain.DOMAIN, domain.read_fields(xml))
     said["disks"] = [disk for disk in said.get("disks", []) if disk["name"] != "seed"]
     said["interfaces"] = said.get("interfaces", [])
-    for short, many in (("serial", "serials"), ("console", "consoles")):
-        if many in said:
-            said.pop(short, None)
+    if "serials" in said:
+        said.pop("serial", None)
+    said["consoles"] = [console for console in said.get("consoles", []) if console.get("target")]  # the others are serial ports
     display = graphics.first(root)
     if display is not None and display.get("type") in ("vnc", "spice"):
         shown = words(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))

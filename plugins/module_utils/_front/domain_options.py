@@ -153,8 +153,6 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
         if item.name == "seed":
             problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
         device, fields = item.fields.get("device"), item.fields
-        if fields.get("source") == "" and device not in ("cdrom", "floppy"):
-            problems.append(f"{what}: only a cdrom or floppy can be without a medium; say device: cdrom, or state: absent")
         if device == "lun" and not str(fields.get("source") or "/dev/").startswith("/dev/"):
             problems.append(f"{what}: a lun is a block device of the host; give its path below /dev, or device: disk")
         for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
@@ -197,7 +195,7 @@ def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest
         fields["tags"] = tuple(sorted(set(fields["tags"])))
     if "memory.hugepage_size_kib" in fields:
         fields.setdefault("memory.hugepages", True)
-    if graphics and graphics.get("port"):
+    if graphics and (graphics.get("port") or graphics.get("tls_port")):
         graphics["autoport"] = False
     if "interfaces" in fields:
         fields["interfaces"] = tuple(_typed(item, guest, problems) for item in fields["interfaces"])
@@ -245,7 +243,6 @@ _NEEDS = {
     "clock.timezone": "clock.offset", "tpm.path": "tpm.type", "rng.rate_period_ms": "rng.rate_bytes",
     "boot.menu_timeout_ms": "boot.menu", "boot.initrd": "boot.kernel", "boot.cmdline": "boot.kernel",
     "serial.path": "serial.type", "serial.host": "serial.type", "serial.service": "serial.type", "serial.mode": "serial.type",
-    "console.path": "console.type", "console.host": "console.type", "console.service": "console.type", "console.mode": "console.type",
     "nvram.template": "nvram.path", "loader.type": "loader.path", "loader.readonly": "loader.path", "loader.secure": "loader.path",
 }  # fmt: skip
 # A field that contradicts some values of another.
@@ -255,7 +252,7 @@ _ONLY = {
     "tpm.persistent_state": ("tpm.type", ("emulator",)), "rng.source": ("rng.backend", ("random",)),
     "secure_boot": ("firmware", ("efi",)), "cpu.cache.level": ("cpu.cache.mode", ("emulate",)),
     "cpu.maxphysaddr.bits": ("cpu.maxphysaddr.mode", ("emulate", "passthrough")),
-    **{f"{port}.{field}": (f"{port}.type", kinds) for port in ("serial", "console") for field, kinds in (
+    **{f"{port}.{field}": (f"{port}.type", kinds) for port in ("serial",) for field, kinds in (
         ("path", ("file", "dev", "unix")), ("append", ("file",)), ("mode", ("unix", "tcp")), ("host", ("tcp",)), ("service", ("tcp",)),
         ("tls", ("tcp",)), ("protocol", ("tcp",)),
     )},

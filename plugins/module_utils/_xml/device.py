@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress
+from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make
 
@@ -19,18 +20,24 @@ __all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT
 
 _SERVICE = k.integer(1, 65535)
 
+
+def _off_is_silent(found: t.Any, wanted: t.Any) -> bool:
+    """libvirt does not write what is off anyway."""
+    return bool(found) == bool(wanted)
+
+
 # What a serial port, a console or a channel is connected to on the host.
 PORT: row.Table = {
     "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix")),
     "path": Row("source/@path", k.PATH),
-    "append": Row("source/@append", k.ONOFF),
+    "append": Row("source/@append", k.ONOFF, same=_off_is_silent),
     "mode": Row("source/@mode", k.choice("bind", "connect")),
     "host": Row("source/@host", k.HOST),
     "service": Row("source/@service", _SERVICE),
     "tls": Row("source/@tls", k.YESNO),
     "protocol": Row("protocol/@type", k.choice("raw", "telnet")),
     "log": Row("log/@file", k.PATH),
-    "log_append": Row("log/@append", k.ONOFF),
+    "log_append": Row("log/@append", k.ONOFF, same=_off_is_silent),
 }
 # Which parts belong to which type: the others are left over from another one.
 _PARTS = {
@@ -57,19 +64,35 @@ def settle_port(device: Element) -> None:
         make(device, "protocol", type="raw")
 
 
+def _console(root: Element, item: Item) -> Element | None:
+    """A console by its number; the one that is the first serial port only mirrors that, so it is not changed by itself."""
+    found = next((one for one in root.findall("devices/console") if PORTS["consoles"].name(one) == item.name), None)
+    target = None if found is None else found.find("target")
+    if target is not None and target.get("type") == "serial" and root.find("devices/serial") is not None:
+        raise BadInput(f"consoles[{item.name}]: this console is the first serial port; say it with serial, or take another port")
+    return found
+
+
+_TARGETS = {
+    "serial": k.choice("isa-serial", "usb-serial", "pci-serial", "spapr-vio-serial", "system-serial"),
+    "console": k.choice("virtio", "sclp", "sclplm"),
+}
+
+
+def _ports(tag: str, find: t.Callable[[Element, Item], Element | None] | None = None) -> Items:
+    table = {"port": Row("target/@port", k.INT), "target": Row("target/@type", _TARGETS[tag]), **PORT}
+    return Items(
+        f"devices/{tag}", table=table, key="port", find=find, new=_new_port, settle=settle_port, shown=("type", "path", "service")
+    )
+
+
 def _new_port(device: Element, item: Item) -> None:
     device.set("type", item.fields.get("type") or "pty")
+    if device.tag == "console":
+        make(device, "target", type=item.fields.get("target") or "virtio")
 
 
-def _ports(tag: str, kinds: tuple[str, ...]) -> Items:
-    table = {"port": Row("target/@port", k.INT), "target": Row("target/@type", k.choice(*kinds)), **PORT}
-    return Items(f"devices/{tag}", table=table, key="port", new=_new_port, settle=settle_port, shown=("type", "path", "service"))
-
-
-PORTS: row.Table = {
-    "serials": _ports("serial", ("isa-serial", "usb-serial", "pci-serial", "spapr-vio-serial", "system-serial")),
-    "consoles": _ports("console", ("serial", "virtio", "sclp", "sclplm")),
-}
+PORTS: dict[str, Items] = {"serials": _ports("serial"), "consoles": _ports("console", _console)}
 
 
 def _new_channel(device: Element, item: Item) -> None:
@@ -92,11 +115,11 @@ CHANNELS = Items(
 _USB_ID = k.matching(r"0x[0-9a-f]{4}", "must be four hexadecimal digits as lsusb prints them, with 0x: '0x1d6b'")
 HOSTDEV: row.Table = {
     "type": Row("./@type", k.choice("pci", "usb")),
-    "address": PciAddress("source/address", k.PCI),
-    "vendor": Row("source/vendor/@id", _USB_ID),
-    "product": Row("source/product/@id", _USB_ID),
-    "bus": Row("source/address/@bus", k.integer(1, 255)),
-    "device": Row("source/address/@device", k.integer(1, 255)),
+    "address": PciAddress("source/address", k.PCI, type="pci"),
+    "vendor": Plug("source/vendor/@id", _USB_ID, type="usb"),
+    "product": Plug("source/product/@id", _USB_ID, type="usb"),
+    "bus": Plug("source/address/@bus", k.integer(1, 255), type="usb"),
+    "device": Plug("source/address/@device", k.integer(1, 255), type="usb"),
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "managed": Row("./@managed", k.YESNO),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
@@ -200,7 +223,7 @@ def _new_controller(device: Element, item: Item) -> None:
 
 CONTROLLERS = Items(
     "devices/controller",
-    parts={"type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"), "index": k.INT},
+    parts={"type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"), "index": k.integer(0, 255)},
     table={
         "model": Row("./@model", k.WORD),
         "queues": Row("driver/@queues", k.integer(1, 1024)),

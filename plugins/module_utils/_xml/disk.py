@@ -10,6 +10,7 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -38,6 +39,8 @@ class Source(Row):
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the disk's type and its source; an empty text ejects the medium."""
+        if value == "" and element.get("device") not in ("cdrom", "floppy"):
+            raise BadInput(f"disk {name_of(element)}: only a cdrom or floppy can be without a medium; use state: absent")
         for old in (*element.findall("source"), *element.findall("backingStore"), *element.findall("mirror")):
             element.remove(old)
         if value == "":
@@ -150,9 +153,6 @@ def _new(device: Element, item: Item) -> None:
     make(device, "alias", name=f"ua-{item.name}")
     if kind == "cdrom":
         child(device, "readonly")
-    controllers = device.getparent().findall("controller")
-    if bus == "scsi" and not any(one.get("type") == "scsi" for one in controllers):
-        make(device.getparent(), "controller", type="scsi", index="0", model="virtio-scsi")  # libvirt's own choice is of 1996
 
 
 _PREFIX = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "sd": "sd", "ide": "hd", "fdc": "fd"}

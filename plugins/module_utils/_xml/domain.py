@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Whole
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, parse, text
 
 __all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "spelt_out"]
 
@@ -181,7 +182,9 @@ DOMAIN: row.Table = {
     ),
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
     "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET),
-    "numa.placement": Row("numatune/memory/@placement", k.choice("static", "auto")),
+    "numa.placement": Row(
+        "numatune/memory/@placement", k.choice("static", "auto"), same=lambda found, wanted: (found or "static") == wanted
+    ),
     "numa.nodes": Items(
         "numatune/memnode",
         table={"cell": Row("./@cellid", _ID), "mode": Row("./@mode", _MEMORY_MODE), "nodeset": Row("./@nodeset", k.CPUSET)},
@@ -243,8 +246,10 @@ DOMAIN: row.Table = {
     "pm.suspend_to_mem": Row("pm/suspend-to-mem/@enabled", k.YESNO),
     "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
     # devices a guest has one of, or of which the first is meant
-    **{f"serial.{field}": Row(f"devices/serial/{one.path.replace('./', '')}", one.kind) for field, one in device.PORT.items()},
-    **{f"console.{field}": Row(f"devices/console/{one.path.replace('./', '')}", one.kind) for field, one in device.PORT.items()},
+    **{
+        f"serial.{field}": dataclasses.replace(one, path=f"devices/serial/{one.path}".replace("./", ""))
+        for field, one in device.PORT.items()
+    },
     "rng.model": Whole("devices/rng/@model", k.choice("virtio", "none"), element="devices/rng"),
     "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin")),
     "rng.source": Row("devices/rng/backend", k.PATH),
@@ -314,7 +319,7 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     found = parse(xml)
     root = spelt_out(found)
     changes = merge.merge(root, wanted.xml) if wanted.xml else []
-    changes += row.graft(root, DOMAIN, wanted.fields)
+    changes += row.graft(root, DOMAIN, _with_controller(root, wanted.fields))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
     _finish(root)
@@ -332,6 +337,19 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
         if where and element is not None:
             devices[where.group()] = text(element)
     return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+
+
+def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """A disk on bus scsi brings its controller: libvirt's own choice would be one of 1996, which few systems know."""
+    scsi = [item for item in fields.get("disks", ()) if item.state == "present" and "scsi" in (item.fields.get("bus"), _bus_of(item))]
+    named = any(item.name.startswith("scsi-") for item in fields.get("controllers", ()))
+    if not scsi or named or any(one.get("type") == "scsi" for one in root.findall("devices/controller")):
+        return fields
+    return {**fields, "controllers": (*fields.get("controllers", ()), Item("scsi-0", fields={"model": "virtio-scsi"}))}
+
+
+def _bus_of(item: Item) -> str:
+    return "scsi" if item.fields.get("device") == "lun" and not item.fields.get("bus") else ""
 
 
 def element_of(root: Element, where: str) -> Element | None:
@@ -354,13 +372,29 @@ def _finish(root: Element) -> None:
             for attribute, value in needed.items():
                 if backend.get(attribute) is None:
                     backend.set(attribute, value)
-    for port in (root.find("devices/serial"), root.find("devices/console")):
-        if port is not None:
-            device.settle_port(port)
+    vendor = root.find("features/hyperv/vendor_id")
+    if vendor is not None and vendor.get("state") is None:
+        vendor.set("state", "on")
+    _one_console(root)
     if root.find("devices/*/boot") is not None:
         # An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything.
         for kind in root.findall("os/boot"):
             kind.getparent().remove(kind)
+
+
+def _one_console(root: Element) -> None:
+    """The first console is the first serial port once more: libvirt lets it be whatever that is."""
+    serial, console = root.find("devices/serial"), root.find("devices/console")
+    if serial is None:
+        return
+    device.settle_port(serial)
+    target = None if console is None else console.find("target")
+    if console is not None and (target is None or target.get("type") in (None, "serial")):
+        console.set("type", serial.get("type"))
+        for tag in ("source", "protocol", "log"):
+            for old in console.findall(tag):
+                console.remove(old)
+            console.extend(copied(part) for part in serial.findall(tag))
 
 
 def _check_memory(root: Element) -> None:

@@ -15,10 +15,21 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "read_all"]
 
 
-class PciAddress(Row):
+@dataclasses.dataclass(frozen=True)
+class Plug(Row):
+    """What a device is plugged into, which a device of another type tells in the same place in other words."""
+
+    type: str = ""
+
+    def read(self, element: Element) -> t.Any:
+        """The value, for a device of that type."""
+        return super().read(element) if element.get("type") == self.type else None
+
+
+class PciAddress(Plug):
     """`0000:06:00.0` for the four attributes of an address element."""
 
     _PARTS = (("domain", 4), ("bus", 2), ("slot", 2), ("function", 1))
@@ -26,7 +37,7 @@ class PciAddress(Row):
     def read(self, element: Element) -> t.Any:
         """The address as lspci prints it; None for one of another kind."""
         found = element.find(self.path)
-        if found is None or found.get("type") not in (None, "pci") or not found.get("bus"):
+        if element.get("type") != self.type or found is None or not found.get("bus"):
             return None
         try:
             domain, bus, slot, function = (format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS)
@@ -50,17 +61,10 @@ class PciAddress(Row):
             made.set("type", "pci")
 
 
-@dataclasses.dataclass(frozen=True)
-class Plug(Row):
-    """What an interface is plugged into, which another type of interface tells in the same place in other words."""
-
-    type: str = ""
-
-    def read(self, element: Element) -> t.Any:
-        """The value, for an interface of that type."""
-        return super().read(element) if element.get("type") == self.type else None
-
-
+_TARGET = k.matching(
+    r"(?!(vnet|vif|macvtap|macvlan)\d)[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}",
+    "must be the name of a network device, 15 characters at most, and none that libvirt counts itself (vnet0)",
+)
 _RATE = k.integer(1, 2**31 - 1)
 _BANDWIDTH = {
     f"bandwidth.{side}.{what}": Row(f"bandwidth/{side}/@{what}", _RATE)
@@ -76,7 +80,7 @@ INTERFACE: row.Table = {
     "portgroup": Plug("source/@portgroup", k.NAME, type="network"),
     "device": Plug("source/@dev", k.NIC, type="direct"),
     "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), type="direct"),
-    "address": PciAddress("source/address", k.PCI),
+    "address": PciAddress("source/address", k.PCI, type="hostdev"),
     "managed": Row("./@managed", k.YESNO),
     "model": Row("model/@type", k.WORD),
     "driver": Row("driver/@name", k.choice("vhost", "qemu", "vfio")),
@@ -96,7 +100,7 @@ INTERFACE: row.Table = {
         shown=("value",),
     ),
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
-    "target": Row("target/@dev", k.NIC),
+    "target": Row("target/@dev", _TARGET),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
     "rom.bar": Row("rom/@bar", k.ONOFF),
     "rom.file": Row("rom/@file", k.PATH),

@@ -28,6 +28,8 @@ class Kind:
     parse: t.Callable[[str], object] = str
     text: t.Callable[[t.Any], str] = str
     must: str = ""  # what it must be, in words
+    form: str = ""  # the regular expression of a text
+    ends: tuple[int, int] | None = None  # the least and the greatest number
 
 
 def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
@@ -39,7 +41,7 @@ def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
             raise ValueError(must)
         return str(value)
 
-    return Kind({"type": kind}, check, must=must)
+    return Kind({"type": kind}, check, must=must, form=pattern)
 
 
 def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()) -> Kind:
@@ -56,7 +58,7 @@ def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()
             raise ValueError(must)
         return number
 
-    return Kind({"type": "int"}, check, _lenient(int), must=must)
+    return Kind({"type": "int"}, check, _lenient(int), must=must, ends=(low, high))
 
 
 def choice(*values: str) -> Kind:

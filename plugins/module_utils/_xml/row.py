@@ -193,8 +193,9 @@ class Items(Row):
 
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
-        values = {field: value for field, value in read(element, self.table).items() if field != self.key}
-        return " ".join(str(values[field]) for field in self.shown if values.get(field)) or "present"
+        values = read(element, self.table)
+        said = [(field, values[field]) for field in self.shown if values.get(field) is not None]
+        return " ".join(f"{field}: {str(value).lower()}" if isinstance(value, bool) else str(value) for field, value in said) or "present"
 
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
         """The changes, by `disks[name].field`; one that comes or goes as a whole is one change."""
