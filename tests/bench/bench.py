@@ -52,9 +52,9 @@ def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
 
 @contextlib.contextmanager
 def part(title: str) -> t.Iterator[None]:
-    """Say what begins, and how long it took."""
+    """Say what begins, how busy the machine is, and how long it took."""
     started = time.monotonic()
-    say(f"== {title}")
+    say(f"== {title} (load {os.getloadavg()[0]:.1f})")
     yield
     say(f"-- {title}: {time.monotonic() - started:.1f} s")
 

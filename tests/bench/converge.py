@@ -125,7 +125,8 @@ def _compete(each: Contestant, n: int, *beside: t.Callable[[], float]) -> list[F
     reports.clear()
     again_s, *beside_s = medians(converge, *beside)
     note = "reports a change" if any(reports) else ""
-    say(f"{n:3} guests, {each.name}: first {first_s:.2f} s, no-op {again_s:.2f} s, {lines} lines of XML each {note}")
+    figures = f"first {first_s:.2f} s, no-op {again_s:.2f} s", f"{lines} lines of XML each", note
+    say(f"{n:3} guests, {each.name}: {', '.join(filter(None, figures))}")
     return [Figure(first_s), Figure(again_s, note), *map(Figure, beside_s)]
 
 
