@@ -105,7 +105,8 @@ def test_secrets_stay_secret(user_data: object, check_mode: bool, many: bool) ->
 
 
 def test_secrets_stay_secret_in_bad_input() -> None:
-    result = run("virt_domain", **guest("a", graphics={"password": SECRETS[1] + "-too-long"}, cloud_init={"user_data": SECRETS[0]}))
+    display = {"type": "vnc", "password": SECRETS[1] + "-too-long"}
+    result = run("virt_domain", **guest("a", graphics=display, cloud_init={"user_data": SECRETS[0]}))
     assert len(result["problems"]) == 2
     for secret in SECRETS:
         assert secret not in json.dumps(result)

@@ -21,9 +21,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Item, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
 __all__ = ["DICTS", "GUEST_OPTIONS", "wanted"]
 
@@ -92,8 +92,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
             problems.append(f"stop_on_reboot of {name}: it is short for on_reboot: destroy; give one of the two")
         fields["on_reboot"] = "destroy" if params["stop_on_reboot"] else "restart"
     _complete(fields, graphics, name, problems)
-    problems += [text for check in _CHECKS for text in check(fields, name)]
-    problems += _graphics_problems(graphics, name) + _state_problems(params, name)
+    problems += [*_limits(fields, name), *_state_problems(params, name)]
+    misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
+    problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
     if problems:
         raise BadInput(problems)
     guest = Wanted(
@@ -152,12 +153,6 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
             problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], 'image and size'])}")
         if item.name == "seed":
             problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
-        device, fields = item.fields.get("device"), item.fields
-        if device == "lun" and not str(fields.get("source") or "/dev/").startswith("/dev/"):
-            problems.append(f"{what}: a lun is a block device of the host; give its path below /dev, or device: disk")
-        for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
-            if fields.get(f"iotune.total_{unit}") and (fields.get(f"iotune.read_{unit}") or fields.get(f"iotune.write_{unit}")):
-                problems.append(f"{what}: iotune.total_{unit} and a limit for reading or writing exclude each other")
         found.append(
             Disk(item.name, item.state, item.fields, size_bytes=size_bytes, pool=entry.get("pool"), image=entry.get("image"))
         )
@@ -198,23 +193,16 @@ def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest
     if graphics and (graphics.get("port") or graphics.get("tls_port")):
         graphics["autoport"] = False
     if "interfaces" in fields:
-        fields["interfaces"] = tuple(_typed(item, guest, problems) for item in fields["interfaces"])
+        fields["interfaces"] = tuple(map(_typed, fields["interfaces"]))
 
 
 _TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}
 
 
-def _typed(item: Item, guest: str, problems: list[str]) -> Item:
+def _typed(item: Item) -> Item:
     """An interface's type follows from what it is plugged into."""
-    places = [place for place in _TYPES if item.fields.get(place)]
-    if len(places) > 1:
-        problems.append(f"interface {item.name} of {guest}: {' and '.join(places)} exclude each other")
-    if len(places) != 1:
-        return item
-    kind = item.fields.get("type", _TYPES[places[0]])
-    if kind != _TYPES[places[0]]:
-        problems.append(f"interface {item.name} of {guest}: {places[0]} belongs to type {_TYPES[places[0]]}, not {kind}; leave one out")
-    return item.with_fields(type=kind)
+    kind = next((kind for place, kind in _TYPES.items() if item.fields.get(place)), None)
+    return item if kind is None or item.fields.get("type") else item.with_fields(type=kind)
 
 
 def _shown(field: str, fields: t.Mapping[str, t.Any]) -> str:
@@ -230,96 +218,6 @@ def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
     for low, high in limits.items():
         if fields.get(low, 0) > fields.get(high, 2**62):
             yield f"{option_of(low)} of {guest}: {_shown(low, fields)} is above {option_of(high)}, {_shown(high, fields)}"
-    if fields.get("vcpus.placement") == "auto" and "vcpus.cpuset" in fields:
-        yield f"vcpus of {guest}: placement auto chooses the processors itself; leave out cpuset, or say placement: static"
-
-
-# A field that means nothing without another one of the same call.
-_NEEDS = {
-    "memory.slots": "memory.hotplug_maximum_kib", "memory.hotplug_maximum_kib": "memory.slots",
-    "cpu.model": "cpu.mode", "cpu.fallback": "cpu.model", "cpu.vendor": "cpu.model", "cpu.cache.level": "cpu.cache.mode",
-    "cpu.maxphysaddr.bits": "cpu.maxphysaddr.mode",
-    "features.hyperv.spinlocks_retries": "features.hyperv.spinlocks", "features.hyperv.stimer_direct": "features.hyperv.stimer",
-    "clock.timezone": "clock.offset", "tpm.path": "tpm.type", "rng.rate_period_ms": "rng.rate_bytes",
-    "boot.menu_timeout_ms": "boot.menu", "boot.initrd": "boot.kernel", "boot.cmdline": "boot.kernel",
-    "serial.path": "serial.type", "serial.host": "serial.type", "serial.service": "serial.type", "serial.mode": "serial.type",
-    "nvram.template": "nvram.path", "loader.type": "loader.path", "loader.readonly": "loader.path", "loader.secure": "loader.path",
-}  # fmt: skip
-# A field that contradicts some values of another.
-_ONLY = {
-    "cpu.model": ("cpu.mode", ("custom", "host-model")), "clock.timezone": ("clock.offset", ("timezone",)),
-    "tpm.path": ("tpm.type", ("passthrough",)), "tpm.version": ("tpm.type", ("emulator",)),
-    "tpm.persistent_state": ("tpm.type", ("emulator",)), "rng.source": ("rng.backend", ("random",)),
-    "secure_boot": ("firmware", ("efi",)), "cpu.cache.level": ("cpu.cache.mode", ("emulate",)),
-    "cpu.maxphysaddr.bits": ("cpu.maxphysaddr.mode", ("emulate", "passthrough")),
-    **{f"{port}.{field}": (f"{port}.type", kinds) for port in ("serial",) for field, kinds in (
-        ("path", ("file", "dev", "unix")), ("append", ("file",)), ("mode", ("unix", "tcp")), ("host", ("tcp",)), ("service", ("tcp",)),
-        ("tls", ("tcp",)), ("protocol", ("tcp",)),
-    )},
-}  # fmt: skip
-
-
-def _together(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
-    for field, needed in _NEEDS.items():
-        if fields.get(field) and needed not in fields:
-            yield f"{option_of(field)} of {guest}: it means nothing without {option_of(needed)}; give both"
-    for field, (other, values) in _ONLY.items():
-        if fields.get(field) and fields.get(other, values[0]) not in values:
-            yield f"{field} of {guest}: it belongs to {other} {' or '.join(values)}, not {fields[other]}"
-    if fields.get("cpu.mode") == "custom" and not fields.get("cpu.model"):
-        yield f"cpu.mode of {guest}: custom needs cpu.model; name one of those virt_host_info lists"
-
-
-def _interfaces(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
-    for item in fields.get("interfaces", ()):
-        what, said = f"interface {item.name} of {guest}", item.fields
-        for side in ("inbound", "outbound"):
-            if any(f"bandwidth.{side}.{part}" in said for part in ("peak", "burst")) and f"bandwidth.{side}.average" not in said:
-                yield f"{what}: bandwidth.{side} needs average, the rate that peak and burst may exceed"
-        if said.get("filterref.parameters") and not said.get("filterref.name"):
-            yield f"{what}: filterref.parameters belong to a filter; give filterref.name"
-
-
-def _hostdevs(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
-    for item in fields.get("hostdevs", ()):
-        what, said = f"hostdev {item.name} of {guest}", item.fields
-        kind = said.get("type")
-        usb = ("vendor" in said and "product" in said) or ("bus" in said and "device" in said)
-        if item.state == "present" and kind == "pci" and "address" not in said:
-            yield f"{what}: a PCI device is known by its address; give it as lspci -D prints it"
-        if item.state == "present" and kind == "usb" and not usb:
-            yield f"{what}: a USB device is known by vendor and product, or by bus and device; lsusb prints both"
-        for field, owner in (("address", "pci"), ("vendor", "usb"), ("bus", "usb"), ("startup_policy", "usb"), ("rom.file", "pci")):
-            if field in said and kind not in (None, owner):
-                yield f"{what}: {field} belongs to type {owner}, not {kind}"
-        if item.state == "present" and kind is None:
-            yield f"{what}: say its type, pci or usb"
-
-
-def _ports(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
-    for option in ("serials", "consoles", "channels"):
-        for item in fields.get(option, ()):
-            kind = item.fields.get("type")
-            for field, needed in (("path", ("file", "dev")), ("service", ("tcp",)), ("host", ("tcp",))):
-                if item.state == "present" and kind in needed and not item.fields.get(field):
-                    yield f"{option}[{item.name}] of {guest}: type {kind} needs {field}"
-
-
-_CHECKS = (_limits, _together, _interfaces, _hostdevs, _ports)
-
-
-def _graphics_problems(graphics: t.Mapping[str, t.Any] | None, guest: str) -> list[str]:
-    if not graphics:
-        return []
-    problems, kind = [], graphics.get("type", "vnc")
-    if len(graphics.get("password", "")) > 8 and kind == "vnc":
-        problems.append(f"graphics.password of {guest}: VNC looks at 8 characters only; give at most 8")
-    if kind == "vnc" and graphics.get("tls") is not None:
-        problems.append(f"graphics.tls of {guest}: VNC has TLS for all guests of a host or none (vnc_tls in qemu.conf); it is for spice")
-    for field, owner in (("tls_port", "spice"), ("websocket", "vnc"), ("share_policy", "vnc")):
-        if field in graphics and kind != owner:
-            problems.append(f"graphics.{field} of {guest}: it belongs to {owner}, not {kind}")
-    return problems
 
 
 def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:

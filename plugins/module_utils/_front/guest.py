@@ -197,8 +197,8 @@ def _now(found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any]) -
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
         return None
-    running = domain.graft(found.live_xml, wanted, remember)
-    updated = domain.graft(found.live_xml, live.updates(wanted)) if running.changes else running
+    running = domain.graft(found.live_xml, wanted, remember, live=True)
+    updated = domain.graft(found.live_xml, live.updates(wanted), live=True) if running.changes else running
     return live.Now(wanted, running, updated, domain.read_fields(found.live_xml))
 
 

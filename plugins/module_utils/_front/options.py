@@ -10,17 +10,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole, option_of
 
 __all__ = ["fields_of", "items_of", "option_of", "spec", "words"]
 
-_SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
 ITEM_STATE = {"type": "str", "choices": ["present", "absent"], "default": "present"}
-
-
-def option_of(field: str) -> str:
-    """The option of a field: its path without the unit that sizes are kept in."""
-    return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
 
 
 def spec(table: Table, *, without: t.Collection[str] = ()) -> dict[str, t.Any]:
@@ -115,7 +109,7 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         elif isinstance(row, Many):
             value = list(value) if all(_sayable(row.kind, one) for one in value) else None
         else:
-            value = f"{value}KiB" if field.endswith(_SIZE) else value
+            value = f"{value}KiB" if option_of(field) != field else value
             value = value if _sayable(row.kind, value) else None
         if value is not None:
             *way, last = option_of(field).split(".")

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make
 
 __all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "settle_port"]
@@ -29,48 +29,25 @@ def _off_is_silent(found: t.Any, wanted: t.Any) -> bool:
 # What a serial port, a console or a channel is connected to on the host.
 PORT: row.Table = {
     "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix")),
-    "path": Row("source/@path", k.PATH),
-    "append": Row("source/@append", k.ONOFF, same=_off_is_silent),
-    "mode": Row("source/@mode", k.choice("bind", "connect")),
-    "host": Row("source/@host", k.HOST),
-    "service": Row("source/@service", _SERVICE),
-    "tls": Row("source/@tls", k.YESNO),
-    "protocol": Row("protocol/@type", k.choice("raw", "telnet")),
+    "path": Row("source/@path", k.PATH, only={"type": ("file", "dev", "unix")}, due={"type": ("file", "dev", "unix")}),
+    "append": Row("source/@append", k.ONOFF, same=_off_is_silent, only={"type": ("file",)}),
+    "mode": Row("source/@mode", k.choice("bind", "connect"), only={"type": ("unix", "tcp")}),
+    "host": Row("source/@host", k.HOST, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
+    "service": Row("source/@service", _SERVICE, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
+    "tls": Row("source/@tls", k.YESNO, only={"type": ("tcp",)}),
+    "protocol": Row("protocol/@type", k.choice("raw", "telnet"), only={"type": ("tcp",)}),
     "log": Row("log/@file", k.PATH),
-    "log_append": Row("log/@append", k.ONOFF, same=_off_is_silent),
+    "log_append": Row("log/@append", k.ONOFF, same=_off_is_silent, only={"log": ANY}),
 }
-# Which parts belong to which type: the others are left over from another one.
-_PARTS = {
-    "file": ("path", "append"), "dev": ("path",), "unix": ("path", "mode"), "tcp": ("host", "service", "mode", "tls"), "pty": (),
-}  # fmt: skip
 
 
 def settle_port(device: Element) -> None:
-    """A path belongs to a file or socket, an address to TCP; a pty's path is libvirt's to choose."""
-    kind, source, protocol = device.get("type"), device.find("source"), device.find("protocol")
-    if kind not in _PARTS:
-        return
+    """A socket is listened to, and TCP carried as it is, where nobody says otherwise."""
+    kind, source = device.get("type"), device.find("source")
     if kind in ("tcp", "unix") and (source is None or source.get("mode") is None):
         child(device, "source").set("mode", "bind")
-    if source is not None:
-        for name in ("path", "append", "mode", "host", "service", "tls"):
-            if name not in _PARTS[kind]:
-                source.attrib.pop(name, None)
-        if not source.attrib and not len(source):
-            device.remove(source)
-    if protocol is not None and kind != "tcp":
-        device.remove(protocol)
-    elif protocol is None and kind == "tcp":
+    if kind == "tcp" and device.find("protocol") is None:
         make(device, "protocol", type="raw")
-
-
-def _console(root: Element, item: Item) -> Element | None:
-    """A console by its number; the one that is the first serial port only mirrors that, so it is not changed by itself."""
-    found = next((one for one in root.findall("devices/console") if PORTS["consoles"].name(one) == item.name), None)
-    target = None if found is None else found.find("target")
-    if target is not None and target.get("type") == "serial" and root.find("devices/serial") is not None:
-        raise BadInput(f"consoles[{item.name}]: this console is the first serial port; say it with serial, or take another port")
-    return found
 
 
 _TARGETS = {
@@ -79,11 +56,9 @@ _TARGETS = {
 }
 
 
-def _ports(tag: str, find: t.Callable[[Element, Item], Element | None] | None = None) -> Items:
+def _ports(tag: str) -> Items:
     table = {"port": Row("target/@port", k.INT), "target": Row("target/@type", _TARGETS[tag]), **PORT}
-    return Items(
-        f"devices/{tag}", table=table, key="port", find=find, new=_new_port, settle=settle_port, shown=("type", "path", "service")
-    )
+    return Items(f"devices/{tag}", table=table, key="port", new=_new_port, settle=settle_port, shown=("type", "path", "service"))
 
 
 def _new_port(device: Element, item: Item) -> None:
@@ -92,7 +67,7 @@ def _new_port(device: Element, item: Item) -> None:
         make(device, "target", type=item.fields.get("target") or "virtio")
 
 
-PORTS: dict[str, Items] = {"serials": _ports("serial"), "consoles": _ports("console", _console)}
+PORTS: dict[str, Items] = {"serials": _ports("serial"), "consoles": _ports("console")}
 
 
 def _new_channel(device: Element, item: Item) -> None:
@@ -106,6 +81,7 @@ CHANNELS = Items(
         "name": Row("target/@name", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a port name such as org.qemu.guest_agent.0")),
         **PORT,
         "type": Row("./@type", k.choice("unix", "spicevmc", "pty", "file", "tcp")),
+        "path": dataclasses.replace(PORT["path"], due={"type": ("file",)}),  # libvirt finds one for a socket
     },
     new=_new_channel,
     settle=settle_port,
@@ -113,25 +89,31 @@ CHANNELS = Items(
 )
 
 _USB_ID = k.matching(r"0x[0-9a-f]{4}", "must be four hexadecimal digits as lsusb prints them, with 0x: '0x1d6b'")
+_PCI, _USB = {"type": ("pci",)}, {"type": ("usb",)}
 HOSTDEV: row.Table = {
     "type": Row("./@type", k.choice("pci", "usb")),
-    "address": PciAddress("source/address", k.PCI, type="pci"),
-    "vendor": Plug("source/vendor/@id", _USB_ID, type="usb"),
-    "product": Plug("source/product/@id", _USB_ID, type="usb"),
-    "bus": Plug("source/address/@bus", k.integer(1, 255), type="usb"),
-    "device": Plug("source/address/@device", k.integer(1, 255), type="usb"),
-    "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
+    "address": PciAddress("source/address", k.PCI, only=_PCI, due=_PCI),
+    "vendor": Plug("source/vendor/@id", _USB_ID, only={**_USB, "product": ANY}),
+    "product": Plug("source/product/@id", _USB_ID, only={**_USB, "vendor": ANY}),
+    "bus": Plug("source/address/@bus", k.integer(1, 255), only={**_USB, "device": ANY}),
+    "device": Plug("source/address/@device", k.integer(1, 255), only={**_USB, "bus": ANY}),
+    "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional"), only=_USB),
     "managed": Row("./@managed", k.YESNO),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
-    "rom.bar": Row("rom/@bar", k.ONOFF),
-    "rom.file": Row("rom/@file", k.PATH),
+    "rom.bar": Row("rom/@bar", k.ONOFF, only=_PCI),
+    "rom.file": Row("rom/@file", k.PATH, only=_PCI),
 }
 _IDENTITY = ("address", "vendor", "product", "bus", "device")
 
 
+def _kind_of(fields: t.Mapping[str, t.Any]) -> str:
+    """The kind of a device, said or seen from how it is told."""
+    return fields.get("type") or ("pci" if not any(fields.get(name) for name in _IDENTITY[1:]) else "usb")
+
+
 def _of_kind(kind: str, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What tells a device of the host from the others, in the words of its kind."""
-    names = ("address",) if kind == "pci" else ("vendor", "product", "bus", "device")
+    names = _IDENTITY[:1] if kind == "pci" else _IDENTITY[1:]
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
@@ -142,9 +124,10 @@ def _hostdev_name(device: Element) -> str:
 
 def _hostdev(root: Element, item: Item) -> Element | None:
     """The device of that name, or the same device of the host under another one."""
-    wanted = _of_kind(item.fields.get("type") or "", item.fields)
+    kind = _kind_of(item.fields)
+    wanted = _of_kind(kind, item.fields)
     for device in root.findall("devices/hostdev"):
-        same = device.get("type") == item.fields.get("type") and _of_kind(device.get("type"), row.read(device, HOSTDEV)) == wanted
+        same = device.get("type") == kind and _of_kind(kind, row.read(device, HOSTDEV)) == wanted
         if _hostdev_name(device) == item.name or (same and wanted):
             return device
     return None
@@ -152,15 +135,26 @@ def _hostdev(root: Element, item: Item) -> Element | None:
 
 def _new_hostdev(device: Element, item: Item) -> None:
     device.set("mode", "subsystem")
-    device.set("type", item.fields.get("type") or "pci")
+    device.set("type", _kind_of(item.fields))
     device.set("managed", "yes")
     make(device, "alias", name=f"ua-{item.name}")
     make(device, "source")
 
 
+def _check_hostdev(_element: Element, values: row.Values) -> t.Iterator[str]:
+    if values.get("type") == "usb" and not {"vendor", "bus"} & set(values):
+        yield "a USB device is known by vendor and product, or by bus and device; give them as lsusb prints them"
+
+
 HOSTDEVS = Items(
-    "devices/hostdev", table=HOSTDEV, name_of=_hostdev_name, find=_hostdev, new=_new_hostdev, shown=("type", *_IDENTITY)
-)  # fmt: skip
+    "devices/hostdev",
+    table=HOSTDEV,
+    name_of=_hostdev_name,
+    find=_hostdev,
+    new=_new_hostdev,
+    check=_check_hostdev,
+    shown=("type", *_IDENTITY),
+)
 
 
 def _new_filesystem(device: Element, item: Item) -> None:
@@ -171,29 +165,32 @@ def _new_filesystem(device: Element, item: Item) -> None:
     make(device, "driver", type=driver)
 
 
-def _settle_filesystem(device: Element) -> None:
-    driver, binary = device.find("driver"), device.find("binary")
-    if driver is not None and driver.get("type") != "virtiofs":
-        driver.attrib.pop("queue", None)
-        if binary is not None:
-            device.remove(binary)
+def _forget_access(device: Element) -> None:
+    """Each driver has its own."""
+    device.attrib.pop("accessmode", None)
 
 
+def _check_filesystem(_element: Element, values: row.Values) -> t.Iterator[str]:
+    if values.get("driver") == "virtiofs" and values.get("accessmode", "passthrough") != "passthrough":
+        yield f"driver virtiofs has accessmode passthrough only, not {values['accessmode']}; leave it out, or say driver: path"
+
+
+_VIRTIOFS = {"driver": ("virtiofs",)}
 FILESYSTEMS = Items(
     "devices/filesystem",
     table={
         "name": Row("target/@dir", k.TAG),
         "source": Row("source/@dir", k.PATH),
-        "driver": Row("driver/@type", k.choice("virtiofs", "path")),
+        "driver": Row("driver/@type", k.choice("virtiofs", "path"), on_change=_forget_access),
         "accessmode": Row("./@accessmode", k.choice("passthrough", "mapped", "squash")),
         "readonly": Flag("readonly", k.ONOFF),
-        "queue": Row("driver/@queue", k.integer(1, 1024)),
-        "binary": Row("binary/@path", k.PATH),
-        "xattr": Row("binary/@xattr", k.ONOFF),
-        "cache": Row("binary/cache/@mode", k.choice("none", "always")),
+        "queue": Row("driver/@queue", k.integer(1, 1024), only=_VIRTIOFS),
+        "binary": Row("binary/@path", k.PATH, only=_VIRTIOFS),
+        "xattr": Row("binary/@xattr", k.ONOFF, only=_VIRTIOFS),
+        "cache": Row("binary/cache/@mode", k.choice("none", "always"), only=_VIRTIOFS),
     },
     new=_new_filesystem,
-    settle=_settle_filesystem,
+    check=_check_filesystem,
     needed=("source",),
     shown=("source",),
 )
@@ -208,31 +205,68 @@ def _new_input(device: Element, item: Item) -> None:
     device.set("bus", item.name.partition("-")[2] or "usb")
 
 
+def _check_input(_element: Element, values: row.Values) -> t.Iterator[str]:
+    if (values["type"], values["bus"]) == ("tablet", "ps2"):
+        yield "a tablet is on bus usb or virtio, not ps2"
+
+
 INPUTS = Items(
     "devices/input",
     parts={"type": k.choice("tablet", "mouse", "keyboard"), "bus": k.choice("ps2", "usb", "virtio")},
     name_of=_joined("type", "bus"),
     new=_new_input,
+    check=_check_input,
 )
 
 
 def _new_controller(device: Element, item: Item) -> None:
-    device.set("type", item.name.partition("-")[0])
-    device.set("index", item.name.partition("-")[2])
+    kind, _dash, index = item.name.rpartition("-")
+    device.set("type", kind)
+    device.set("index", index)
+
+
+_MODELS = {
+    "scsi": (
+        "virtio-scsi", "virtio-transitional", "virtio-non-transitional", "lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi", "ibmvscsi",
+        "ncr53c90", "dc390", "am53c974",
+    ),
+    "usb": (
+        "qemu-xhci", "nec-xhci", "piix3-uhci", "piix4-uhci", "ehci", "ich9-ehci1", "ich9-uhci1", "ich9-uhci2", "ich9-uhci3",
+        "vt82c686b-uhci", "pci-ohci", "none",
+    ),
+    "pci": (
+        "pcie-root-port", "pcie-to-pci-bridge", "pci-bridge", "dmi-to-pci-bridge", "pcie-switch-upstream-port",
+        "pcie-switch-downstream-port", "pci-expander-bus", "pcie-expander-bus", "pci-root", "pcie-root",
+    ),
+    "virtio-serial": ("virtio", "virtio-transitional", "virtio-non-transitional"),
+    "ide": ("piix3", "piix4", "ich6"),
+}  # fmt: skip
+_SERIAL, _SCSI = {"type": ("virtio-serial",)}, {"type": ("scsi",)}
+_ANY_MODEL = k.choice(*dict.fromkeys(model for models in _MODELS.values() for model in models))
+
+
+def _check_controller(_element: Element, values: row.Values) -> t.Iterator[str]:
+    kind, model = values["type"], values.get("model")
+    if model is not None and model not in _MODELS.get(kind, ()):
+        models = ", ".join(_MODELS.get(kind, ()))
+        yield f"model {model} is none of type {kind}, which has {models or 'no models'}"
+    if values.get("iothread") and not str(model).startswith("virtio"):
+        yield "iothread belongs to model virtio-scsi; say that too"
 
 
 CONTROLLERS = Items(
     "devices/controller",
     parts={"type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"), "index": k.integer(0, 255)},
     table={
-        "model": Row("./@model", k.WORD),
-        "queues": Row("driver/@queues", k.integer(1, 1024)),
-        "iothread": Row("driver/@iothread", k.integer(1)),
-        "max_sectors": Row("driver/@max_sectors", k.integer(1)),
-        "ports": Row("./@ports", k.integer(1, 64)),
-        "vectors": Row("./@vectors", k.integer(0, 64)),
+        "model": Row("./@model", _ANY_MODEL, due={"type": ("pci",)}),
+        "queues": Row("driver/@queues", k.integer(1, 1024), only=_SCSI),
+        "iothread": Row("driver/@iothread", k.integer(1), only=_SCSI),
+        "max_sectors": Row("driver/@max_sectors", k.integer(1), only=_SCSI),
+        "ports": Row("./@ports", k.integer(1, 64), only={"type": ("virtio-serial", "usb")}),
+        "vectors": Row("./@vectors", k.integer(0, 64), only=_SERIAL),
     },
     name_of=_joined("type", "index"),
     new=_new_controller,
+    check=_check_controller,
     shown=("model",),
 )

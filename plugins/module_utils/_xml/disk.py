@@ -10,11 +10,10 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
 __all__ = ["DISK", "DISKS", "by_name", "read_all", "sources"]
@@ -39,8 +38,6 @@ class Source(Row):
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the disk's type and its source; an empty text ejects the medium."""
-        if value == "" and element.get("device") not in ("cdrom", "floppy"):
-            raise BadInput(f"disk {name_of(element)}: only a cdrom or floppy can be without a medium; use state: absent")
         for old in (*element.findall("source"), *element.findall("backingStore"), *element.findall("mirror")):
             element.remove(old)
         if value == "":
@@ -81,14 +78,16 @@ class Source(Row):
 
 
 _LIMITS = ("bytes_sec", "iops_sec")
-_RATE = k.integer(0, 2**62)
+_RATE = k.integer(0, 10**15)
 IOTUNE: row.Table = {
-    f"iotune.{side}_{unit}{limit}": Row(f"iotune/{side}_{unit}{limit}", _RATE)
-    for limit in ("", "_max", "_max_length")
+    f"iotune.{side}_{unit}{limit}": Row(f"iotune/{side}_{unit}{limit}", _RATE, only={f"iotune.{side}_{unit}{of}": ANY} if limit else {})
+    for limit, of in (("", ""), ("_max", ""), ("_max_length", "_max"))
     for unit in _LIMITS
     for side in ("total", "read", "write")
 }
 _BLOCK = k.integer(512, 2**31 - 1)
+_VIRTIO = {"bus": ("virtio",)}
+_SCSI = {"bus": ("scsi",), "device": ("disk", "cdrom")}
 
 DISK: row.Table = {
     "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
@@ -99,26 +98,26 @@ DISK: row.Table = {
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
     "target": Row("target/@dev", k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda")),
-    "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534)),
-    "removable": Row("target/@removable", k.ONOFF),
+    "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}),
+    "removable": Row("target/@removable", k.ONOFF, only={"bus": ("usb",)}),
     "cache": Row("driver/@cache", k.choice("default", "none", "writethrough", "writeback", "directsync", "unsafe")),
     "discard": Row("driver/@discard", k.choice("unmap", "ignore")),
     "detect_zeroes": Row("driver/@detect_zeroes", k.choice("off", "on", "unmap")),
     "io": Row("driver/@io", k.choice("native", "threads", "io_uring")),
     "error_policy": Row("driver/@error_policy", k.choice("stop", "report", "ignore", "enospace")),
     "rerror_policy": Row("driver/@rerror_policy", k.choice("stop", "report", "ignore")),
-    "iothread": Row("driver/@iothread", k.integer(1)),
-    "queues": Row("driver/@queues", k.integer(1, 1024)),
-    "copy_on_read": Row("driver/@copy_on_read", k.ONOFF),
+    "iothread": Row("driver/@iothread", k.integer(1), only=_VIRTIO),
+    "queues": Row("driver/@queues", k.integer(1, 1024), only=_VIRTIO),
+    "copy_on_read": Row("driver/@copy_on_read", k.ONOFF, only={"device": ("disk",), "readonly": (False,)}),
     "serial": Row("serial", k.matching(r"[A-Za-z0-9_.+ -]{1,256}", "must be letters, digits, '.', '_', '+', '-' and spaces")),
-    "wwn": Row("wwn", k.HEX16),
-    "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters")),
-    "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters")),
+    "wwn": Row("wwn", k.HEX16, only={"bus": ("scsi", "ide"), "device": ("disk", "cdrom")}),
+    "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters"), only=_SCSI),
+    "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters"), only=_SCSI),
     "logical_block_size": Row("blockio/@logical_block_size", _BLOCK),
     "physical_block_size": Row("blockio/@physical_block_size", _BLOCK),
     "readonly": Flag("readonly", k.ONOFF),
     "shareable": Flag("shareable", k.ONOFF),
-    "transient": Flag("transient", k.ONOFF),
+    "transient": Flag("transient", k.ONOFF, only={"device": ("disk",), "readonly": (False,), "source": ANY}),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
     **IOTUNE,
 }
@@ -174,7 +173,44 @@ def _settle(device: Element) -> None:
         device.remove(address)
 
 
-DISKS = Items("devices/disk", table=DISK, name_of=name_of, find=_find, new=_new, settle=_settle, shown=("source", "volume", "url"))
+_BUSES = {
+    "disk": ("virtio", "scsi", "sata", "usb", "ide", "sd"), "cdrom": ("sata", "scsi", "usb", "ide"), "floppy": ("fdc",),
+    "lun": ("virtio", "scsi"),
+}  # fmt: skip
+
+
+def _check(element: Element, values: row.Values) -> t.Iterator[str]:
+    """What libvirt or QEMU would refuse of what stands together."""
+    device, bus, raw = values.get("device", "disk"), values.get("bus"), values.get("format", "raw") == "raw"
+    if bus not in (None, *_BUSES[device]):
+        yield f"a {device} is on bus {' or '.join(_BUSES[device])}, not {bus}"
+    if "target" in values and values["target"].startswith("fd") != (device == "floppy"):
+        yield f"target {values['target']} is no place of a {device}; leave target out, to have one chosen"
+    if element.find("source") is None and device in ("disk", "lun"):
+        yield "only a cdrom or floppy can be without a medium; give one, or say state: absent"
+    if device == "lun" and not (raw and element.get("type") in ("block", "volume", "network")):
+        yield "a lun is a block device of the host as it is; give its path below /dev and no format, or device: disk"
+    if values["readonly"] and device == "disk" and bus in ("ide", "sata"):
+        yield f"a disk on bus {bus} cannot be readonly; take bus virtio or scsi, or device: cdrom"
+    if values.get("io") == "native" and values.get("cache") not in ("none", "directsync"):
+        yield "io native needs cache none or directsync; give both"
+    if values.get("startup_policy") == "requisite" and device not in ("cdrom", "floppy"):
+        yield "startup_policy requisite is for media of a cdrom or floppy; take mandatory or optional"
+    for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
+        if values.get(f"iotune.total_{unit}") and (values.get(f"iotune.read_{unit}") or values.get(f"iotune.write_{unit}")):
+            yield f"iotune.total_{unit} and a limit for reading or writing exclude each other; set one of them to 0"
+
+
+DISKS = Items(
+    "devices/disk",
+    table=DISK,
+    name_of=name_of,
+    find=_find,
+    new=_new,
+    settle=_settle,
+    check=_check,
+    shown=("source", "volume", "url"),
+)
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

@@ -13,12 +13,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, fit, graphics, interface, merge, record, row, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, parse, text
 
-__all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "spelt_out"]
+__all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -34,6 +34,13 @@ def _forget_cpu(root: Element) -> None:
         cpu.remove(found)
     for attribute in ("match", "check", "migratable"):
         cpu.attrib.pop(attribute, None)
+
+
+def _forget_video(root: Element) -> None:
+    """Screens and acceleration are of the model that is left."""
+    for part in ("acceleration", "resolution"):
+        for old in root.findall(f"devices/video/model/{part}"):
+            old.getparent().remove(old)
 
 
 class Firmware(Row):
@@ -76,7 +83,11 @@ class Resolution(Row):
         return None if found is None else f"{found.get('x')}x{found.get('y')}"
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set both."""
+        """Set both, or take them away."""
+        if value == "":
+            for old in element.findall(self.path):
+                old.getparent().remove(old)
+            return
         for step in self.path.split("/"):
             element = child(element, step)
         width, _by, height = value.partition("x")
@@ -85,12 +96,21 @@ class Resolution(Row):
 
 
 _US = k.integer(1000, 1000000)
-_QUOTA = k.integer(1000, 2**44, also=(-1, 0))
+_QUOTA = k.integer(1000, 2**44 - 1, also=(-1, 0))
 _COUNT = k.integer(1, 4096)
 _ACTION = k.choice("destroy", "restart", "preserve", "rename-restart")
 _MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
 _ID = k.integer(0, 4095)
 _HYPERV = ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs", "avic")
+_LOADER, _QXL, _TPM_HOST = {"loader.path": ANY}, {"video.model": ("qxl",)}, {"tpm.type": ("passthrough",)}
+_BALLOON = {"balloon.model": ("virtio", "virtio-transitional", "virtio-non-transitional")}
+
+
+def _first_serial(one: Row) -> Row:
+    """A row of any port as one of the first serial port."""
+    only, due = ({f"serial.{field}": values for field, values in rule.items()} for rule in (one.only, one.due))
+    return dataclasses.replace(one, path=f"devices/serial/{one.path}".replace("./", ""), only=only, due=due)
+
 
 DOMAIN: row.Table = {
     "title": Row("title", k.LINE),
@@ -99,7 +119,7 @@ DOMAIN: row.Table = {
     "vcpus.maximum": Row("vcpu", _COUNT),
     "vcpus.current": Row("vcpu/@current", _COUNT),
     "vcpus.placement": Row("vcpu/@placement", k.choice("static", "auto")),
-    "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET),
+    "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET, only={"vcpus.placement": ("static", None)}),
     "vcpus.topology.sockets": Row("cpu/topology/@sockets", _COUNT),
     "vcpus.topology.dies": Row("cpu/topology/@dies", _COUNT),
     "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT),
@@ -128,16 +148,16 @@ DOMAIN: row.Table = {
         shown=("cpuset",),
     ),
     "cpu.mode": Row("cpu/@mode", k.choice("host-model", "host-passthrough", "maximum", "custom"), on_change=_forget_cpu),
-    "cpu.model": Row("cpu/model", k.WORD),
-    "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid")),
-    "cpu.vendor": Row("cpu/vendor", k.WORD),
+    "cpu.model": Row("cpu/model", k.WORD, only={"cpu.mode": ("custom", "host-model", None)}, due={"cpu.mode": ("custom",)}),
+    "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), only={"cpu.model": ANY}),
+    "cpu.vendor": Row("cpu/vendor", k.WORD, only={"cpu.model": ANY}),
     "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict")),
     "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full")),
-    "cpu.migratable": Row("cpu/@migratable", k.ONOFF),
+    "cpu.migratable": Row("cpu/@migratable", k.ONOFF, only={"cpu.mode": ("host-passthrough", "maximum")}),
     "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
-    "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3)),
+    "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3), only={"cpu.cache.mode": ("emulate",)}),
     "cpu.maxphysaddr.mode": Row("cpu/maxphysaddr/@mode", k.choice("passthrough", "emulate")),
-    "cpu.maxphysaddr.bits": Row("cpu/maxphysaddr/@bits", k.integer(1, 64)),
+    "cpu.maxphysaddr.bits": Row("cpu/maxphysaddr/@bits", k.integer(1, 64), only={"cpu.maxphysaddr.mode": ("emulate",)}),
     "cpu.features": Items(
         "cpu/feature",
         table={"name": Row("./@name", k.WORD), "policy": Row("./@policy", k.choice("require", "disable", "optional", "force", "forbid"))},
@@ -147,10 +167,10 @@ DOMAIN: row.Table = {
     # memory
     "memory.maximum_kib": Row("memory", k.KIB, unit="KiB"),
     "memory.current_kib": Row("currentMemory", k.KIB, unit="KiB"),
-    "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB"),
-    "memory.slots": Row("maxMemory/@slots", k.integer(1, 256)),
+    "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB", only={"memory.slots": ANY}),
+    "memory.slots": Row("maxMemory/@slots", k.integer(1, 256), only={"memory.hotplug_maximum_kib": ANY}),
     "memory.hugepages": Flag("memoryBacking/hugepages", k.ONOFF),
-    "memory.hugepage_size_kib": Row("memoryBacking/hugepages/page/@size", k.KIB, unit="KiB"),
+    "memory.hugepage_size_kib": Row("memoryBacking/hugepages/page/@size", k.KIB, unit="KiB", only={"memory.hugepages": (True,)}),
     "memory.nosharepages": Flag("memoryBacking/nosharepages", k.ONOFF),
     "memory.locked": Flag("memoryBacking/locked", k.ONOFF),
     "memory.source": Row("memoryBacking/source/@type", k.choice("anonymous", "file", "memfd")),
@@ -181,7 +201,7 @@ DOMAIN: row.Table = {
         shown=("cpus", "memory_kib"),
     ),
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
-    "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET),
+    "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}),
     "numa.placement": Row(
         "numatune/memory/@placement", k.choice("static", "auto"), same=lambda found, wanted: (found or "static") == wanted
     ),
@@ -195,20 +215,20 @@ DOMAIN: row.Table = {
     # machine, firmware, boot
     "machine": Row("os/type/@machine", k.WORD, same=_same_machine),
     "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=lambda found, wanted: (found or "bios") == wanted),
-    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
+    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=lambda found, wanted: bool(found) == wanted, only={"firmware": ("efi",)}),
     "loader.path": Row("os/loader", k.PATH),
-    "loader.type": Row("os/loader/@type", k.choice("rom", "pflash")),
-    "loader.readonly": Row("os/loader/@readonly", k.YESNO),
-    "loader.secure": Row("os/loader/@secure", k.YESNO),
-    "nvram.path": Row("os/nvram", k.PATH),
-    "nvram.template": Row("os/nvram/@template", k.PATH),
+    "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), only=_LOADER),
+    "loader.readonly": Row("os/loader/@readonly", k.YESNO, only=_LOADER),
+    "loader.secure": Row("os/loader/@secure", k.YESNO, only=_LOADER),
+    "nvram.path": Row("os/nvram", k.PATH, only={"firmware": ("efi",)}),
+    "nvram.template": Row("os/nvram/@template", k.PATH, only=_LOADER),
     "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd")),
     "boot.menu": Row("os/bootmenu/@enable", k.YESNO),
-    "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535)),
-    "boot.reboot_timeout_ms": Row("os/bios/@rebootTimeout", k.integer(-1, 65535)),
+    "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535), only={"boot.menu": (True,)}),
+    "boot.reboot_timeout_ms": Row("os/bios/@rebootTimeout", k.integer(-1, 32767)),
     "boot.kernel": Row("os/kernel", k.PATH),
-    "boot.initrd": Row("os/initrd", k.PATH),
-    "boot.cmdline": Row("os/cmdline", k.LINE),
+    "boot.initrd": Row("os/initrd", k.PATH, only={"boot.kernel": ANY}),
+    "boot.cmdline": Row("os/cmdline", k.LINE, only={"boot.kernel": ANY}),
     "features.acpi": Flag("features/acpi", k.ONOFF),
     "features.apic": Flag("features/apic", k.ONOFF),
     "features.pae": Flag("features/pae", k.ONOFF),
@@ -221,21 +241,30 @@ DOMAIN: row.Table = {
     "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough")),
     **{f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF) for name in _HYPERV},
     "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF),
-    "features.hyperv.spinlocks_retries": Row("features/hyperv/spinlocks/@retries", k.integer(4095)),
+    "features.hyperv.spinlocks_retries": Row(
+        "features/hyperv/spinlocks/@retries", k.integer(4095), only={"features.hyperv.spinlocks": (True,)}
+    ),
     "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF),
-    "features.hyperv.stimer_direct": Row("features/hyperv/stimer/direct/@state", k.ONOFF),
+    "features.hyperv.stimer_direct": Row(
+        "features/hyperv/stimer/direct/@state", k.ONOFF, only={"features.hyperv.stimer": (True,)}
+    ),
     "features.hyperv.vendor_id": Row("features/hyperv/vendor_id/@value", k.matching(r"[A-Za-z0-9_.-]{1,12}", "must be at most 12 letters")),
     "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
-    "clock.timezone": Row("clock/@timezone", k.matching(r"[A-Za-z0-9_]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Paris")),
+    "clock.timezone": Row(
+        "clock/@timezone",
+        k.matching(r"[A-Za-z0-9_]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Paris"),
+        only={"clock.offset": ("timezone",)},
+        due={"clock.offset": ("timezone",)},
+    ),
     "clock.timers": Items(
         "clock/timer",
         table={
-            "name": Row("./@name", k.choice("platform", "hpet", "kvmclock", "pit", "rtc", "tsc", "hypervclock", "armvtimer")),
+            "name": Row("./@name", k.choice("hpet", "kvmclock", "pit", "rtc", "tsc", "hypervclock", "armvtimer")),
             "present": Row("./@present", k.YESNO),
             "tickpolicy": Row("./@tickpolicy", k.choice("delay", "catchup", "merge", "discard")),
-            "track": Row("./@track", k.choice("boot", "guest", "wall", "realtime")),
-            "frequency": Row("./@frequency", k.integer(1, 2**40)),
-            "mode": Row("./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe")),
+            "track": Row("./@track", k.choice("guest", "wall", "realtime"), only={"name": ("rtc",)}),
+            "frequency": Row("./@frequency", k.integer(1, 2**40), only={"name": ("tsc",)}),
+            "mode": Row("./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe"), only={"name": ("tsc",)}),
         },
         shown=("present", "tickpolicy"),
     ),
@@ -246,34 +275,41 @@ DOMAIN: row.Table = {
     "pm.suspend_to_mem": Row("pm/suspend-to-mem/@enabled", k.YESNO),
     "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
     # devices a guest has one of, or of which the first is meant
-    **{
-        f"serial.{field}": dataclasses.replace(one, path=f"devices/serial/{one.path}".replace("./", ""))
-        for field, one in device.PORT.items()
-    },
+    **{f"serial.{field}": _first_serial(one) for field, one in device.PORT.items()},
     "rng.model": Whole("devices/rng/@model", k.choice("virtio", "none"), element="devices/rng"),
     "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin")),
-    "rng.source": Row("devices/rng/backend", k.PATH),
+    "rng.source": Row("devices/rng/backend", k.PATH, only={"rng.backend": ("random",)}),
     "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1)),
-    "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1)),
+    "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1), only={"rng.rate_bytes": ANY}),
     "watchdog.model": Whole("devices/watchdog/@model", k.choice("itco", "i6300esb", "ib700", "none"), element="devices/watchdog"),
-    "watchdog.action": Row("devices/watchdog/@action", k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi")),
-    "video.model": Row("devices/video/model/@type", k.choice("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb", "none")),
-    "video.vram_kib": Row("devices/video/model/@vram", k.KIB),
-    "video.ram_kib": Row("devices/video/model/@ram", k.KIB),
-    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB),
-    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16)),
-    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO),
-    "video.resolution": Resolution("devices/video/model/resolution", k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be as 1280x720")),
+    "watchdog.action": Row(
+        "devices/watchdog/@action",
+        k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi"),
+        only={"watchdog.model": ANY},
+    ),
+    "video.model": Row(
+        "devices/video/model/@type", k.choice("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb", "none"), on_change=_forget_video
+    ),
+    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, only={"video.model": ANY}),
+    "video.ram_kib": Row("devices/video/model/@ram", k.KIB, only=_QXL),
+    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, only=_QXL),
+    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), only={"video.model": ANY}),
+    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only={"video.model": ANY}),
+    "video.resolution": Resolution(
+        "devices/video/model/resolution",
+        k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be as 1280x720"),
+        only={"video.model": ("virtio", "vga", "qxl", "bochs")},
+    ),
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
     "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough")),
-    "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2")),
-    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO),
-    "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH),
+    "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
+    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO, only={"tpm.type": ("emulator",)}),
+    "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
     "sound.model": Whole("devices/sound/@model", k.choice("ich6", "ich7", "ich9", "ac97", "usb", "none"), element="devices/sound"),
-    "balloon.model": Row("devices/memballoon/@model", k.choice("virtio", "virtio-transitional", "virtio-non-transitional", "none")),
-    "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF),
-    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF),
-    "balloon.stats_period_s": Row("devices/memballoon/stats/@period", k.integer(0, 3600)),
+    "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
+    "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
+    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
+    "balloon.stats_period_s": Row("devices/memballoon/stats/@period", k.integer(0, 3600), only=_BALLOON),
     "vsock.model": Whole("devices/vsock/@model", k.choice("virtio", "none"), element="devices/vsock"),
     "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
     "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),
@@ -311,10 +347,20 @@ def read_fields(xml: str) -> dict[str, t.Any]:
     return row.read(spelt_out(parse(xml)), DOMAIN)
 
 
-def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
+def sizes(xml: str) -> dict[str, t.Any]:
+    """Current and maximum of vCPUs and memory."""
+    root = spelt_out(parse(xml))
+    return {field: DOMAIN[field].read(root) for field in _SIZES if DOMAIN[field].read(root) is not None}
+
+
+_SIZES = ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
+
+
+def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None, *, live: bool = False) -> Grafted:
     """Write what the user said and what is to be remembered into libvirt's own document.
 
-    Addresses, aliases, elements we do not know and everything the user did not mention survive.
+    Addresses, aliases, elements we do not know and everything the user did not mention survive. Raises BadInput where libvirt would refuse
+    the outcome; what runs (`live`) may lack what waits for the next boot, so it is not judged.
     """
     found = parse(xml)
     root = spelt_out(found)
@@ -323,8 +369,8 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
     _finish(root)
-    if any(change.where.startswith(("memory.", "numa.")) for change in changes):
-        _check_memory(root)
+    if not live:
+        _refuse(root, found, wanted, {change.where for change in changes})
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     if not changes and not remembered:
         root = found
@@ -363,19 +409,25 @@ def element_of(root: Element, where: str) -> Element | None:
     return next((one for one in row_of.elements(root) if row_of.name(one) == name), None)
 
 
+_IMPLIED = (
+    ("devices/rng", "model", "virtio"), ("devices/rng/backend", "model", "random"), ("devices/tpm/backend", "type", "emulator"),
+    ("devices/memballoon", "model", "virtio"), ("devices/serial", "type", "pty"), ("features/hyperv/vendor_id", "state", "on"),
+    ("features/hyperv/spinlocks[@state='on']", "retries", "8191"),
+)  # fmt: skip
+
+
 def _finish(root: Element) -> None:
     """Say what rows of their own leave open but libvirt needs, and take away what contradicts them."""
-    for kind, needed in (("rng", {"model": "random"}), ("tpm", {"type": "emulator"})):
-        found = root.find(f"devices/{kind}")
-        if found is not None:
-            backend = child(found, "backend")
-            for attribute, value in needed.items():
-                if backend.get(attribute) is None:
-                    backend.set(attribute, value)
-    vendor = root.find("features/hyperv/vendor_id")
-    if vendor is not None and vendor.get("state") is None:
-        vendor.set("state", "on")
+    for kind in ("rng", "tpm"):
+        for found in root.findall(f"devices/{kind}"):
+            child(found, "backend")
+    for place, attribute, value in _IMPLIED:
+        for found in root.findall(place):
+            if found.get(attribute) is None:
+                found.set(attribute, value)
     _one_console(root)
+    for address in root.findall("devices/video/model[@type='ramfb']/../address"):  # it has no place on a bus
+        address.getparent().remove(address)
     if root.find("devices/*/boot") is not None:
         # An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything.
         for kind in root.findall("os/boot"):
@@ -397,12 +449,24 @@ def _one_console(root: Element) -> None:
             console.extend(copied(part) for part in serial.findall(tag))
 
 
-def _check_memory(root: Element) -> None:
-    """libvirt takes the sum of the cells and plugged modules for the guest's memory, whatever stands beside it."""
-    cells = [cell["memory_kib"] for cell in DOMAIN["numa.cells"].read(root) or () if isinstance(cell.get("memory_kib"), int)]
-    total = DOMAIN["memory.maximum_kib"].read(root)
-    if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
-        raise BadInput(f"numa: the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make them equal")
+def _refuse(root: Element, found: Element, wanted: Wanted, changed: t.Collection[str]) -> None:
+    """Raise BadInput with everything that an edit made wrong."""
+    wrong = [*_mirrored(found, changed), *fit.misfits(DOMAIN, wanted.fields, root, changed)]
+    wrong += whole.problems(root, row.read(root, DOMAIN), changed)
+    display = graphics.first(root, (wanted.graphics or {}).get("type"))
+    if wanted.graphics and display is not None:
+        wrong += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
+        wrong += graphics.check(row.read(display, graphics.GRAPHICS))
+    if wrong:
+        raise BadInput([f"{place} of {wanted.name}: {reason}" for place, reason in wrong])
+
+
+def _mirrored(found: Element, changed: t.Collection[str]) -> t.Iterator[tuple[str, str]]:
+    """An edit of a console that is the first serial port once more would be lost."""
+    for console in found.findall("devices/console") if found.find("devices/serial") is not None else ():
+        target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
+        if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
+            yield place, "this console is the first serial port; say it with serial, or take another port"
 
 
 def keeps(xml: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
 
-__all__ = ["GRAPHICS", "first", "graft", "read_all"]
+__all__ = ["GRAPHICS", "check", "first", "graft", "read_all"]
 
 _PORT = k.integer(5900, 65535, also=(-1,))
 
@@ -34,18 +34,32 @@ class Tls(Row):
             element.attrib.pop("defaultMode", None)
 
 
+def _forget_type(device: Element) -> None:
+    """SPICE's channels, compression, clipboard and so on are nothing to VNC."""
+    device.attrib.pop("defaultMode", None)
+    for part in [part for part in device if part.tag != "listen"]:
+        device.remove(part)
+
+
+_SPICE, _VNC = {"type": ("spice",)}, {"type": ("vnc",)}
 GRAPHICS: row.Table = {
-    "type": Row("./@type", k.choice("vnc", "spice", "none")),
+    "type": Row("./@type", k.choice("vnc", "spice", "none"), on_change=_forget_type),
     "autoport": Row("./@autoport", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
     "port": Row("./@port", _PORT),
-    "tls_port": Row("./@tlsPort", _PORT),
-    "tls": Tls("./@defaultMode", k.YESNO),
-    "websocket": Row("./@websocket", _PORT),
+    "tls_port": Row("./@tlsPort", _PORT, only=_SPICE),
+    "tls": Tls("./@defaultMode", k.YESNO, only=_SPICE),
+    "websocket": Row("./@websocket", _PORT, only=_VNC),
     "listen": Row("listen/@address", k.HOST),
     "password": Row("./@passwd", k.LINE, secret=True),
     "keymap": Row("./@keymap", k.matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us or de")),
-    "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore")),
+    "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore"), only=_VNC),
 }
+
+
+def check(values: row.Values) -> t.Iterator[tuple[str, str]]:
+    """What else is wrong with a display: place and reason."""
+    if values.get("type") == "vnc" and len(values.get("password") or "") > 8:
+        yield "graphics.password", "VNC looks at 8 characters only; give at most 8"
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

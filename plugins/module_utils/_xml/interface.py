@@ -6,27 +6,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
 __all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "read_all"]
 
 
-@dataclasses.dataclass(frozen=True)
 class Plug(Row):
     """What a device is plugged into, which a device of another type tells in the same place in other words."""
 
-    type: str = ""
-
     def read(self, element: Element) -> t.Any:
-        """The value, for a device of that type."""
-        return super().read(element) if element.get("type") == self.type else None
+        """The value, for a device of its own type."""
+        return super().read(element) if element.get("type") in self.only["type"] else None
 
 
 class PciAddress(Plug):
@@ -37,7 +33,7 @@ class PciAddress(Plug):
     def read(self, element: Element) -> t.Any:
         """The address as lspci prints it; None for one of another kind."""
         found = element.find(self.path)
-        if element.get("type") != self.type or found is None or not found.get("bus"):
+        if element.get("type") not in self.only["type"] or found is None or not found.get("bus"):
             return None
         try:
             domain, bus, slot, function = (format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS)
@@ -53,6 +49,8 @@ class PciAddress(Plug):
             element = make(element, step) if found is None else found
         for old in element.findall(last):
             element.remove(old)
+        if value == "":
+            return
         domain, bus, rest = value.split(":")
         slot, function = rest.split(".")
         values = {"domain": domain, "bus": bus, "slot": slot, "function": function}
@@ -67,22 +65,26 @@ _TARGET = k.matching(
 )
 _RATE = k.integer(1, 2**31 - 1)
 _BANDWIDTH = {
-    f"bandwidth.{side}.{what}": Row(f"bandwidth/{side}/@{what}", _RATE)
+    f"bandwidth.{side}.{what}": Row(
+        f"bandwidth/{side}/@{what}", _RATE, only={} if what == "average" else {f"bandwidth.{side}.average": ANY}
+    )
     for side in ("inbound", "outbound")
     for what in ("average", "peak", "burst")
 }
 
+_BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
+
 INTERFACE: row.Table = {
     "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet")),
     "mac": Row("mac/@address", k.MAC, same=lambda found, wanted: (found or "").lower() == wanted),
-    "bridge": Plug("source/@bridge", k.NIC, type="bridge"),
-    "network": Plug("source/@network", k.NAME, type="network"),
-    "portgroup": Plug("source/@portgroup", k.NAME, type="network"),
-    "device": Plug("source/@dev", k.NIC, type="direct"),
-    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), type="direct"),
-    "address": PciAddress("source/address", k.PCI, type="hostdev"),
-    "managed": Row("./@managed", k.YESNO),
-    "model": Row("model/@type", k.WORD),
+    "bridge": Plug("source/@bridge", k.NIC, only=_BRIDGE, due=_BRIDGE),
+    "network": Plug("source/@network", k.NAME, only=_NETWORK, due=_NETWORK),
+    "portgroup": Plug("source/@portgroup", k.NAME, only=_NETWORK),
+    "device": Plug("source/@dev", k.NIC, only=_DIRECT, due=_DIRECT),
+    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), only=_DIRECT),
+    "address": PciAddress("source/address", k.PCI, only=_HOSTDEV, due=_HOSTDEV),
+    "managed": Row("./@managed", k.YESNO, only=_HOSTDEV),
+    "model": Row("model/@type", k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e")),
     "driver": Row("driver/@name", k.choice("vhost", "qemu", "vfio")),
     "queues": Row("driver/@queues", k.integer(1, 1024)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
@@ -97,7 +99,9 @@ INTERFACE: row.Table = {
             "name": Row("./@name", k.matching(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and '_'")),
             "value": Row("./@value", k.matching(r"[A-Za-z0-9_.:/-]{1,128}", "must be an address, number or word")),
         },
+        needed=("value",),
         shown=("value",),
+        only={"filterref.name": ANY},
     ),
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
     "target": Row("target/@dev", _TARGET),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
@@ -16,7 +17,16 @@ from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import NAME, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, resolve
 
-__all__ = ["Flag", "Items", "Many", "Row", "Table", "Whole", "graft", "read"]
+__all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read"]
+
+ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
+_SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
+Values = t.Mapping[str, t.Any]
+
+
+def option_of(field: str) -> str:
+    """The option of a field: its path without the unit that sizes are kept in."""
+    return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
 
 
 def _equal(found: t.Any, wanted: t.Any) -> bool:
@@ -33,8 +43,11 @@ class Row:
     secret: bool = False  # never shown in changes
     same: t.Callable[[t.Any, t.Any], bool] = _equal
     on_change: t.Callable[[Element], None] | None = None  # what else must go when the value changes
+    # Fields of the same table, and their values: beside which this one means something, and beside which it must be given.
+    only: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
+    due: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def steps(self) -> tuple[list[str], str | None]:
         """The elements to walk, and the attribute to end at."""
         *steps, last = [step for step in self.path.split("/") if step != "."]
@@ -71,6 +84,14 @@ class Row:
             element.text = self.kind.text(value)
         if self.unit and value != "":
             element.set("unit", self.unit)
+
+    def clear(self, element: Element) -> None:
+        """Take the value away, and an element that held nothing else."""
+        self.write(element, "")
+        steps, attribute = self.steps
+        holder = element.find("/".join(resolve(step) for step in steps)) if attribute and steps else None
+        if holder is not None and not holder.attrib and not len(holder) and not (holder.text or "").strip():
+            holder.getparent().remove(holder)
 
 
 def _in_kib(raw: str, unit: str) -> t.Any:
@@ -157,6 +178,7 @@ class Items(Row):
     parts: t.Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # what the identity is made of, where no field alone is it
     key_kind: Kind = NAME  # where the identity is no row: an alias
     needed: t.Sequence[str] = ()  # fields without which none can be made
+    check: t.Callable[[Element, Values], t.Iterable[str]] = lambda _element, _values: ()  # what else is wrong with an entry
     # What an entry of a kind of its own needs beyond its rows.
     name_of: t.Callable[[Element], str] | None = None
     find: t.Callable[[Element, Item], Element | None] | None = None
@@ -187,6 +209,10 @@ class Items(Row):
         """A tuple of dictionaries, or None when there is none."""
         return tuple({**self.identity(self.name(found)), **read(found, self.table)} for found in self.elements(element)) or None
 
+    def named(self, values: Values) -> str:
+        """The identity in the values of an entry."""
+        return "-".join(str(values.get(key)) for key in self.keys)
+
     def identity(self, name: str) -> dict[str, str]:
         """An entry's name in the words of the options."""
         return dict(zip(self.parts, name.rsplit("-", 1))) if self.parts else {self.key: name}
@@ -207,9 +233,6 @@ class Items(Row):
                     changes.append(Change(place, self.summary(found), None))
                     found.getparent().remove(found)
             elif found is None:
-                missing = [field for field in self.needed if item.fields.get(field) is None]
-                if missing:
-                    raise BadInput(f"cannot make {place}: {' and '.join(missing)} must be given, and there is none to change")
                 changes.append(Change(place, None, self.summary(self._make(root, item))))
             else:
                 edits = graft(found, self.table, item.fields, place + ".")
@@ -257,4 +280,13 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
             row.on_change(element)
         row.write(element, value)
         changes.append(Change(where + field, "(hidden)" if row.secret and found else found, "(hidden)" if row.secret else value))
+    _forget(element, table, wanted, {change.where[len(where) :] for change in changes})
     return changes
+
+
+def _forget(element: Element, table: Table, wanted: Values, changed: t.Collection[str]) -> None:
+    """What belonged to the value that another field had before would be in the way now."""
+    for field, row in table.items():
+        old = any(fits and other in changed and table[other].read(element) not in fits for other, fits in row.only.items())
+        if old and wanted.get(field) is None and row.read(element) is not None:
+            row.clear(element)

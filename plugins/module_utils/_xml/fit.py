@@ -1,0 +1,83 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What belongs together: a field that libvirt would refuse, or drop without a word, beside the others is told before it gets there."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row, Table, Values, option_of, read
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
+
+__all__ = ["misfits"]
+
+Places = t.Collection[str]
+Misfits = t.Iterator["tuple[str, str]"]  # place and reason
+
+
+def misfits(table: Table, said: Values, element: Element | None = None, changed: Places | None = None, where: str = "") -> Misfits:
+    """Every field that does not fit to the others.
+
+    Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit that changed
+    those places. What nobody touched is left alone.
+    """
+    values = said if element is None else {**_identity(table, said), **read(element, table)}
+    new = changed is None or where[:-1] in changed
+    touched = {field for field in table if new or where + field in t.cast(Places, changed)}
+    for field, row in table.items():
+        if isinstance(row, Items):
+            for item in said.get(field) or ():
+                if item.state == "present":
+                    yield from _of_entry(row, item, element, changed, f"{where}{field}[{item.name}]")
+        else:
+            yield from _alone(field, row, values, touched, where, silent=element is None)
+            if element is not None:
+                yield from _incomplete(field, row, values, touched, where)
+
+
+def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | None, place: str) -> Misfits:
+    said = {**row.identity(item.name), **item.fields}
+    entry = None if root is None else row.entry(root, item)
+    yield from misfits(row.table, said, entry, changed, place + ".")
+    if entry is not None and any(one == place or one.startswith(place + ".") for one in t.cast(Places, changed)):
+        values = {**_identity(row.table, said), **read(entry, row.table)}
+        yield from ((place, f"{option_of(field)} must be given to make it") for field in row.needed if values.get(field) is None)
+        yield from ((place, reason) for reason in row.check(entry, values))
+
+
+def _identity(table: Table, said: Values) -> Values:
+    return {key: value for key, value in said.items() if key not in table}
+
+
+def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *, silent: bool) -> Misfits:
+    """A field that means nothing without another one, or beside its value."""
+    value = values.get(field)
+    if value in (None, "", ()) or (value is False and (silent or isinstance(row, Flag))):
+        return
+    for other, fits in row.only.items():
+        there = values.get(other)
+        if not {field, other} & set(touched) or there in fits or (silent and there is None):
+            continue
+        if there in (None, "", False):
+            yield where + option_of(field), f"it means nothing without {option_of(other)}{_either(fits)}; give both"
+        elif fits:
+            yield where + option_of(field), f"it belongs to {option_of(other)}{_either(fits)}, not {_shown(there)}"
+
+
+def _incomplete(field: str, row: Row, values: Values, touched: Places, where: str) -> Misfits:
+    """A value that means nothing without another field."""
+    for other, asks in row.due.items():
+        if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
+            yield where + option_of(other), f"{_shown(values[other])} needs {option_of(field)}; give both"
+
+
+def _either(values: t.Iterable[t.Any]) -> str:
+    told = " or ".join(_shown(value) for value in values if value is not None)
+    return told and " " + told
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
