@@ -15,7 +15,7 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, opened, said
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -115,7 +115,7 @@ def _facts(item: t.Any, state: str, sources: t.Sequence[str]) -> dict[str, t.Any
 def _addresses(item: t.Any, recorded: t.Iterable[str], sources: t.Sequence[str]) -> list[str]:
     """What the first source that knows any says."""
     for source in sources:
-        known = list(recorded) if source == "record" else wait.addresses(item, source)
+        known = list(recorded) if source == "record" else look.addresses(item, source)
         if known:
             return known
     return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -66,7 +66,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     )
     if addresses != "none" and state == "running":
         sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
-        known = [found for source in sources for found in wait.addresses(item, source)]
+        known = [found for source in sources for found in look.addresses(item, source)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report
 

@@ -41,17 +41,37 @@ def _start(connection: Connection, step: steps.Start) -> None:
 def _shutdown(connection: Connection, step: steps.Shutdown) -> None:
     domain = _domain(connection, step)
     with said("shut down", step.guest):
-        if domain.isActive():
-            domain.shutdown()
-    if wait.until_off(connection, domain, timeout_s=step.timeout_s):
-        return
-    if not step.force:
-        raise Timeout(
-            f"cannot shut down {step.guest}: it still runs after {step.timeout_s} s; it may ignore ACPI: set force: true to pull "
-            "the plug, or raise wait_timeout"
-        )
-    with said("destroy", step.guest):
-        domain.destroy()
+        if not _obeys(connection, domain, step, "shutdown") and not wait.is_off(domain):
+            domain.destroy()
+
+
+def _reboot(connection: Connection, step: steps.Reboot) -> None:
+    domain = _domain(connection, step)
+    with said("reboot", step.guest):
+        if not _obeys(connection, domain, step, "reboot"):
+            domain.reset(0)
+        elif wait.is_off(domain):
+            domain.create()
+
+
+def _resume(connection: Connection, step: steps.Resume) -> None:
+    domain = _domain(connection, step)
+    with said("resume", step.guest):
+        if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
+            domain.pMWakeup()
+        else:
+            domain.resume()
+
+
+def _obeys(connection: Connection, domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:
+    """Whether asking was enough; raises Timeout where nothing else is allowed."""
+    if not step.wait:
+        wait.ask(connection, domain, verb)
+    elif not wait.obeyed(connection, domain, verb, timeout_s=step.timeout_s):
+        if not step.force:
+            raise Timeout(step.too_late(wait.seen(connection, domain)))
+        return False
+    return True
 
 
 _UNDEFINE = {
@@ -59,13 +79,16 @@ _UNDEFINE = {
     "snapshots": "SNAPSHOTS_METADATA",
     "checkpoints": "CHECKPOINTS_METADATA",  # libvirt 5.6
     "nvram": "NVRAM",
-    "tpm": "TPM",  # libvirt 8.9; older ones remove the state unasked
+    "tpm": "TPM",
 }
+_TPM_FLAG = 8_009_000
 
 
 def _undefine(connection: Connection, step: steps.Undefine) -> None:
     flags = 0
     for kind in step.keeps:
+        if kind == "tpm" and connection.getLibVersion() < _TPM_FLAG:
+            continue  # older ones remove the state unasked
         flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
     with said("undefine", step.guest):
         _domain(connection, step).undefineFlags(flags)
@@ -209,7 +232,11 @@ def _plain(verb: str, *arguments: object) -> t.Callable[[Connection, steps.Step]
 
 
 def _wait_for_address(connection: Connection, step: steps.WaitForAddress) -> list[str]:
-    return wait.address(_domain(connection, step), step.source, timeout_s=step.timeout_s)
+    domain = _domain(connection, step)
+    found = wait.address(connection, domain, step.source, timeout_s=step.timeout_s)
+    if not found:
+        raise Timeout(step.too_late(wait.seen(connection, domain)))
+    return found
 
 
 _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
@@ -234,8 +261,8 @@ _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
     steps.Destroy: _plain("destroy"),
     steps.Suspend: _plain("suspend"),
-    steps.Resume: _plain("resume"),
+    steps.Resume: _resume,
     steps.Reset: _plain("reset", 0),
-    steps.Reboot: _plain("reboot", 0),
+    steps.Reboot: _reboot,
     steps.WaitForAddress: _wait_for_address,
 }

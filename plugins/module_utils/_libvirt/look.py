@@ -13,7 +13,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
-__all__ = ["all_guests", "capabilities", "definition", "find", "found", "links", "lookup", "node", "pools", "state"]
+__all__ = ["SOURCES", "addresses", "all_guests", "capabilities", "definition", "find", "found", "links", "lookup", "node", "pools", "state"]
+
+SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
 
 
 def all_guests(connection: Connection) -> list[t.Any]:
@@ -95,6 +97,16 @@ def state_word(code: int) -> str:
         libvirt.VIR_DOMAIN_SHUTOFF: "shutdown",
         libvirt.VIR_DOMAIN_CRASHED: "crashed",
     }.get(code, "unknown")
+
+
+def addresses(domain: t.Any, source: str) -> list[str]:
+    """IP addresses of a running guest as `lease`, `arp` or `agent` knows them; loopback and link-local left out."""
+    try:
+        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{SOURCES[source]}"))
+    except libvirt.libvirtError:
+        return []  # no agent, no lease file: this source knows nothing, which is an answer
+    found = [entry["addr"] for nic in (known or {}).values() for entry in nic.get("addrs") or []]
+    return [item for item in found if not item.startswith(("127.", "169.254.", "fe80:")) and item != "::1"]
 
 
 def capabilities(connection: Connection) -> str:

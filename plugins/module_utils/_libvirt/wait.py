@@ -7,87 +7,200 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import threading
 import time
 import typing as t
+from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 
-__all__ = ["address", "addresses", "removal", "until_off"]
+__all__ = ["address", "ask", "is_off", "obeyed", "removal", "seen"]
 
-_ADDRESS_POLL_S = 1.0  # libvirt has no event for a lease or an ARP entry
-_SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}
+_WAKE_MS = 500  # libvirt has no event for a lease or an ARP entry
+_ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
+_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
+_LOCAL = ("qemu:///system", "qemu:///session")
+_CONSOLE_BYTES, _CONSOLE_LINES, _LINE_LENGTH = 8192, 5, 200
+_TERMINAL = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
+
+_Counts = t.Callable[[t.Any], bool]
 
 
-def until_off(connection: Connection, domain: t.Any, *, timeout_s: int) -> bool:
-    """Whether the guest powered off within the time."""
-    off = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
-    with _events(connection, domain, "LIFECYCLE", lambda event: event in off) as happened:
-        # The guest may have gone before the event was asked for.
-        return happened(timeout_s, lambda: not domain.isActive())
+def is_off(domain: t.Any) -> bool:
+    """Whether the guest does not run; a transient one is gone then."""
+    try:
+        return not domain.isActive()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return True
+        with said("look at guest", domain.name()):
+            raise
+
+
+def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER_BTN") -> None:
+    """Ask the guest to `shutdown` or `reboot`; one that is off by now has heard it."""
+    # Other drivers know one way only.
+    flags = getattr(libvirt, f"VIR_DOMAIN_{verb.upper()}_{way}") if connection.getType() == "QEMU" else 0
+    try:
+        (domain.reboot if verb == "reboot" else domain.shutdownFlags)(flags)
+    except libvirt.libvirtError:
+        if not is_off(domain):
+            raise
+
+
+def obeyed(connection: Connection, domain: t.Any, verb: str, *, timeout_s: float) -> bool:
+    """Ask as in `ask`, and again while the guest stays as it is, then its agent too; whether it did within the time.
+
+    A guest that was to reboot may be off then: its on_reboot can mean that.
+    """
+    kinds: dict[str, _Counts] = {"LIFECYCLE": lambda event: bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED)}
+    if verb == "reboot":
+        kinds["REBOOT"] = lambda _nothing: True
+    again_s, deadline = min(_ASK_AGAIN_S, timeout_s / 3), time.monotonic() + timeout_s
+    agent = None
+    with _events(connection, domain, kinds) as happened:
+        while True:
+            ask(connection, domain, verb)
+            if verb == "reboot" and connection.getType() != "QEMU":
+                return True  # only QEMU tells when it happens
+            if happened(min(again_s, deadline - time.monotonic()), lambda: is_off(domain)):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            if not (agent and agent.is_alive()) and _agent(_live(domain)) == "connected":
+                agent = _aside(lambda: ask(connection, domain, verb, "GUEST_AGENT"))
 
 
 @contextlib.contextmanager
 def removal(connection: Connection, domain: t.Any) -> t.Iterator[t.Callable[[int], bool]]:
     """Inside, ask for a device's removal; then call what is given with seconds: whether the guest let go of it."""
-    with _events(connection, domain, "DEVICE_REMOVED", lambda _alias: True) as happened:
+    with _events(connection, domain, {"DEVICE_REMOVED": lambda _alias: True}) as happened:
         yield lambda timeout_s: happened(timeout_s, lambda: False)
 
 
 @contextlib.contextmanager
 def _events(
-    connection: Connection, domain: t.Any, kind: str, counts: t.Callable[[t.Any], bool]
-) -> t.Iterator[t.Callable[[int, t.Callable[[], bool]], bool]]:
-    """Watch for one kind of event; gives a function that waits for it (or for a condition) with a deadline."""
-    seen: list[object] = []
+    connection: Connection, domain: t.Any, kinds: t.Mapping[str, _Counts]
+) -> t.Iterator[t.Callable[[float, t.Callable[[], bool]], bool]]:
+    """Watch for kinds of events; gives a function that waits for one that counts (or for a condition) with a deadline."""
+    counted: list[object] = []
 
-    def on_event(_connection: object, _domain: object, what: object, *_rest: object) -> None:
-        if counts(what):
-            seen.append(what)
+    def on_event(_connection: object, _domain: object, *what: t.Any) -> None:
+        if what[-1](what[0]):
+            counted.append(what[0])
 
     def on_timer(_timer: int, _opaque: object) -> None:
-        """Only wakes the loop, so that the deadline is looked at."""
+        """Only wakes the loop, so that deadline and condition are looked at."""
 
-    def wait_for(timeout_s: int, already: t.Callable[[], bool]) -> bool:
+    def wait_for(timeout_s: float, already: t.Callable[[], bool]) -> bool:
         deadline = time.monotonic() + timeout_s
-        while not seen and not already() and time.monotonic() < deadline:
+        while not counted and not already() and time.monotonic() < deadline:
             libvirt.virEventRunDefaultImpl()
-        return bool(seen) or already()
+        return bool(counted) or already()
 
-    with said("watch guest", domain.name()):
-        callback = connection.domainEventRegisterAny(domain, getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{kind}"), on_event, None)
-    timer = libvirt.virEventAddTimeout(500, on_timer, None)
+    callbacks = []
+    timer = libvirt.virEventAddTimeout(_WAKE_MS, on_timer, None)
     try:
+        with said("watch guest", domain.name()):
+            for kind, counts in kinds.items():
+                event = getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{kind}")
+                callbacks.append(connection.domainEventRegisterAny(domain, event, on_event, counts))
         yield wait_for
     finally:
         libvirt.virEventRemoveTimeout(timer)
-        connection.domainEventDeregisterAny(callback)
+        for callback in callbacks:
+            connection.domainEventDeregisterAny(callback)
 
 
-def addresses(domain: t.Any, source: str) -> list[str]:
-    """IP addresses of a running guest as `lease`, `arp` or `agent` knows them; loopback and link-local left out."""
-    try:
-        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{_SOURCES[source]}"))
-    except libvirt.libvirtError:
-        return []  # no agent, no lease file: this source knows nothing, which is an answer
-    found = [entry["addr"] for nic in (known or {}).values() for entry in nic.get("addrs") or []]
-    return [item for item in found if not item.startswith(("127.", "169.254.", "fe80:")) and item != "::1"]
+def _aside(call: t.Callable[[], object]) -> threading.Thread:
+    """Start a call that a silent agent would hold up for minutes; nobody waits for it, and its failure is no answer."""
+
+    def run() -> None:
+        with contextlib.suppress(libvirt.libvirtError):
+            call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
 
 
-def address(domain: t.Any, source: str, *, timeout_s: int) -> list[str]:
-    """Wait for an address; raises Timeout, saying what is the matter. `any` asks lease, ARP and agent in turn."""
-    sources = list(_SOURCES) if source == "any" else [source]
-    deadline = time.monotonic() + timeout_s
-    while True:
-        for item in sources:
-            found = addresses(domain, item)
+def address(connection: Connection, domain: t.Any, source: str, *, timeout_s: float) -> list[str]:
+    """The addresses of a guest as soon as there is one; empty when time is over or the guest off. `any` asks all sources."""
+    found: list[str] = []
+    agent: list[threading.Thread] = []
+
+    def known() -> bool:
+        for item in look.SOURCES if source == "any" else (source,):
             if found:
-                return found
-        if not domain.isActive():
-            raise Timeout(f"{domain.name()} powered off while waiting for its address; look at its console")
-        if time.monotonic() > deadline:
-            raise Timeout(
-                f"no address of {domain.name()} within {timeout_s} s (asked: {', '.join(sources)}); it may still boot, have no "
-                f"network, or run no guest agent; see `virsh console {domain.name()}` or raise wait_timeout"
-            )
-        time.sleep(_ADDRESS_POLL_S)
+                break
+            if item != "agent":
+                found.extend(look.addresses(domain, item))
+            elif not (agent and agent[-1].is_alive()) and _agent(_live(domain)) == "connected":
+                agent.append(_aside(lambda: found.extend(look.addresses(domain, "agent"))))
+        return bool(found)
+
+    # What the agent's coming and going means, `known` sees; the event only wakes it.
+    with _events(connection, domain, {"AGENT_LIFECYCLE": lambda _state: False}) as happened:
+        happened(timeout_s, lambda: is_off(domain) or known())
+    return found
+
+
+def seen(connection: Connection, domain: t.Any) -> Seen:
+    """What can be seen of a guest from outside, at little cost: to say why it did not do what was waited for."""
+    try:
+        live = _live(domain)
+        code, reason = domain.state()
+    except (NotFound, libvirt.libvirtError):
+        return Seen(state="shutdown")  # a transient guest is gone with its power
+    state = look.state_word(code)
+    if (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR):
+        state = "paused by an I/O error"
+    figures: dict[str, int] = {}
+    leases = {}
+    with contextlib.suppress(libvirt.libvirtError):  # what cannot be seen is left out
+        kinds = libvirt.VIR_DOMAIN_STATS_BLOCK | libvirt.VIR_DOMAIN_STATS_INTERFACE
+        figures = connection.domainListGetStats([domain], kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)[0][1]
+    for network in {item.get("network", "") for item in live.iterfind("devices/interface[@type='network']/source")}:
+        with contextlib.suppress(libvirt.libvirtError):
+            leases[network] = len(connection.networkLookupByName(network).DHCPLeases())
+    reads, sent = ([value for key, value in figures.items() if key.endswith(end)] for end in (".rd.reqs", ".tx.pkts"))
+    return Seen(
+        state=state,
+        acpi=live.find("features/acpi") is not None,
+        disk_reads=sum(reads) if reads else None,
+        packets_sent=sum(sent) if figures else None,
+        agent=_agent(live),
+        leases=leases,
+        console=_console(live) if connection.getURI() in _LOCAL else (),
+    )
+
+
+def _live(domain: t.Any) -> ElementTree.Element:
+    with said("look at guest", domain.name()):
+        return ElementTree.fromstring(domain.XMLDesc())  # noqa: S314 (it is libvirt's own)
+
+
+def _agent(live: ElementTree.Element) -> str | None:
+    """connected or disconnected; None where the guest has no channel for an agent."""
+    channel = live.find(_AGENT)
+    return None if channel is None else channel.get("state", "disconnected")
+
+
+def _console(live: ElementTree.Element) -> tuple[str, ...]:
+    """The last lines of the first console that is written to a file here, without what would drive a terminal."""
+    kept = [item.get("file") for item in live.iterfind("devices/serial/log")]
+    kept += [item.get("path") for item in live.iterfind("devices/serial[@type='file']/source")]
+    for path in filter(None, kept):
+        with contextlib.suppress(OSError):
+            if os.path.isfile(path):
+                with open(path, "rb") as log:
+                    log.seek(max(0, os.path.getsize(path) - _CONSOLE_BYTES))
+                    text = _TERMINAL.sub("", log.read(_CONSOLE_BYTES).decode(errors="replace"))
+                lines = ("".join(filter(str.isprintable, line)).strip()[:_LINE_LENGTH] for line in text.splitlines())
+                return tuple(filter(None, lines))[-_CONSOLE_LINES:]
+    return ()

@@ -103,10 +103,23 @@ def _reach_running(wanted: Wanted, now: live.Now, result: Plan, *, record_change
     result.pending += pending
 
 
-def absent(wanted: Wanted, found: Found | None, *, keeps: t.Sequence[str], owned: t.Sequence[str], in_use: t.Mapping[str, str]) -> Plan:
-    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user."""
+def absent(
+    wanted: Wanted,
+    found: Found | None,
+    *,
+    keeps: t.Sequence[str],
+    owned: t.Sequence[str],
+    in_use: t.Mapping[str, str],
+    left_over: t.Sequence[str] = (),
+) -> Plan:
+    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
+
+    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were.
+    """
     result = Plan()
     if found is None:
+        said = "may be left over from {}: no guest uses it; look at it and delete it"
+        result.warnings += [f"disk {path} {said.format(wanted.name)}" for path in left_over]
         return result
     if found.active:
         result.steps += _power_off(wanted, found)
@@ -142,32 +155,43 @@ _OFFLINE = (steps.Define, steps.CreateVolume, steps.WriteSeed, steps.GrowDisk, s
 
 def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
     name, state = wanted.name, wanted.state
-    now = found.state if found is not None else "shutdown"
-    active = found is not None and found.active
+    now = found.state if found is not None and found.active else "shutdown"
+    reboot = steps.Reboot(name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wanted.wait)
     table: dict[tuple[str, str], list[Step]] = {
         ("running", "shutdown"): [steps.Start(name)],
         ("running", "paused"): [steps.Resume(name)],
         ("paused", "shutdown"): [steps.Start(name, paused=True)],
         ("paused", "running"): [steps.Suspend(name)],
         ("rebooted", "shutdown"): [steps.Start(name)],
-        ("rebooted", "paused"): [steps.Resume(name), steps.Reboot(name)],
-        ("rebooted", "running"): [steps.Reboot(name)],
+        ("rebooted", "paused"): [steps.Resume(name), reboot],
+        ("rebooted", "running"): [reboot],
     }
-    if state == "shutdown" and found is not None and active:
-        return _power_off(wanted, found)
-    if state == "destroyed" and active:
-        return [steps.Destroy(name)]
     if state == "reset":
-        if not active:
+        if now == "shutdown":
             raise Refused(f"cannot reset {name}: it is not running; use state: running")
         return [steps.Reset(name)]
-    return table.get((state, "shutdown" if not active else now), [])
+    if found is None or now == "shutdown":
+        return table.get((state, "shutdown"), [])
+    if state == "destroyed":
+        return [steps.Destroy(name)]
+    if state == "shutdown":
+        return _power_off(wanted, found, wait=wanted.wait)
+    if state != "present" and now == "crashed":
+        return [*_power_off(wanted, found), *table[state, "shutdown"]]
+    return table.get((state, now), [])
 
 
-def _power_off(wanted: Wanted, found: Found) -> list[Step]:
-    """A paused guest would not hear that it shall shut down."""
+def _power_off(wanted: Wanted, found: Found, *, wait: bool = True) -> list[Step]:
+    """A paused guest would not hear that it shall shut down; one that crashed is kept (on_crash) because somebody wants to look at it."""
+    if found.state == "crashed":
+        if not wanted.force:
+            raise Refused(
+                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash keeps it to be looked at; "
+                "set force: true to give that up"
+            )
+        return [steps.Destroy(wanted.name)]
     wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []
-    return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force)]
+    return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
 
 
 def _summary(changes: t.Sequence[Change]) -> str:

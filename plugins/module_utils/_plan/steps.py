@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -24,6 +25,7 @@ __all__ = [
     "Reboot",
     "Reset",
     "Resume",
+    "Seen",
     "SetAutostart",
     "SetIothreads",
     "SetLifecycle",
@@ -254,15 +256,68 @@ class Start(Step):
         return f"start {self.guest}{' paused' if self.paused else ''}"
 
 
+_FIRMWARE_READS = 50  # firmware that finds nothing to boot reads less often: BIOS once, UEFI some 20 times
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What could be seen of a guest when time was over; None is what could not."""
+
+    state: str = "running"
+    acpi: bool = True
+    disk_reads: int | None = None  # since it was started
+    packets_sent: int | None = None  # likewise
+    agent: str | None = None  # connected or disconnected; None: no channel
+    leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # its networks, and how many each has given to anyone
+    console: tuple[str, ...] = ()
+
+    def facts(self, source: str = "") -> str:
+        """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
+        lease = source in ("any", "lease")
+        reads = sys.maxsize if self.disk_reads is None else self.disk_reads
+        agent = {None: "no channel for one", "disconnected": "not connected (still booting, or not installed)"}.get(self.agent, self.agent)
+        told = [
+            (f"it is {self.state}", self.state not in ("running", "shutdown")),
+            ("no ACPI in its definition", not self.acpi and not source),
+            (f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from", reads <= _FIRMWARE_READS),
+            (f"guest agent: {agent}", self.state != "shutdown"),
+            (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
+            *((f"leases of network {name}: none for it, {count} for others", lease) for name, count in self.leases.items()),
+            ("no network of libvirt's gives it leases (use arp or agent)", source == "lease" and not self.leases),
+            (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
+        ]
+        return "; ".join(fact for fact, holds in told if holds)
+
+
 @dataclasses.dataclass(frozen=True)
 class Shutdown(Step):
-    """Ask the guest to power off and wait; pull the plug only when told to."""
+    """Ask the guest to power off, and wait until it has; pull the plug only when told to."""
+
+    verb: t.ClassVar[str] = "shut down"
+    last_resort: t.ClassVar[str] = "destroy"
 
     timeout_s: int
     force: bool = False
+    wait: bool = True
 
     def __str__(self) -> str:
-        return f"shut down {self.guest}{f', destroy it after {self.timeout_s} s' if self.force else ''}"
+        after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
+        return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
+
+    def too_late(self, seen: Seen) -> str:
+        """What to say when it has not."""
+        return (
+            f"cannot {self.verb} {self.guest}: it has not obeyed within {self.timeout_s} s ({seen.facts()}); "
+            f"set force: true to {self.last_resort} it then, or raise wait_timeout"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Reboot(Shutdown):
+    """Ask the guest to reboot, and wait until it does; one that powers off instead (on_reboot: destroy) is started again."""
+
+    verb: t.ClassVar[str] = "reboot"
+    last_resort: t.ClassVar[str] = "reset"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,11 +341,6 @@ class Reset(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reboot(Step):
-    """Ask the guest to reboot."""
-
-
-@dataclasses.dataclass(frozen=True)
 class Undefine(Step):
     """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
 
@@ -311,3 +361,12 @@ class WaitForAddress(Step):
 
     def __str__(self) -> str:
         return f"wait for an address of {self.guest} ({self.source})"
+
+    def too_late(self, seen: Seen) -> str:
+        """What to say when it has none."""
+        if seen.state == "shutdown":
+            return f"no address of {self.guest}: it powered off meanwhile ({seen.facts()}); start it again"
+        return (
+            f"no address of {self.guest} within {self.timeout_s} s (asked: {self.source}; {seen.facts(self.source)}); "
+            f"see `virsh console {self.guest}`, or raise wait_timeout"
+        )

@@ -70,6 +70,51 @@ def test_states(now: str, state: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "options", "expected"),
+    [
+        ("shutdown", {"wait": False}, "ask to shut down web1"),
+        ("rebooted", {"wait": False}, "ask to reboot web1"),
+        ("shutdown", {"force": True, "wait_timeout_s": 60}, "shut down web1, destroy it after 60 s"),
+        ("rebooted", {"force": True, "wait_timeout_s": 60}, "reboot web1, reset it after 60 s"),
+    ],
+)
+def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: str) -> None:
+    assert texts(planned(Wanted("web1", state=state, **options), found())) == [expected]
+
+
+def test_removal_and_restart_always_wait() -> None:
+    """What follows must not meet a guest that still runs."""
+    wanted = Wanted("web1", state="absent", wait=False)
+    assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={})) == ["shut down web1", "undefine web1"]
+    wanted = Wanted("web1", allow_restart=True, wait=False)
+    assert texts(planned(wanted, found(), Change("memory.maximum_kib", 1, 2)))[1:] == ["shut down web1", "start web1"]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("present", []),
+        ("running", ["destroy web1", "start web1"]),
+        ("rebooted", ["destroy web1", "start web1"]),
+        ("paused", ["destroy web1", "start web1 paused"]),
+        ("shutdown", ["destroy web1"]),
+        ("destroyed", ["destroy web1"]),
+        ("reset", ["reset web1"]),
+    ],
+)
+def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> None:
+    crashed = found("crashed")
+    assert texts(planned(Wanted("web1", state=state, force=True), crashed)) == expected
+    if state in ("present", "destroyed", "reset"):
+        assert texts(planned(Wanted("web1", state=state), crashed)) == expected
+        return
+    with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
+        planned(Wanted("web1", state=state), crashed)
+    with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
+        absent(Wanted("web1", state="absent"), crashed, keeps=(), owned=(), in_use={})
+
+
+@pytest.mark.parametrize(
     ("change", "fields", "step", "pending"),
     [
         (Change("vcpus.current", 2, 4), {"vcpus.current": 4}, "set 4 vcpus on running web1", None),
@@ -185,6 +230,13 @@ def test_what_is_fixed(wanted: Wanted, change: Change, message: str) -> None:
 def test_absent(here: Found | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
     result = absent(Wanted("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
     assert (texts(result), len(result.warnings)) == (expected, warnings)
+
+
+def test_absent_tells_of_files_left_over() -> None:
+    wanted = Wanted("web1", state="absent", remove_storage=True)
+    result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
+    assert result.steps == []
+    assert result.warnings == ["disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it and delete it"]
 
 
 CHANGES = st.lists(
