@@ -18,6 +18,14 @@ author:
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.info
+options:
+  baseline:
+    description:
+      - C(domain_capabilities.host_model_xml) of other hypervisors, as this module returned them there. RV(host.cpu_baseline) is then a
+        CPU that these and this one can all give their guests, which therefore can migrate between them.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: corral.virt.virt_domain_info
   - module: corral.virt.virt_place
@@ -27,6 +35,17 @@ EXAMPLES = r"""
 - name: Read the hypervisor
   corral.virt.virt_host_info:
   register: virt_host
+
+- name: Find a CPU that guests can have on all hypervisors
+  corral.virt.virt_host_info:
+    baseline: "{{ groups.hyper | map('extract', hostvars, ['virt_host', 'host', 'domain_capabilities', 'host_model_xml']) | list }}"
+  run_once: true
+  register: common
+
+- name: Give it to a guest
+  corral.virt.virt_domain:
+    name: web1
+    cpu: "{{ common.host.cpu_baseline }}"
 """
 
 RETURN = r"""
@@ -40,6 +59,8 @@ host:
     uri: {description: URI of the connection., type: str, returned: always}
     cpus: {description: Logical processors., type: int, returned: always}
     cpu_model: {description: CPU model., type: str, returned: always}
+    cpu_baseline: {description: Common CPU in the words of option O(corral.virt.virt_domain#module:cpu)., type: dict,
+      returned: with O(baseline)}
     arch: {description: Architecture., type: str, returned: always}
     memory_mib: {description: Memory., type: int, returned: always}
     memory_reserved_mib: {description: Kept for the host itself., type: int, returned: always}
@@ -63,13 +84,15 @@ from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
+OPTIONS = {**URI_OPTION, "baseline": {"type": "list", "elements": "str", "default": []}}
+
 
 def main() -> None:
     """Open, read, tell."""
-    module = AnsibleModule(argument_spec=URI_OPTION, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
-        with opened(module.params["uri"], readonly=True) as connection:
-            host = describe.describe_host(connection)
+        with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
+            host = describe.describe_host(connection, cpus=module.params["baseline"])
     module.exit_json(changed=False, host=host)
 
 

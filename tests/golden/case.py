@@ -71,7 +71,7 @@ class Case:
             return None
         live, more = self.text("live.xml"), self.data("found.yml")
         state = more.pop("state", "running" if live else "shutdown")
-        more["keeps"] = tuple(more.get("keeps", ()))
+        more.pop("keeps", None)
         return look_alike(xml, live, state=state, **more)
 
 
@@ -132,9 +132,10 @@ def normal(xml: str) -> str:
 
 
 @contextlib.contextmanager
-def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, Found]) -> t.Iterator[t.Any]:
+def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, Found], keeps: t.Sequence[str] = ()) -> t.Iterator[t.Any]:
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it cannot be."""
     monkeypatch.setattr(look, "find", lambda _connection, name: found.get(name))
+    monkeypatch.setattr(look, "keeps", lambda _connection, _name: tuple(keeps))
     monkeypatch.setattr(look, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:

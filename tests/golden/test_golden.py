@@ -67,7 +67,7 @@ def compare(case: Case, outcome: Outcome, regenerate: bool) -> None:
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_golden(case: Case, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
     guests = {case.found.name: case.found} if case.found else {}
-    with host(monkeypatch, guests) as connection:
+    with host(monkeypatch, guests, case.data("found.yml").get("keeps", ())) as connection:
         outcome = play(connection, case.wanted, case.found)
         compare(case, outcome, pytestconfig.getoption("--regenerate"))
         if outcome.after is None or case.wanted.apply == "live":

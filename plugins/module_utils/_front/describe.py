@@ -71,8 +71,11 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     return report
 
 
-def describe_host(connection: t.Any) -> dict[str, t.Any]:
-    """A hypervisor: processors, memory (total, and free after what its guests may use), capabilities, pools, networks, guests."""
+def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """A hypervisor: processors, memory (total, and free after what its guests may use), capabilities, pools, networks, guests.
+
+    With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
+    """
     node = look.node(connection)
     capabilities = caps.host(look.capabilities(connection))
     found = describe_guests(connection)
@@ -82,7 +85,11 @@ def describe_host(connection: t.Any) -> dict[str, t.Any]:
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
     details = figures.domain_capabilities(connection, virt_type)
+    capable = caps.domain_capabilities(details) if details else {}
+    own = capable.get("host_model_xml")
+    common = [*([own] if own else []), *cpus]
     return {
+        **({"cpu_baseline": caps.cpu_model(figures.baseline(connection, virt_type, capabilities["arch"], common))} if cpus else {}),
         **node,
         "uuid": capabilities["uuid"],
         "arch": capabilities["arch"],
@@ -90,7 +97,7 @@ def describe_host(connection: t.Any) -> dict[str, t.Any]:
         "cpu_vendor": capabilities["cpu_vendor"],
         "virt_types": kinds,
         "machines": capabilities["machines"].get(capabilities["arch"]) or [],
-        "domain_capabilities": caps.domain_capabilities(details) if details else {},
+        "domain_capabilities": capable,
         "memory_reserved_mib": _RESERVED_MIB,
         "memory_used_mib": used_mib,
         "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),

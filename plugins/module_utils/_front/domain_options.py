@@ -105,6 +105,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
         image=image or None,
         seed=seed,
         uuid=uuid or None,
+        plain=tuple(option for option in DICTS if params.get(option) is not None and not isinstance(params[option], dict)),
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )

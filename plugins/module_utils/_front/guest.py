@@ -65,7 +65,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     else:
         base = found.xml
     memory = record.read(base) if found else {}
-    wanted = plans.completed(wanted, domain.read_fields(base) if found else {})
+    wanted = plans.completed(wanted, domain.sizes(base) if found else {})
     wanted = _with_macs(wanted, found.uuid if found else t.cast(str, wanted.uuid))
     seed_work = _seed_work(wanted, memory, found)
     making = disks.plan(connection, wanted, base, found, memory)
@@ -84,7 +84,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     unfinished = None
     if making.making:
         unfinished = domain.graft(base, wanted, {**remember, "making": making.making}).xml
-    now = _now(found, wanted, remember)
+    now = _now(found, wanted, remember, memory)
     plan = plans.plan(
         wanted,
         found,
@@ -134,8 +134,11 @@ def _write_seed(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Mak
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
     cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
-    if cells and "memory.maximum_kib" not in wanted.fields:  # which is their sum
-        wanted = wanted.with_fields(**{"memory.maximum_kib": sum(cells), "memory.current_kib": sum(cells), **wanted.fields})
+    follows = {"memory.maximum_kib": sum(cells)} if cells else {}
+    for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
+        if maximum in {**follows, **wanted.fields}:
+            follows[current] = {**follows, **wanted.fields}[maximum]
+    wanted = wanted.with_fields(**{**follows, **wanted.fields})
     needed = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
     missing = [option for field, option in needed.items() if wanted.fields.get(field) is None]
     if missing:
@@ -193,13 +196,18 @@ def _seed_work(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | Non
     return "rewrite" if wanted.seed.on_change == "next_boot" else "differs"
 
 
-def _now(found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any]) -> live.Now | None:
+def _now(
+    found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any], memory: t.Mapping[str, t.Any]
+) -> live.Now | None:
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
         return None
     running = domain.graft(found.live_xml, wanted, remember, live=True)
-    updated = domain.graft(found.live_xml, live.updates(wanted), live=True) if running.changes else running
-    return live.Now(wanted, running, updated, domain.read_fields(found.live_xml))
+    if not running.changes:
+        return live.Now(wanted, running, running, {})
+    limits = {**domain.read_fields(found.live_xml), "asked_kib": memory.get("balloon_kib")}
+    asked = record.update(found.live_xml, {**remember, "balloon_kib": wanted.fields.get("memory.current_kib")})
+    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted), live=True), limits, asked)
 
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
@@ -207,7 +215,7 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
     owned = record.read(found.xml).get("volumes", ())
     in_use = _users(connection, wanted.name, found.xml, owned) if wanted.remove_storage else {}
-    keeps = (*found.keeps, *domain.keeps(found.xml))
+    keeps = (*look.keeps(connection, found.name), *domain.keeps(found.xml))
     return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use)
 
 

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["content", "do", "upload"]
 
-_DETACH_S = 20
+_DETACH_S, _BALLOON_S = 20, 5
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 
 
@@ -118,8 +118,13 @@ def _set_vcpus(connection: Connection, step: steps.SetVcpus) -> None:
 
 
 def _set_memory(connection: Connection, step: steps.SetMemory) -> None:
-    with said("set memory of", step.guest):
-        _domain(connection, step).setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    """Ask the guest, which does it or has no driver for it."""
+    domain = _domain(connection, step)
+    with said("set memory of", step.guest), wait.balloon(connection, domain, kib=step.kib) as moved:
+        domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        if not moved(_BALLOON_S) and step.record:
+            flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, flags)
 
 
 def _set_metadata(connection: Connection, step: steps.SetMetadata) -> None:

@@ -11,15 +11,29 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["domain_capabilities", "networks", "states", "stats"]
+__all__ = ["baseline", "domain_capabilities", "networks", "states", "stats"]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
     """What guests of that type may have; None where the driver cannot say."""
     try:
         return t.cast(str, connection.getDomainCapabilities(None, None, None, virt_type))
-    except libvirt.libvirtError:
-        return None
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return None
+        with said("read what guests can have on", connection.getURI()):
+            raise
+
+
+def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence[str]) -> str:
+    """The processor that all of these can be, as libvirt's XML; raises Failed when they have nothing in common."""
+    with said("find a common CPU model on", connection.getURI()):
+        try:
+            return t.cast(str, connection.baselineHypervisorCPU(None, arch, None, virt_type, list(cpus), 0))
+        except (AttributeError, libvirt.libvirtError) as error:
+            if getattr(error, "get_error_code", lambda: libvirt.VIR_ERR_NO_SUPPORT)() != libvirt.VIR_ERR_NO_SUPPORT:
+                raise
+            return t.cast(str, connection.baselineCPU(list(cpus), 0))  # libvirt before 4.4, and drivers without QEMU
 
 
 def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:

@@ -13,7 +13,21 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
-__all__ = ["SOURCES", "addresses", "all_guests", "capabilities", "definition", "find", "found", "links", "lookup", "node", "pools", "state"]
+__all__ = [
+    "SOURCES",
+    "addresses",
+    "all_guests",
+    "capabilities",
+    "definition",
+    "find",
+    "found",
+    "keeps",
+    "links",
+    "lookup",
+    "node",
+    "pools",
+    "state",
+]
 
 SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
 
@@ -45,17 +59,16 @@ def find(connection: Connection, name: str) -> Found | None:
 def found(domain: t.Any) -> Found:
     """Definition (secrets included, so that redefining loses none), live document and state of a guest."""
     with said("read guest", domain.name()):
-        active = bool(domain.isActive())
+        active, persistent = bool(domain.isActive()), bool(domain.isPersistent())
         flags = libvirt.VIR_DOMAIN_XML_SECURE
         return Found(
             name=domain.name(),
             uuid=domain.UUIDString(),
             state=state(domain),
-            persistent=bool(domain.isPersistent()),
-            autostart=bool(domain.autostart()) if domain.isPersistent() else False,
+            persistent=persistent,
+            autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
             live_xml=domain.XMLDesc(flags) if active else None,
-            keeps=_keeps(domain),
         )
 
 
@@ -65,8 +78,9 @@ def definition(domain: t.Any) -> str:
         return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
 
 
-def _keeps(domain: t.Any) -> tuple[str, ...]:
-    """A driver that does not know a kind has none of it."""
+def keeps(connection: Connection, name: str) -> tuple[str, ...]:
+    """What libvirt stores beside a guest's definition; a driver that does not know a kind has none of it."""
+    domain = lookup(connection, name)
     questions = {
         "managed_save": domain.hasManagedSaveImage,
         "snapshots": domain.snapshotNum,

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 
-__all__ = ["address", "ask", "is_off", "obeyed", "removal", "seen"]
+__all__ = ["address", "ask", "balloon", "is_off", "obeyed", "removal", "seen"]
 
 _WAKE_MS = 500  # libvirt has no event for a lease or an ARP entry
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
@@ -81,6 +81,13 @@ def removal(connection: Connection, domain: t.Any) -> t.Iterator[t.Callable[[int
     """Inside, ask for a device's removal; then call what is given with seconds: whether the guest let go of it."""
     with _events(connection, domain, {"DEVICE_REMOVED": lambda _alias: True}) as happened:
         yield lambda timeout_s: happened(timeout_s, lambda: False)
+
+
+@contextlib.contextmanager
+def balloon(connection: Connection, domain: t.Any, *, kib: int) -> t.Iterator[t.Callable[[int], bool]]:
+    """Inside, set a guest's memory; then call what is given with seconds: whether the guest has that much now."""
+    with _events(connection, domain, {"BALLOON_CHANGE": lambda actual: bool(actual == kib)}) as happened:
+        yield lambda timeout_s: happened(timeout_s, lambda: domain.info()[2] == kib)
 
 
 @contextlib.contextmanager

@@ -67,6 +67,7 @@ class Wanted:
     uuid: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
+    plain: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
     apply: str = "both"
     allow_restart: bool = False
     force: bool = False
@@ -102,7 +103,6 @@ class Found:
     autostart: bool
     xml: str = dataclasses.field(repr=False)
     live_xml: str | None = dataclasses.field(default=None, repr=False)
-    keeps: tuple[str, ...] = ()  # what libvirt stores beside the definition: managed_save, snapshots, checkpoints
 
     @property
     def active(self) -> bool:

@@ -30,7 +30,8 @@ class Plan:
 def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
     """Let a maximum follow its current value where the user said only the latter.
 
-    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded.
+    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded. A current
+    value told by its name leaves the maximum alone where it fits below it.
     """
     fields = dict(wanted.fields)
     for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
@@ -40,8 +41,8 @@ def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
             if limit is not None and (found.get(current) or limit) > limit:
                 fields[current] = limit
         elif limit is None:
-            had_room = (found.get(current) or 0) < (found.get(maximum) or 0)
-            fields[maximum] = max(value, found[maximum]) if had_room else value
+            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[0] not in wanted.plain
+            fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
     return wanted.with_fields(**fields)
 
 

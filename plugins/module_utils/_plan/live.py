@@ -53,7 +53,7 @@ POLICY: dict[str, str] = {
         (
             "interfaces[].link", "interfaces[].bridge", "interfaces[].network", "interfaces[].type", "interfaces[].portgroup",
             "interfaces[].vlan", "interfaces[].filterref.name", "interfaces[].filterref.parameters",
-            "interfaces[].trust_guest_rx_filters", "interfaces[].bandwidth",
+            "interfaces[].bandwidth",
         ),
         UPDATE,
     ),
@@ -90,7 +90,8 @@ class Now:
     wanted: Wanted
     running: Grafted  # its document with all wishes in it
     updated: Grafted  # its document with only `updates` in it
-    limits: t.Mapping[str, t.Any]  # its fields as they are
+    limits: t.Mapping[str, t.Any]  # its fields as they are, and `asked_kib`: what its balloon was asked for in vain
+    asked: str = ""  # the record of a guest whose balloon does not follow now
 
 
 Changes = t.Sequence[Change]
@@ -133,11 +134,10 @@ def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
 
 
 def _memory(now: Now, _changes: Changes, _device: str) -> Steps:
-    """A guest without a balloon keeps what it has."""
+    """A guest without a balloon keeps what it has; one that was asked and did not follow is not asked again."""
     kib = now.wanted.fields["memory.current_kib"]
-    if kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model", "virtio") != "none":
-        return [steps.SetMemory(now.wanted.name, kib)]
-    return None
+    can = kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model", "virtio") != "none"
+    return [steps.SetMemory(now.wanted.name, kib, now.asked)] if can and now.limits.get("asked_kib") != kib else None
 
 
 def _attach(now: Now, changes: Changes, device: str) -> Steps:
@@ -146,9 +146,10 @@ def _attach(now: Now, changes: Changes, device: str) -> Steps:
 
 
 def _update(now: Now, changes: Changes, device: str) -> Steps:
-    """Of disks only removable media can be changed; a file cannot be swapped under a guest."""
+    """Of disks only removable media can be changed; a display started without a password cannot get one."""
     media = {f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")}
-    if device not in now.updated.devices or (device.startswith("disks[") and device not in media):
+    locked = (device.startswith("disks[") and device not in media) or (device == "graphics" and changes[0].before is None)
+    if locked or device not in now.updated.devices:
         return None
     fields = ", ".join(change.where[len(device) + 1 :] for change in changes)
     return [steps.UpdateDevice(now.wanted.name, device, now.updated.devices[device], fields)]

@@ -147,9 +147,10 @@ class SetVcpus(Step):
 
 @dataclasses.dataclass(frozen=True)
 class SetMemory(Step):
-    """Balloon the running guest."""
+    """Balloon the running guest; where it does not follow, remember that it was asked."""
 
     kib: int
+    record: str = dataclasses.field(default="", repr=False)
 
     def __str__(self) -> str:
         return f"set memory of running {self.guest} to {mib_text(self.kib)}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
 
-__all__ = ["domain_capabilities", "host", "network", "new_volume", "pool", "volume"]
+__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", "pool", "volume"]
 
 
 def host(xml: str) -> dict[str, t.Any]:
@@ -38,6 +38,29 @@ def domain_capabilities(xml: str) -> dict[str, t.Any]:
         "cpu_modes": [mode.get("name") for mode in root.findall("cpu/mode") if mode.get("supported") == "yes"],
         "firmware": [value.text for value in root.findall("os/enum[@name='firmware']/value")],
         "tpm": root.find("devices/tpm[@supported='yes']") is not None,
+        "host_model_xml": _host_model(root),
+    }
+
+
+def _host_model(root: Element) -> str | None:
+    """The host's own processor as guests can have it, in the form that libvirt compares."""
+    found = root.find("cpu/mode[@name='host-model'][@supported='yes']")
+    if found is None or found.find("model") is None:
+        return None
+    cpu = parse("<cpu/>")
+    cpu.extend(copied(part) for part in found if part.tag in ("model", "vendor", "feature"))
+    return text(cpu)
+
+
+def cpu_model(xml: str) -> dict[str, t.Any]:
+    """A processor in the words of option `cpu`."""
+    root = parse(xml)
+    features = [{"name": one.get("name"), "policy": one.get("policy") or "require"} for one in root.findall("feature")]
+    return {
+        "mode": "custom",
+        "match": root.get("match") or "exact",
+        "model": root.findtext("model"),
+        **({"features": features} if features else {}),
     }
 
 

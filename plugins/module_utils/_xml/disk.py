@@ -23,6 +23,7 @@ def _url_of(value: t.Any) -> str:
     try:
         url = urlsplit(str(value))
         fits = not value or (url.scheme in _URL_PORTS and url.hostname and len(url.path) > 1 and (url.port or 1) > 0)
+        fits = fits and not (url.query and url.scheme not in ("http", "https"))
     except ValueError:
         fits = False
     if not fits or not re.fullmatch(r"[!-~]*", str(value)) or url.username or url.fragment or ".." in url.path.split("/"):

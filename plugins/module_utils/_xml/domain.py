@@ -74,6 +74,17 @@ class SecureBoot(Row):
             firmware.append(firmware.makeelement("feature", {"enabled": "yes" if value else "no", "name": name}))
 
 
+class Period(Row):
+    """A number of seconds; nought is silence."""
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set it, or take it away."""
+        if value:
+            super().write(element, value)
+        elif self.read(element) is not None:
+            self.clear(element)
+
+
 class Resolution(Row):
     """`1280x720` for the two attributes of a resolution."""
 
@@ -152,7 +163,7 @@ DOMAIN: row.Table = {
     "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), only={"cpu.model": ANY}),
     "cpu.vendor": Row("cpu/vendor", k.WORD, only={"cpu.model": ANY}),
     "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict")),
-    "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full")),
+    "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full"), only={"cpu.mode": ANY}),
     "cpu.migratable": Row("cpu/@migratable", k.ONOFF, only={"cpu.mode": ("host-passthrough", "maximum")}),
     "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
     "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3), only={"cpu.cache.mode": ("emulate",)}),
@@ -163,6 +174,7 @@ DOMAIN: row.Table = {
         table={"name": Row("./@name", k.WORD), "policy": Row("./@policy", k.choice("require", "disable", "optional", "force", "forbid"))},
         needed=("policy",),
         shown=("policy",),
+        only={"cpu.mode": ANY},
     ),
     # memory
     "memory.maximum_kib": Row("memory", k.KIB, unit="KiB"),
@@ -309,7 +321,7 @@ DOMAIN: row.Table = {
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
     "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
     "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
-    "balloon.stats_period_s": Row("devices/memballoon/stats/@period", k.integer(0, 3600), only=_BALLOON),
+    "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=lambda found, wanted: (found or 0) == wanted, only=_BALLOON),
     "vsock.model": Whole("devices/vsock/@model", k.choice("virtio", "none"), element="devices/vsock"),
     "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
     "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),

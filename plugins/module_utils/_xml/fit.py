@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
@@ -26,16 +27,15 @@ def misfits(table: Table, said: Values, element: Element | None = None, changed:
     """
     values = said if element is None else {**_identity(table, said), **read(element, table)}
     new = changed is None or where[:-1] in changed
-    touched = {field for field in table if new or where + field in t.cast(Places, changed)}
+    edited = {re.sub(r"\[.*", "", place[len(where) :]) for place in changed or () if place.startswith(where)}
+    touched = {field for field in table if new or field in edited}
     for field, row in table.items():
         if isinstance(row, Items):
-            for item in said.get(field) or ():
-                if item.state == "present":
-                    yield from _of_entry(row, item, element, changed, f"{where}{field}[{item.name}]")
-        else:
-            yield from _alone(field, row, values, touched, where, silent=element is None)
-            if element is not None:
-                yield from _incomplete(field, row, values, touched, where)
+            for item in [item for item in said.get(field) or () if item.state == "present"]:
+                yield from _of_entry(row, item, element, changed, f"{where}{field}[{item.name}]")
+        yield from _alone(field, row, values, touched, where, silent=element is None)
+        if element is not None:
+            yield from _incomplete(field, row, values, touched, where)
 
 
 def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | None, place: str) -> Misfits:

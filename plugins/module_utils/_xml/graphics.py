@@ -24,7 +24,7 @@ class Tls(Row):
 
     def read(self, element: Element) -> t.Any:
         """Whether nothing may go in the clear; None for VNC, where the host decides for all guests."""
-        return element.get("defaultMode") == "secure" if element.get("type") == "spice" else None
+        return element.get("defaultMode") == "secure" if element.get("type") == "spice" or element.get("defaultMode") else None
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the mode of channels that are not named one by one."""
@@ -47,7 +47,7 @@ GRAPHICS: row.Table = {
     "autoport": Row("./@autoport", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
     "port": Row("./@port", _PORT),
     "tls_port": Row("./@tlsPort", _PORT, only=_SPICE),
-    "tls": Tls("./@defaultMode", k.YESNO, only=_SPICE),
+    "tls": Tls("./@defaultMode", k.YESNO, same=lambda found, wanted: bool(found) == wanted, only=_SPICE),
     "websocket": Row("./@websocket", _PORT, only=_VNC),
     "listen": Row("listen/@address", k.HOST),
     "password": Row("./@passwd", k.LINE, secret=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
@@ -21,6 +22,7 @@ RECORD: row.Table = {
     "ssh_host_key": Row("metadata/corral:guest/corral:ssh-host-key"),
     "addresses": Many("metadata/corral:guest/corral:address"),
     "volumes": Many("metadata/corral:guest/corral:volume"),  # made by us, so ours to remove
+    "balloon_kib": Row("metadata/corral:guest/corral:balloon/@kib", k.INT),  # asked of a guest that did not follow
     "making": Many("metadata/corral:guest/corral:making"),  # being made: not there, or not complete
     "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
     "moving_from": Row("metadata/corral:guest/corral:moving/@from"),  # UUID of the host it comes from

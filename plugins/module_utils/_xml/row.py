@@ -87,10 +87,13 @@ class Row:
 
     def clear(self, element: Element) -> None:
         """Take the value away, and an element that held nothing else."""
-        self.write(element, "")
         steps, attribute = self.steps
-        holder = element.find("/".join(resolve(step) for step in steps)) if attribute and steps else None
-        if holder is not None and not holder.attrib and not len(holder) and not (holder.text or "").strip():
+        holder = element.find("/".join(resolve(step) for step in steps)) if steps else None
+        if holder is not None and not attribute and holder.attrib:
+            holder.text = None
+            return
+        self.write(element, "")
+        if holder is not None and attribute and not holder.attrib and not len(holder) and not (holder.text or "").strip():
             holder.getparent().remove(holder)
 
 

@@ -1,0 +1,240 @@
+"""Every group of options against real QEMU: check, do, check again, do again; the judge is virsh, never our own modules.
+
+All groups go together: a guest for each, converged in one call. First the definitions, which QEMU then has to start; then guests that
+run while they are changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from lxml import etree
+
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NAME = "hardware"
+FOLDER = ROOT / "build/lab" / NAME
+PLAY_S = 400
+IMAGES = "/var/lib/libvirt/images"
+PACKAGES = "ovmf swtpm swtpm-tools qemu-system-gui"
+ROLES = ("hypervisor", "bridge", "storage")
+
+
+# What others put into a definition, and nobody may lose.
+QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+NOTE = "virsh metadata {} --uri http://example.org/other --key other --set '<note>kept &amp; unread</note>' --config"
+ARGUMENTS = "<qemu:commandline><qemu:arg value='-name'/><qemu:arg value='debug-threads=on'/></qemu:commandline>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What is said of a guest that exists, and what virsh must show then: a row of hardware.yml."""
+
+    said: dict[str, t.Any]
+    shows: dict[str, str]  # XPath below <domain> -> the text or attribute there; "" for nothing
+    made: dict[str, t.Any] = dataclasses.field(default_factory=dict)  # what the guest is made with beyond the least
+    starts: bool = True  # whether the lab's hosts can run it
+
+
+GROUPS = yaml.safe_load((HERE / "hardware.yml").read_text())
+OFFLINE = {name: Group(**row) for name, row in GROUPS["offline"].items()}
+LIVE = {name: Group(**row) for name, row in GROUPS["live"].items()}
+LEAST = {"vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": []}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of one cycle, by guest."""
+
+    checked: dict[str, dict[str, t.Any]]
+    done: dict[str, dict[str, t.Any]]
+    checked_again: dict[str, dict[str, t.Any]]
+    done_again: dict[str, dict[str, t.Any]]
+    before: dict[str, t.Any]
+    predicted: dict[str, t.Any]  # documents after the first check
+    after: dict[str, t.Any]
+
+
+def run(*command: str | Path, timeout_s: int = PLAY_S, **more: str) -> str:
+    """Run a command as a user of the lab would; what it printed."""
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **more}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-6000:]}"
+    return done.stdout
+
+
+def on(command: str) -> str:
+    """Run a shell command on the hypervisor."""
+    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command)
+
+
+def converge(domains: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, dict[str, t.Any]]:
+    """One call for all guests; the results by guest."""
+    played, answer = FOLDER / "hardware.json", FOLDER / "answer.json"
+    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
+    tasks = [
+        {"corral.virt.virt_domains": {"domains": domains}, "register": "told", "ignore_errors": True},
+        {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False},
+    ]
+    played.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
+    run("ansible-playbook", played, *(["--check"] if check else []))
+    told = json.loads(answer.read_text())
+    assert "results" in told, told
+    return {one["name"]: one for one in t.cast("list[dict[str, t.Any]]", told["results"])}
+
+
+def documents(*options: str) -> dict[str, t.Any]:
+    """What virsh says of every guest."""
+    names = on("virsh list --all --name").split()
+    text = on("; ".join(f"virsh dumpxml {name} {' '.join(options)}" for name in names))
+    found = etree.fromstring(f"<all>{re.sub(r'<[?].*?[?]>', '', text)}</all>")
+    return {str(one.findtext("name")): one for one in found}
+
+
+def shown(document: t.Any, path: str) -> str:
+    """The text at an XPath; empty when there is nothing."""
+    found = document.xpath(path)
+    if isinstance(found, float):
+        return str(int(found))
+    first = found[0] if found else ""
+    return str(first) if not hasattr(first, "text") else first.text or ""
+
+
+def survivors(document: t.Any) -> set[str]:
+    """What an edit must not touch: addresses and MACs of devices by alias or kind, and what is not ours."""
+    paths = ("//mac", "//*[local-name()='arg']", "//*[local-name()='note']", "//controller[@type='pci']//*")
+    return {etree.canonicalize(etree.tostring(one, with_tail=False, encoding="unicode"), strip_text=True) for one in document.xpath(" | ".join(f".{path}" for path in paths))}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """One host, set up by the collection's own roles, with what only these tests need."""
+    if os.environ.get("CORRAL_LAB_KEPT") != NAME:  # for work on these tests: a lab that is up is used as it is
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=900)
+        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
+        book = FOLDER / "hypervisor.json"
+        book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in ROLES]}]))
+        run("ansible-playbook", book)
+        on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
+        on(f"cd {IMAGES} && truncate -s 1M medium.iso shared.img && head -c 64 /dev/zero >kernel && virsh pool-refresh default")
+    yield
+    if os.environ.get("CORRAL_LAB_KEPT") != NAME:
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+
+
+@pytest.fixture(scope="module")
+def offline() -> Outcome:
+    return cycle(OFFLINE, "present", "--inactive", "--security-info")
+
+
+@pytest.fixture(scope="module")
+def running(offline: Outcome) -> Outcome:
+    on("for guest in $(virsh list --name); do virsh destroy $guest; done")
+    return cycle(LIVE, "running", "--security-info")
+
+
+def cycle(groups: dict[str, Group], state: str, *dump: str) -> Outcome:
+    """Make a guest for each group, then check, do, check, do what the group says."""
+    made = converge([{"name": name, **LEAST, **group.made} for name, group in groups.items()])
+    assert not [one["msg"] for one in made.values() if one.get("failed")]
+    for name in groups:  # what others put there
+        edits = [f"1s|<domain |<domain {QEMU} |", f"s|</domain>|{ARGUMENTS}</domain>|"]
+        sed = shlex.join(["sed", "-i", *(part for edit in edits for part in ("-e", edit)), f"/tmp/{name}.xml"])
+        on(f"virsh dumpxml {name} --inactive --security-info >/tmp/{name}.xml && {sed} && virsh define /tmp/{name}.xml && {NOTE.format(name)}")
+    if state == "running":
+        started = converge([{"name": name, "state": state} for name in groups])
+        assert not [one["msg"] for one in started.values() if one.get("failed")]
+    wanted = [{"name": name, "state": state, **group.said} for name, group in groups.items()]
+    before = documents(*dump)
+    checked = converge(wanted, check=True)
+    predicted = documents(*dump)
+    done = converge(wanted)
+    return Outcome(checked, done, converge(wanted, check=True), converge(wanted), before, predicted, documents(*dump))
+
+
+def judge(outcome: Outcome, name: str, group: Group) -> None:
+    """Check mode told the truth and wrote nothing; the second run changes nothing; virsh shows what was asked for."""
+    checked, done = outcome.checked[name], outcome.done[name]
+    assert not done.get("failed"), done.get("msg")
+    assert etree.tostring(outcome.before[name]) == etree.tostring(outcome.predicted[name]), "check mode wrote something"
+    assert done["changed"] and done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
+    for again in (outcome.checked_again[name], outcome.done_again[name]):
+        assert not again["changed"] and not again["steps"] and not again.get("pending"), again
+    assert {path: shown(outcome.after[name], path) for path in group.shows} == group.shows
+    assert survivors(outcome.before[name]) <= survivors(outcome.after[name])
+    assert len(outcome.after[name].xpath(".//*[local-name()='note'] | .//*[local-name()='commandline']")) == 2
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_a_definition_becomes_as_described(offline: Outcome, name: str) -> None:
+    judge(offline, name, OFFLINE[name])
+
+
+@pytest.mark.parametrize("name", [name for name, group in OFFLINE.items() if group.starts])
+def test_qemu_starts_what_was_described(offline: Outcome, name: str) -> None:
+    assert name in offline.done
+    on(f"virsh start {name} --paused && virsh destroy {name}")
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_a_running_guest_becomes_as_described(running: Outcome, name: str) -> None:
+    assert running.done[name]["pending"] == []
+    judge(running, name, LIVE[name])
+
+
+def test_what_waits_is_pending_until_a_restart_is_allowed(running: Outcome) -> None:
+    """The cable's guest gets another card: defined now, there after a restart that must be allowed."""
+    assert not running.done["cable"]["pending"]
+    wish = {"name": "cable", "interfaces": [{"name": "eth0", "model": "e1000"}]}
+    path = "devices/interface/model/@type"
+    waits = converge([wish])["cable"]
+    assert waits["pending"] == ["interfaces[eth0].model: virtio -> e1000"]
+    assert (shown(documents()["cable"], path), shown(documents("--inactive")["cable"], path)) == ("virtio", "e1000")
+    assert converge([wish])["cable"]["pending"] == waits["pending"], "it waits until it has happened"
+    restarted = converge([{**wish, "allow_restart": True, "force": True, "wait_timeout": 3}])["cable"]
+    assert [step.split()[0] for step in restarted["steps"]] == ["shut", "start"]
+    assert shown(documents()["cable"], path) == "e1000"
+    assert not converge([{**wish, "allow_restart": True}])["cable"]["changed"]
+
+
+def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> None:
+    """This guest has no operating system, so nobody answers: pending, and not a change each time."""
+    assert running.done
+    wish = {"name": "vcpus", "memory": {"current": "48MiB"}}
+    first, again = converge([wish])["vcpus"], converge([wish])["vcpus"]
+    assert first["changed"] and first["steps"][-1] == "set memory of running vcpus to 48 MiB"
+    assert not again["changed"] and again["pending"] == ["memory.current_kib: 65536 -> 49152"]
+
+
+def test_imported_arguments_change_nothing(running: Outcome) -> None:
+    """Every guest of this host, described by its own arguments: nothing to do, in check mode and for real."""
+    assert running.done
+    book, answer = FOLDER / "import.json", FOLDER / "import-answer.json"
+    told = {"content": "{{ found | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
+    tasks = [
+        {"corral.virt.virt_domain_info": {"arguments": True}, "register": "found"},
+        {"ansible.builtin.copy": told, "delegate_to": "localhost"},
+    ]
+    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
+    run("ansible-playbook", book)
+    found = [one["arguments"] for one in json.loads(answer.read_text())["domains"]]
+    assert {one["name"] for one in found} == {*OFFLINE, *LIVE}
+    before = documents("--inactive", "--security-info")
+    results = converge(found)
+    assert {name: one.get("msg") or one["steps"] for name, one in results.items() if one.get("failed") or one["changed"]} == {}
+    after = documents("--inactive", "--security-info")
+    assert {name: etree.tostring(one) for name, one in after.items()} == {name: etree.tostring(one) for name, one in before.items()}
