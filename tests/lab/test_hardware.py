@@ -81,17 +81,20 @@ def on(command: str) -> str:
     return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command)
 
 
+def play_and_tell(tasks: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, t.Any]:
+    """Run tasks on the hypervisor; what they registered as `told`."""
+    book, answer = FOLDER / "book.json", FOLDER / "answer.json"
+    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
+    copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
+    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [*tasks, copy]}]))
+    run("ansible-playbook", book, *(["--check"] if check else []))
+    return t.cast("dict[str, t.Any]", json.loads(answer.read_text()))
+
+
 def converge(domains: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, dict[str, t.Any]]:
     """One call for all guests; the results by guest."""
-    played, answer = FOLDER / "hardware.json", FOLDER / "answer.json"
-    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
-    tasks = [
-        {"corral.virt.virt_domains": {"domains": domains}, "register": "told", "ignore_errors": True},
-        {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False},
-    ]
-    played.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
-    run("ansible-playbook", played, *(["--check"] if check else []))
-    told = json.loads(answer.read_text())
+    task = {"corral.virt.virt_domains": {"domains": domains}, "register": "told", "ignore_errors": True}
+    told = play_and_tell([task], check=check)
     assert "results" in told, told
     return {one["name"]: one for one in t.cast("list[dict[str, t.Any]]", told["results"])}
 
@@ -116,7 +119,8 @@ def shown(document: t.Any, path: str) -> str:
 def survivors(document: t.Any) -> set[str]:
     """What an edit must not touch: addresses and MACs of devices by alias or kind, and what is not ours."""
     paths = ("//mac", "//*[local-name()='arg']", "//*[local-name()='note']", "//controller[@type='pci']//*")
-    return {etree.canonicalize(etree.tostring(one, with_tail=False, encoding="unicode"), strip_text=True) for one in document.xpath(" | ".join(f".{path}" for path in paths))}
+    found = [one for path in paths for one in document.xpath(f".{path}")]
+    return {etree.canonicalize(etree.tostring(one, with_tail=False, encoding="unicode"), strip_text=True) for one in found}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -154,7 +158,8 @@ def cycle(groups: dict[str, Group], state: str, *dump: str) -> Outcome:
     for name in groups:  # what others put there
         edits = [f"1s|<domain |<domain {QEMU} |", f"s|</domain>|{ARGUMENTS}</domain>|"]
         sed = shlex.join(["sed", "-i", *(part for edit in edits for part in ("-e", edit)), f"/tmp/{name}.xml"])
-        on(f"virsh dumpxml {name} --inactive --security-info >/tmp/{name}.xml && {sed} && virsh define /tmp/{name}.xml && {NOTE.format(name)}")
+        dump = f"virsh dumpxml {name} --inactive --security-info >/tmp/{name}.xml"
+        on(f"{dump} && {sed} && virsh define /tmp/{name}.xml && {NOTE.format(name)}")
     if state == "running":
         started = converge([{"name": name, "state": state} for name in groups])
         assert not [one["msg"] for one in started.values() if one.get("failed")]
@@ -220,18 +225,33 @@ def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> 
     assert not again["changed"] and again["pending"] == ["memory.current_kib: 65536 -> 49152"]
 
 
+def test_a_common_cpu_is_what_libvirt_says() -> None:
+    """The host's own model is what it has in common with itself."""
+    model = "{{ told.host.domain_capabilities.host_model_xml }}"
+    again = {"corral.virt.virt_host_info": {"baseline": [model]}, "register": "told"}
+    host = play_and_tell([{"corral.virt.virt_host_info": {}, "register": "told"}, again])["host"]
+    common = on("virsh domcapabilities --virttype qemu >/tmp/all.xml && virsh hypervisor-cpu-baseline --virttype qemu /tmp/all.xml")
+    assert host["cpu_baseline"]["model"] == etree.fromstring(common).findtext("model")
+
+
+def test_tasks_of_the_guide_work() -> None:
+    """As they stand there, in their order; and nothing is left of what they made."""
+    text = (ROOT / "docs/docsite/rst/guide_guests.rst").read_text()
+    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
+    tasks = [task for block in blocks for task in yaml.safe_load(block)]
+    assert len(tasks) >= 14
+    before = on(f"virsh list --all --name | sort; ls {IMAGES}")
+    book = FOLDER / "guide.json"
+    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
+    run("ansible-playbook", book)
+    assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
+
+
 def test_imported_arguments_change_nothing(running: Outcome) -> None:
     """Every guest of this host, described by its own arguments: nothing to do, in check mode and for real."""
     assert running.done
-    book, answer = FOLDER / "import.json", FOLDER / "import-answer.json"
-    told = {"content": "{{ found | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
-    tasks = [
-        {"corral.virt.virt_domain_info": {"arguments": True}, "register": "found"},
-        {"ansible.builtin.copy": told, "delegate_to": "localhost"},
-    ]
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
-    run("ansible-playbook", book)
-    found = [one["arguments"] for one in json.loads(answer.read_text())["domains"]]
+    told = play_and_tell([{"corral.virt.virt_domain_info": {"arguments": True}, "register": "told"}])
+    found = [one["arguments"] for one in told["domains"]]
     assert {one["name"] for one in found} == {*OFFLINE, *LIVE}
     before = documents("--inactive", "--security-info")
     results = converge(found)
