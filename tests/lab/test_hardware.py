@@ -158,8 +158,8 @@ def cycle(groups: dict[str, Group], state: str, *dump: str) -> Outcome:
     for name in groups:  # what others put there
         edits = [f"1s|<domain |<domain {QEMU} |", f"s|</domain>|{ARGUMENTS}</domain>|"]
         sed = shlex.join(["sed", "-i", *(part for edit in edits for part in ("-e", edit)), f"/tmp/{name}.xml"])
-        dump = f"virsh dumpxml {name} --inactive --security-info >/tmp/{name}.xml"
-        on(f"{dump} && {sed} && virsh define /tmp/{name}.xml && {NOTE.format(name)}")
+        store = f"virsh dumpxml {name} --inactive --security-info >/tmp/{name}.xml"
+        on(f"{store} && {sed} && virsh define /tmp/{name}.xml && {NOTE.format(name)}")
     if state == "running":
         started = converge([{"name": name, "state": state} for name in groups])
         assert not [one["msg"] for one in started.values() if one.get("failed")]
