@@ -137,7 +137,10 @@ def test_module_utils_are_private_python() -> None:
 
 
 # Files and lines that travel with each task: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS = {"virt_domain": (34, 5200), "virt_domains": (34, 5200), "virt_domain_info": (26, 3700), "virt_host_info": (22, 2900)}
+BUDGETS = {
+    "virt_domain": (35, 5700), "virt_domains": (35, 5700), "virt_domain_info": (26, 3700), "virt_host_info": (22, 3100),
+    "virt_migrate": (20, 2700),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES, ids=label)

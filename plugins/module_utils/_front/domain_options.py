@@ -76,8 +76,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     name, problems = params["name"], list[str]()
     _try(lambda: _units.check_name(name, what="name"), problems)
     spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")}
-    problems += _units.control_characters(spoken, where="")
-    problems += _units.control_characters({"title": params.get("title"), "description": params.get("description")}, allowed="\n\t")
+    texts = {"title": params.get("title"), "description": params.get("description")}
+    for found in (*_units.control_characters(spoken), *_units.control_characters(texts, allowed="\n\t")):
+        problems.append(found.replace(": ", f" of {name}: ", 1))
     said = {**params, **{option: _dictionary(option, params.get(option), name, problems) for option in DICTS}}
     fields = fields_of(DOMAIN, said, name, problems)
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
@@ -96,7 +97,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
     if problems:
-        raise BadInput(problems)
+        raise BadInput(list(map(_printable, problems)))
     guest = Wanted(
         name=name,
         fields=fields,
@@ -123,6 +124,11 @@ def _try(make: t.Callable[[], T], problems: list[str]) -> T | None:
         return None
 
 
+def _printable(problem: str) -> str:
+    """What is wrong may hold what no terminal should see."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in problem)
+
+
 def _checked_xml(xml: str, guest: str) -> str:
     try:
         return merge.checked(xml)
@@ -134,8 +140,14 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
     """`vcpus: 2` and `vcpus: {current: 2}` are the same; Ansible checks dictionaries that are declared, so this one is checked here."""
     if value is None:
         return None
-    result = ArgumentSpecValidator(DICTS[option]).validate(dict(value) if isinstance(value, dict) else {"current": value})
-    problems += [f"{option} of {guest}: {message}" for message in result.error_messages]
+    said = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
+    result = ArgumentSpecValidator(DICTS[option]).validate(said)
+    for unknown in sorted((name,) if isinstance(name, str) else name for name in result.unsupported_parameters):
+        known: t.Any = {"options": DICTS[option]}
+        for step in unknown[:-1]:
+            known = known["options"][step]
+        problems.append(f"{'.'.join((option, *unknown))} of {guest}: no such option; there are {', '.join(sorted(known['options']))}")
+    problems += [f"{option} of {guest}: {message}" for message in result.error_messages if "Supported parameters" not in message]
     return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
 
 

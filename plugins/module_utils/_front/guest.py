@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import live, ste
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["converge"]
@@ -81,6 +81,9 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         remember.update(more)
         key = more["ssh_host_key"]
     stored = domain.graft(base, wanted, remember)
+    problems = whole.problems(base, wanted, stored)
+    if problems:
+        raise BadInput(problems)
     unfinished = None
     if making.making:
         unfinished = domain.graft(base, wanted, {**remember, "making": making.making}).xml
@@ -202,12 +205,12 @@ def _now(
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
         return None
-    running = domain.graft(found.live_xml, wanted, remember, live=True)
+    running = domain.graft(found.live_xml, wanted, remember)
     if not running.changes:
         return live.Now(wanted, running, running, {})
     limits = {**domain.read_fields(found.live_xml), "asked_kib": memory.get("balloon_kib")}
     asked = record.update(found.live_xml, {**remember, "balloon_kib": wanted.fields.get("memory.current_kib")})
-    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted), live=True), limits, asked)
+    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
 
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:

@@ -56,7 +56,7 @@ def fields_of(table: Table, said: t.Mapping[str, t.Any], guest: str, problems: l
             fields[field] = items_of(row, value, guest, problems, place)
             continue
         try:
-            kept = tuple(map(row.kind.check, value)) if isinstance(row, Many) else row.kind.check(value)
+            kept = tuple(_named(row.kind, one) for one in value) if isinstance(row, Many) else row.kind.check(value)
         except ValueError as error:
             problems.append(problem(place, guest, str(error), None if row.secret else value))
         else:
@@ -71,7 +71,7 @@ def items_of(row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, pr
         parts = []
         for key, kind in row.keys.items():
             try:
-                parts.append(str(kind.check(entry[key])))
+                parts.append(str(_named(kind, entry[key])))
             except ValueError as error:
                 problems.append(problem(f"{where}[].{key}", guest, str(error), entry[key]))
         name = "-".join(parts)
@@ -82,6 +82,13 @@ def items_of(row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, pr
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"{where} of {guest}: {name} is given twice; names are identities")
     return tuple(found)
+
+
+def _named(kind: Kind, value: t.Any) -> t.Any:
+    """A value that stands for itself: the empty text, which elsewhere takes one away, is none."""
+    if value == "":
+        raise ValueError("must not be empty")
+    return kind.check(value)
 
 
 def problem(place: str, guest: str, reason: str, value: object) -> str:

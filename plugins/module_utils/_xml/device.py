@@ -13,39 +13,34 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import I
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
 __all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "settle_port"]
 
 _SERVICE = k.integer(1, 65535)
 
 
-def _off_is_silent(found: t.Any, wanted: t.Any) -> bool:
-    """libvirt does not write what is off anyway."""
-    return bool(found) == bool(wanted)
-
-
 # What a serial port, a console or a channel is connected to on the host.
 PORT: row.Table = {
     "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix")),
     "path": Row("source/@path", k.PATH, only={"type": ("file", "dev", "unix")}, due={"type": ("file", "dev", "unix")}),
-    "append": Row("source/@append", k.ONOFF, same=_off_is_silent, only={"type": ("file",)}),
+    "append": Row("source/@append", k.ONOFF, same=silent_is(False), only={"type": ("file",)}),
     "mode": Row("source/@mode", k.choice("bind", "connect"), only={"type": ("unix", "tcp")}),
     "host": Row("source/@host", k.HOST, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
     "service": Row("source/@service", _SERVICE, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
     "tls": Row("source/@tls", k.YESNO, only={"type": ("tcp",)}),
     "protocol": Row("protocol/@type", k.choice("raw", "telnet"), only={"type": ("tcp",)}),
     "log": Row("log/@file", k.PATH),
-    "log_append": Row("log/@append", k.ONOFF, same=_off_is_silent, only={"log": ANY}),
+    "log_append": Row("log/@append", k.ONOFF, same=silent_is(False), only={"log": ANY}),
 }
 
 
 def settle_port(device: Element) -> None:
     """A socket is listened to, and TCP carried as it is, where nobody says otherwise."""
     kind, source = device.get("type"), device.find("source")
-    if kind in ("tcp", "unix") and (source is None or source.get("mode") is None):
-        child(device, "source").set("mode", "bind")
+    if source is not None and source.get("mode") is None and (source.get("path") if kind == "unix" else kind == "tcp"):
+        source.set("mode", "bind")
     if kind == "tcp" and device.find("protocol") is None:
         make(device, "protocol", type="raw")
 
@@ -75,6 +70,11 @@ def _new_channel(device: Element, item: Item) -> None:
     make(device, "target", type="virtio")
 
 
+def _check_channel(_element: Element, values: row.Values) -> t.Iterator[str]:
+    if values.get("type") == "unix" and values.get("mode") and not values.get("path"):
+        yield "mode is of a socket whose path is known; give path, or leave both to libvirt"
+
+
 CHANNELS = Items(
     "devices/channel",
     table={
@@ -85,6 +85,7 @@ CHANNELS = Items(
     },
     new=_new_channel,
     settle=settle_port,
+    check=_check_channel,
     shown=("type", "path"),
 )
 

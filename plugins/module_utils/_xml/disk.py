@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
 __all__ = ["DISK", "DISKS", "by_name", "read_all", "sources"]
@@ -81,7 +81,9 @@ class Source(Row):
 _LIMITS = ("bytes_sec", "iops_sec")
 _RATE = k.integer(0, 10**15)
 IOTUNE: row.Table = {
-    f"iotune.{side}_{unit}{limit}": Row(f"iotune/{side}_{unit}{limit}", _RATE, only={f"iotune.{side}_{unit}{of}": ANY} if limit else {})
+    f"iotune.{side}_{unit}{limit}": Row(
+        f"iotune/{side}_{unit}{limit}", _RATE, same=silent_is(0), only={f"iotune.{side}_{unit}{of}": ANY} if limit else {}
+    )
     for limit, of in (("", ""), ("_max", ""), ("_max_length", "_max"))
     for unit in _LIMITS
     for side in ("total", "read", "write")
@@ -101,7 +103,11 @@ DISK: row.Table = {
     "target": Row("target/@dev", k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda")),
     "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}),
     "removable": Row("target/@removable", k.ONOFF, only={"bus": ("usb",)}),
-    "cache": Row("driver/@cache", k.choice("default", "none", "writethrough", "writeback", "directsync", "unsafe")),
+    "cache": Row(
+        "driver/@cache",
+        k.choice("default", "none", "writethrough", "writeback", "directsync", "unsafe"),
+        same=silent_is("default"),
+    ),
     "discard": Row("driver/@discard", k.choice("unmap", "ignore")),
     "detect_zeroes": Row("driver/@detect_zeroes", k.choice("off", "on", "unmap")),
     "io": Row("driver/@io", k.choice("native", "threads", "io_uring")),

@@ -11,11 +11,10 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, fit, graphics, interface, merge, record, row, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, parse, text
 
 __all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
@@ -25,6 +24,11 @@ def _same_machine(found: str | None, wanted: str) -> bool:
     """`q35` is satisfied by `pc-q35-7.2`: libvirt stores the version it chose."""
     short = {"q35": "pc-q35-", "pc": "pc-i440fx-"}
     return found == wanted or bool(found and wanted in short and found.startswith(short[wanted]))
+
+
+def _rounded(found: t.Any, wanted: int) -> bool:
+    """libvirt rounds a screen's memory up to a power of two."""
+    return found in (wanted, 1 << (wanted - 1).bit_length())
 
 
 def _forget_cpu(root: Element) -> None:
@@ -38,6 +42,8 @@ def _forget_cpu(root: Element) -> None:
 
 def _forget_video(root: Element) -> None:
     """Screens and acceleration are of the model that is left."""
+    for model in root.xpath("devices/video/model[@heads!='1']"):
+        model.attrib.pop("heads")
     for part in ("acceleration", "resolution"):
         for old in root.findall(f"devices/video/model/{part}"):
             old.getparent().remove(old)
@@ -136,7 +142,7 @@ DOMAIN: row.Table = {
     "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT),
     "vcpus.topology.cores": Row("cpu/topology/@cores", _COUNT),
     "vcpus.topology.threads": Row("cpu/topology/@threads", _COUNT),
-    "vcpus.iothreads": Row("iothreads", k.integer(0, 1024)),
+    "vcpus.iothreads": Row("iothreads", k.integer(0, 1024), same=silent_is(0)),
     "vcpus.shares": Row("cputune/shares", k.integer(2, 262144)),
     **{
         f"vcpus.{prefix}{what}_us": Row(f"cputune/{prefix}{what}", kind)
@@ -162,7 +168,7 @@ DOMAIN: row.Table = {
     "cpu.model": Row("cpu/model", k.WORD, only={"cpu.mode": ("custom", "host-model", None)}, due={"cpu.mode": ("custom",)}),
     "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), only={"cpu.model": ANY}),
     "cpu.vendor": Row("cpu/vendor", k.WORD, only={"cpu.model": ANY}),
-    "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict")),
+    "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict"), only={"cpu.mode": ("custom",)}),
     "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full"), only={"cpu.mode": ANY}),
     "cpu.migratable": Row("cpu/@migratable", k.ONOFF, only={"cpu.mode": ("host-passthrough", "maximum")}),
     "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
@@ -215,7 +221,7 @@ DOMAIN: row.Table = {
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
     "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}),
     "numa.placement": Row(
-        "numatune/memory/@placement", k.choice("static", "auto"), same=lambda found, wanted: (found or "static") == wanted
+        "numatune/memory/@placement", k.choice("static", "auto"), same=silent_is("static")
     ),
     "numa.nodes": Items(
         "numatune/memnode",
@@ -226,8 +232,8 @@ DOMAIN: row.Table = {
     ),
     # machine, firmware, boot
     "machine": Row("os/type/@machine", k.WORD, same=_same_machine),
-    "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=lambda found, wanted: (found or "bios") == wanted),
-    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=lambda found, wanted: bool(found) == wanted, only={"firmware": ("efi",)}),
+    "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=silent_is("bios")),
+    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), only={"firmware": ("efi",)}),
     "loader.path": Row("os/loader", k.PATH),
     "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), only=_LOADER),
     "loader.readonly": Row("os/loader/@readonly", k.YESNO, only=_LOADER),
@@ -302,9 +308,9 @@ DOMAIN: row.Table = {
     "video.model": Row(
         "devices/video/model/@type", k.choice("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb", "none"), on_change=_forget_video
     ),
-    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, only={"video.model": ANY}),
-    "video.ram_kib": Row("devices/video/model/@ram", k.KIB, only=_QXL),
-    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, only=_QXL),
+    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, only={"video.model": ANY}),
+    "video.ram_kib": Row("devices/video/model/@ram", k.KIB, same=_rounded, only=_QXL),
+    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, same=_rounded, only=_QXL),
     "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), only={"video.model": ANY}),
     "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only={"video.model": ANY}),
     "video.resolution": Resolution(
@@ -315,13 +321,15 @@ DOMAIN: row.Table = {
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
     "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough")),
     "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
-    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO, only={"tpm.type": ("emulator",)}),
+    "tpm.persistent_state": Row(
+        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
+    ),
     "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
     "sound.model": Whole("devices/sound/@model", k.choice("ich6", "ich7", "ich9", "ac97", "usb", "none"), element="devices/sound"),
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
     "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
     "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
-    "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=lambda found, wanted: (found or 0) == wanted, only=_BALLOON),
+    "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON),
     "vsock.model": Whole("devices/vsock/@model", k.choice("virtio", "none"), element="devices/vsock"),
     "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
     "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),
@@ -368,11 +376,10 @@ def sizes(xml: str) -> dict[str, t.Any]:
 _SIZES = ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
 
 
-def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None, *, live: bool = False) -> Grafted:
+def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
     """Write what the user said and what is to be remembered into libvirt's own document.
 
-    Addresses, aliases, elements we do not know and everything the user did not mention survive. Raises BadInput where libvirt would refuse
-    the outcome; what runs (`live`) may lack what waits for the next boot, so it is not judged.
+    Addresses, aliases, elements we do not know and everything the user did not mention survive.
     """
     found = parse(xml)
     root = spelt_out(found)
@@ -380,9 +387,10 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     changes += row.graft(root, DOMAIN, _with_controller(root, wanted.fields))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
+    if any(change.where.startswith("serials[") for change in changes) and root.find("devices/serial") is None:
+        for console in root.xpath("devices/console[target/@type='serial']"):  # from which libvirt would make the port anew
+            console.getparent().remove(console)
     _finish(root)
-    if not live:
-        _refuse(root, found, wanted, {change.where for change in changes})
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     if not changes and not remembered:
         root = found
@@ -459,26 +467,6 @@ def _one_console(root: Element) -> None:
             for old in console.findall(tag):
                 console.remove(old)
             console.extend(copied(part) for part in serial.findall(tag))
-
-
-def _refuse(root: Element, found: Element, wanted: Wanted, changed: t.Collection[str]) -> None:
-    """Raise BadInput with everything that an edit made wrong."""
-    wrong = [*_mirrored(found, changed), *fit.misfits(DOMAIN, wanted.fields, root, changed)]
-    wrong += whole.problems(root, row.read(root, DOMAIN), changed)
-    display = graphics.first(root, (wanted.graphics or {}).get("type"))
-    if wanted.graphics and display is not None:
-        wrong += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
-        wrong += graphics.check(row.read(display, graphics.GRAPHICS))
-    if wrong:
-        raise BadInput([f"{place} of {wanted.name}: {reason}" for place, reason in wrong])
-
-
-def _mirrored(found: Element, changed: t.Collection[str]) -> t.Iterator[tuple[str, str]]:
-    """An edit of a console that is the first serial port once more would be lost."""
-    for console in found.findall("devices/console") if found.find("devices/serial") is not None else ():
-        target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
-        if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
-            yield place, "this console is the first serial port; say it with serial, or take another port"
 
 
 def keeps(xml: str) -> tuple[str, ...]:

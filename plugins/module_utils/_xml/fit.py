@@ -44,7 +44,9 @@ def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | No
     yield from misfits(row.table, said, entry, changed, place + ".")
     if entry is not None and any(one == place or one.startswith(place + ".") for one in t.cast(Places, changed)):
         values = {**_identity(row.table, said), **read(entry, row.table)}
-        yield from ((place, f"{option_of(field)} must be given to make it") for field in row.needed if values.get(field) is None)
+        missing = [option_of(field) for field in row.needed if values.get(field) is None]
+        if missing:
+            yield place, f"{' and '.join(missing)} must be given to make it"
         yield from ((place, reason) for reason in row.check(entry, values))
 
 
@@ -62,7 +64,7 @@ def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *,
         if not {field, other} & set(touched) or there in fits or (silent and there is None):
             continue
         if there in (None, "", False):
-            yield where + option_of(field), f"it means nothing without {option_of(other)}{_either(fits)}; give both"
+            yield where + option_of(field), f"it means nothing without {option_of(other)}{_either(fits)}; say that too"
         elif fits:
             yield where + option_of(field), f"it belongs to {option_of(other)}{_either(fits)}, not {_shown(there)}"
 
@@ -71,12 +73,12 @@ def _incomplete(field: str, row: Row, values: Values, touched: Places, where: st
     """A value that means nothing without another field."""
     for other, asks in row.due.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
-            yield where + option_of(other), f"{_shown(values[other])} needs {option_of(field)}; give both"
+            yield where + option_of(other), f"{_shown(values[other])} needs {option_of(field)}; say that too"
 
 
 def _either(values: t.Iterable[t.Any]) -> str:
-    told = " or ".join(_shown(value) for value in values if value is not None)
-    return told and " " + told
+    *others, last = [_shown(value) for value in values if value is not None] or [""]
+    return f" {', '.join(others)} or {last}" if others else last and f" {last}"
 
 
 def _shown(value: object) -> str:

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
 
 __all__ = ["GRAPHICS", "check", "first", "graft", "read_all"]
@@ -44,10 +44,10 @@ def _forget_type(device: Element) -> None:
 _SPICE, _VNC = {"type": ("spice",)}, {"type": ("vnc",)}
 GRAPHICS: row.Table = {
     "type": Row("./@type", k.choice("vnc", "spice", "none"), on_change=_forget_type),
-    "autoport": Row("./@autoport", k.YESNO, same=lambda found, wanted: bool(found) == wanted),
+    "autoport": Row("./@autoport", k.YESNO, same=silent_is(False)),
     "port": Row("./@port", _PORT),
     "tls_port": Row("./@tlsPort", _PORT, only=_SPICE),
-    "tls": Tls("./@defaultMode", k.YESNO, same=lambda found, wanted: bool(found) == wanted, only=_SPICE),
+    "tls": Tls("./@defaultMode", k.YESNO, same=silent_is(False), only=_SPICE),
     "websocket": Row("./@websocket", _PORT, only=_VNC),
     "listen": Row("listen/@address", k.HOST),
     "password": Row("./@passwd", k.LINE, secret=True),

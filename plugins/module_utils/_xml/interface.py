@@ -163,7 +163,9 @@ def _settle(device: Element) -> None:
 INTERFACES = Items(
     "devices/interface",
     table=INTERFACE,
-    key_kind=k.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}|([0-9a-f]{2}:){5}[0-9a-f]{2}", "must be a name, or a MAC address"),
+    key_kind=k.matching(
+        r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}|([0-9a-f]{2}:){5}[0-9a-f]{2}", "must be a name of letters, digits, '_' and '-', or a MAC address"
+    ),
     name_of=name_of,
     find=_find,
     new=_new,

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
-    "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG", "TEXT", "WORD", "YESNO",
+    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG", "TEXT", "WORD", "YESNO",
     "Kind", "choice", "integer", "matching",
 ]  # fmt: skip
 
@@ -141,6 +141,7 @@ WORD = matching(r"[A-Za-z0-9_.+:-]{1,64}", "must be a word of letters, digits an
 NAME = _of_units(_units.check_name)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
+ALIAS = matching(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt remembers no other")
 MAC = _of_units(_units.mac_of)
 CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")

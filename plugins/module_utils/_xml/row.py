@@ -14,10 +14,10 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
-from ansible_collections.corral.virt.plugins.module_utils._xml.kind import NAME, TEXT, Kind
+from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, resolve
 
-__all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read"]
+__all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read", "silent_is"]
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
 _SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
@@ -31,6 +31,11 @@ def option_of(field: str) -> str:
 
 def _equal(found: t.Any, wanted: t.Any) -> bool:
     return bool(found == wanted)
+
+
+def silent_is(default: t.Any) -> t.Callable[[t.Any, t.Any], bool]:
+    """For a value that libvirt does not write: silence means it."""
+    return lambda found, wanted: bool((default if found is None else found) == wanted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +184,7 @@ class Items(Row):
     table: Table = dataclasses.field(default_factory=dict)
     key: str = "name"  # the field that is an entry's identity
     parts: t.Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # what the identity is made of, where no field alone is it
-    key_kind: Kind = NAME  # where the identity is no row: an alias
+    key_kind: Kind = ALIAS  # where the identity is no row
     needed: t.Sequence[str] = ()  # fields without which none can be made
     check: t.Callable[[Element, Values], t.Iterable[str]] = lambda _element, _values: ()  # what else is wrong with an entry
     # What an entry of a kind of its own needs beyond its rows.
@@ -277,7 +282,7 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
             changes += row.graft(element, value, where + field)
             continue
         found = row.read(element)
-        if row.same(found, value) or (found is None and value in ("", (), [])):
+        if (found is None and value in ("", (), [])) or row.same(found, value):
             continue
         if row.on_change:
             row.on_change(element)

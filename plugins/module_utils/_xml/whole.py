@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What must hold of a definition as a whole; libvirt would refuse it, or silently make something else of it."""
+"""Whether a definition holds together after an edit: libvirt would refuse it, or silently make something else of it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,40 @@ import math
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._xml import device, domain, fit, graphics, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
 __all__ = ["problems"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
-def problems(root: Element, values: Values, changed: t.Collection[str]) -> Problems:
-    """What is wrong with a domain and its fields, as far as an edit touched it."""
+def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
+    """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
+    changed = {change.where for change in after.changes}
+    if not changed:
+        return []
+    root = parse(after.xml)
+    values = row.read(root, domain.DOMAIN)
+    found = [*_mirrored(parse(before), changed), *fit.misfits(domain.DOMAIN, wanted.fields, root, changed)]
     for touched, rule in _RULES.items():
         if any(re.match(touched, place) for place in changed):
-            yield from rule(root, values)
+            found += rule(root, values)
+    display = graphics.first(root, (wanted.graphics or {}).get("type"))
+    if wanted.graphics and display is not None:
+        found += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
+        found += graphics.check(row.read(display, graphics.GRAPHICS))
+    return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
+
+
+def _mirrored(found: Element, changed: t.Collection[str]) -> Problems:
+    """An edit of a console that is the first serial port once more would be lost."""
+    for console in found.findall("devices/console") if found.find("devices/serial") is not None else ():
+        target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
+        if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
+            yield place, "this console is the first serial port; say it with serial, or take another port"
 
 
 def _memory(root: Element, values: Values) -> Problems:
@@ -51,10 +72,19 @@ def _firmware(root: Element, values: Values) -> Problems:
 
 def _video(_root: Element, values: Values) -> Problems:
     model = values.get("video.model")
+    if model is None:
+        return
     if values.get("video.accel3d") is True and model != "virtio":
         yield "video.accel3d", f"it belongs to video.model virtio, not {model}"
     if values.get("video.heads", 1) > 1 and model not in ("virtio", "qxl"):
         yield "video.heads", f"video.model {model} has one; take virtio or qxl for more"
+
+
+def _consoles(_root: Element, values: Values) -> Problems:
+    ports = [console.get("port") for console in values.get("consoles", ())]
+    for place, port in enumerate(ports):
+        if port != place:
+            yield f"consoles[{port}]", f"libvirt counts consoles from 0 without a gap; give port {place}"
 
 
 def _vsock(_root: Element, values: Values) -> Problems:
@@ -107,6 +137,7 @@ _RULES: dict[str, t.Callable[[Element, Values], Problems]] = {
     r"numa\.": _numa,
     r"firmware|loader\.": _firmware,
     r"video\.": _video,
+    r"consoles\[": _consoles,
     r"vsock\.cid": _vsock,
     r"vcpus\.iothread|(disks|controllers)\[": _iothreads,
     r"vcpus\.(pinning|maximum)": _pinning,

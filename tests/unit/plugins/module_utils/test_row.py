@@ -36,8 +36,8 @@ FORMS: dict[str, tuple[t.Any, t.Any]] = {
 
 def document(one: Row) -> t.Any:
     """An element with nothing in it but what the row looks at besides its own place."""
-    kind = "spice" if isinstance(one, graphics.Tls) else getattr(one, "type", None)
-    return etree.Element("x", {"type": kind} if kind else {})
+    [*kinds] = one.only.get("type", ())
+    return etree.Element("x", {"type": kinds[0]} if kinds else {})
 
 
 def sample(one: Row) -> tuple[t.Any, t.Any]:
