@@ -41,6 +41,8 @@ def _forget_type(device: Element) -> None:
         device.remove(part)
 
 
+# Not a secret, whatever its name suggests to checkers.
+_KEYMAP = k.matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us or de", no_log=False)
 _SPICE, _VNC = {"type": ("spice",)}, {"type": ("vnc",)}
 GRAPHICS: row.Table = {
     "type": Row("./@type", k.choice("vnc", "spice", "none"), on_change=_forget_type),
@@ -51,7 +53,7 @@ GRAPHICS: row.Table = {
     "websocket": Row("./@websocket", _PORT, only=_VNC),
     "listen": Row("listen/@address", k.HOST),
     "password": Row("./@passwd", k.LINE, secret=True),
-    "keymap": Row("./@keymap", k.matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us or de")),
+    "keymap": Row("./@keymap", _KEYMAP),
     "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore"), only=_VNC),
 }
 

@@ -32,7 +32,7 @@ class Kind:
     ends: tuple[int, int] | None = None  # the least and the greatest number
 
 
-def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
+def matching(pattern: str, must: str, *, kind: str = "str", **option: t.Any) -> Kind:
     """A text of that form; the empty text, which takes a value away, is one too."""
     form = re.compile(pattern, re.ASCII)
 
@@ -41,7 +41,7 @@ def matching(pattern: str, must: str, *, kind: str = "str") -> Kind:
             raise ValueError(must)
         return str(value)
 
-    return Kind({"type": kind}, check, must=must, form=pattern)
+    return Kind({"type": kind, **option}, check, must=must, form=pattern)
 
 
 def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()) -> Kind:
