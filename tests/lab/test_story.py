@@ -240,7 +240,7 @@ CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memo
         ),
         pytest.param(
             ("ansible", "hyper1", "-m", "virt_domain", "-a", "name=big1 vcpus=0 memory=lots uuid=x"),
-            ["vcpus.current of big1", "memory of big1", "uuid of 'big1'"],
+            ["vcpus.current of big1", "memory.current of big1", "uuid of 'big1'"],
             id="all problems at once",
         ),
     ],
