@@ -17,6 +17,7 @@ __all__ = [
     "bytes_of",
     "check_name",
     "control_characters",
+    "cpus_of",
     "cpuset_of",
     "derived_mac",
     "gib_text",
@@ -112,6 +113,12 @@ def control_characters(value: object, *, where: str = "", allowed: str = "") -> 
         (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF) for char in value
     )
     return [f"{where}: control characters cannot be stored; remove them"] if bad else []
+
+
+def cpus_of(cpuset: str) -> set[int]:
+    """The CPUs of a set as libvirt prints it."""
+    runs = [run.partition("-") for run in cpuset.split(",") if run]
+    return {cpu for first, _dash, last in runs for cpu in range(int(first), int(last or first) + 1)}
 
 
 def cpuset_of(value: object, *, what: str) -> str:

@@ -264,7 +264,7 @@ DOMAIN: row.Table = {
     ),
     "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF),
     "features.hyperv.stimer_direct": Row(
-        "features/hyperv/stimer/direct/@state", k.ONOFF, only={"features.hyperv.stimer": (True,)}
+        "features/hyperv/stimer/direct/@state", k.ONOFF, same=silent_is(False), only={"features.hyperv.stimer": (True,)}
     ),
     "features.hyperv.vendor_id": Row("features/hyperv/vendor_id/@value", k.matching(r"[A-Za-z0-9_.-]{1,12}", "must be at most 12 letters")),
     "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),

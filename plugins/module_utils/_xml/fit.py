@@ -57,8 +57,8 @@ def _identity(table: Table, said: Values) -> Values:
 def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *, silent: bool) -> Misfits:
     """A field that means nothing without another one, or beside its value."""
     value = values.get(field)
-    if value in (None, "", ()) or (value is False and (silent or isinstance(row, Flag))):
-        return
+    if value in (None, "", ()) or row.same(None, value) or (value is False and (silent or isinstance(row, Flag))):
+        return  # nothing, or what silence means
     for other, fits in row.only.items():
         there = values.get(other)
         if not {field, other} & set(touched) or there in fits or (silent and there is None):

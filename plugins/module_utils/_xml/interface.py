@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
 __all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "read_all"]
@@ -83,21 +83,21 @@ INTERFACE: row.Table = {
     "device": Plug("source/@dev", k.NIC, only=_DIRECT, due=_DIRECT),
     "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), only=_DIRECT),
     "address": PciAddress("source/address", k.PCI, only=_HOSTDEV, due=_HOSTDEV),
-    "managed": Row("./@managed", k.YESNO, only=_HOSTDEV),
+    "managed": Row("./@managed", k.YESNO, same=silent_is(False), only=_HOSTDEV),
     "model": Row("model/@type", k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e")),
-    "driver": Row("driver/@name", k.choice("vhost", "qemu", "vfio")),
-    "queues": Row("driver/@queues", k.integer(1, 1024)),
+    "driver": Row("driver/@name", k.choice("vhost", "qemu")),
+    "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
     "vlan": Many("vlan/tag/@id", k.integer(0, 4095)),
-    "virtualport": Row("virtualport/@type", k.choice("openvswitch", "802.1Qbg", "802.1Qbh", "midonet")),
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch", "802.1Qbg", "802.1Qbh")),
     "isolated": Row("port/@isolated", k.YESNO),
     "link": Row("link/@state", k.choice("up", "down")),
-    "filterref.name": Row("filterref/@filter", k.matching(r"[A-Za-z0-9_.:-]{1,64}", "must be the name of a network filter")),
+    "filterref.name": Row("filterref/@filter", k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")),
     "filterref.parameters": Items(
         "filterref/parameter",
         table={
             "name": Row("./@name", k.matching(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and '_'")),
-            "value": Row("./@value", k.matching(r"[A-Za-z0-9_.:/-]{1,128}", "must be an address, number or word")),
+            "value": Row("./@value", k.matching(r"[A-Za-z0-9_.:]{1,128}", "must be an address, number or word")),
         },
         needed=("value",),
         shown=("value",),

@@ -239,7 +239,7 @@ class Items(Row):
             if item.state == "absent":
                 if found is not None:
                     changes.append(Change(place, self.summary(found), None))
-                    found.getparent().remove(found)
+                    _remove(found, root)
             elif found is None:
                 changes.append(Change(place, None, self.summary(self._make(root, item))))
             else:
@@ -260,6 +260,14 @@ class Items(Row):
         graft(element, self.table, {**item.when_made, **item.fields})
         self.settle(element)
         return element
+
+
+def _remove(element: Element, root: Element) -> None:
+    """An entry, and what held nothing but it."""
+    parent = element.getparent()
+    parent.remove(element)
+    if parent is not root and parent.tag != "devices" and not len(parent) and not parent.attrib:
+        _remove(parent, root)
 
 
 def read(element: Element, table: Table) -> dict[str, t.Any]:

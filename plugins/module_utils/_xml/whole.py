@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import collections
 import math
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, domain, fit, graphics, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
@@ -54,15 +54,47 @@ def _memory(root: Element, values: Values) -> Problems:
     if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
         reason = f"the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make them equal"
         yield "numa.cells", reason
+    most = values.get("memory.hotplug_maximum_kib")
+    if isinstance(most, int) and isinstance(total, int) and most < total:
+        yield "memory.hotplug_maximum", f"{most // 1024} MiB is below memory.maximum, {total // 1024} MiB; give more"
 
 
-def _numa(_root: Element, values: Values) -> Problems:
-    cells = {cell["id"] for cell in values.get("numa.cells", ())}
-    for node in values.get("numa.nodes", ()):
-        if node["cell"] not in cells:
-            yield f"numa.nodes[{node['cell']}]", "there is no such cell; give it in numa.cells"
-    if values.get("numa.mode") and not values.get("numa.nodeset") and values.get("numa.placement") != "auto":
+def _cells(_root: Element, values: Values) -> Problems:
+    """A wrong distance is worse than refused: libvirt 9 writes beyond its memory when it meets one."""
+    cells = values.get("numa.cells", ())
+    there = [cell["id"] for cell in cells]
+    if sorted(there) != list(range(len(there))):
+        yield "numa.cells", f"cells are counted from 0 without a gap, not {', '.join(map(str, there))}"
+    for cell in cells:
+        for other in cell.get("distances", ()):
+            place = f"numa.cells[{cell['id']}].distances[{other['id']}]"
+            if other["id"] not in there:
+                yield place, _NO_CELL
+            elif (other["id"] == cell["id"]) != (other["value"] == 10):
+                yield place, f"10 is the distance of a cell to itself, and of no others, not {other['value']}"
+    taken: set[int] = set()
+    for cell in cells:
+        cpus = cpus_of(cell.get("cpus") or "")
+        if cpus & taken or max(cpus, default=0) >= values["vcpus.maximum"]:
+            yield f"numa.cells[{cell['id']}].cpus", f"each of the {values['vcpus.maximum']} vcpus, from 0, is in one cell, not {cell['cpus']}"
+        taken |= cpus
+
+
+_NO_CELL = "there is no such cell; give it in numa.cells"
+
+
+def _nodes(_root: Element, values: Values) -> Problems:
+    mode, auto, nodes = values.get("numa.mode"), values.get("numa.placement") == "auto", values.get("numa.nodes", ())
+    if mode and not values.get("numa.nodeset") and not auto:
         yield "numa.mode", "it needs the nodes of the host; give numa.nodeset, or numa.placement: auto"
+    for node in nodes:
+        place = f"numa.nodes[{node['cell']}]"
+        if node["cell"] not in [cell["id"] for cell in values.get("numa.cells", ())]:
+            yield place, _NO_CELL
+        if auto:
+            yield place, "numa.placement: auto chooses the nodes of all cells; say static, or leave out numa.nodes"
+        if mode == "restrictive" != node.get("mode"):
+            yield f"{place}.mode", f"it must be restrictive, as numa.mode is, not {node.get('mode')}"
 
 
 def _firmware(root: Element, values: Values) -> Problems:
@@ -117,24 +149,27 @@ def _pinning(_root: Element, values: Values) -> Problems:
 
 
 def _targets(_root: Element, values: Values) -> Problems:
-    targets = collections.Counter(disk.get("target") for disk in values.get("disks", ()))
+    taken: set[str] = set()
     for disk in values.get("disks", ()):
-        if targets[disk.get("target")] > 1:
-            yield f"disks[{disk['name']}].target", f"{disk.get('target')} is taken; leave it out, to have one chosen"
+        if disk.get("target") in taken:
+            yield f"disks[{disk['name']}].target", f"{disk['target']} is taken; leave it out, to have one chosen"
+        taken.add(disk.get("target", ""))
 
 
 def _boot_orders(_root: Element, values: Values) -> Problems:
-    devices = [(f"{kind}[{one['name']}]", one.get("boot_order")) for kind in _BOOTABLE for one in values.get(kind, ())]
-    orders = collections.Counter(order for _place, order in devices if order)
-    for place, order in devices:
-        if orders[order] > 1:
-            yield f"{place}.boot_order", f"{order} is given twice; number the devices in the order they are tried"
+    taken: set[int] = set()
+    for kind in _BOOTABLE:
+        for one in [one for one in values.get(kind, ()) if one.get("boot_order")]:
+            if one["boot_order"] in taken:
+                yield f"{kind}[{one['name']}].boot_order", f"{one['boot_order']} is taken; number devices in the order they are tried"
+            taken.add(one["boot_order"])
 
 
 _BOOTABLE = ("disks", "interfaces", "hostdevs")
 _RULES: dict[str, t.Callable[[Element, Values], Problems]] = {
     r"memory\.|numa\.cells": _memory,
-    r"numa\.": _numa,
+    r"numa\.cells|vcpus\.maximum": _cells,
+    r"numa\.": _nodes,
     r"firmware|loader\.": _firmware,
     r"video\.": _video,
     r"consoles\[": _consoles,
