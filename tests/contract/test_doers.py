@@ -101,7 +101,7 @@ def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monke
     deaf = Deaf(guest)
     monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
     do(connection, step)
-    assert deaf.asked == (1 if type(step) is steps.Shutdown else 0)
+    assert deaf.asked == int(isinstance(step, steps.Shutdown))
     assert guest.isActive()
 
 
