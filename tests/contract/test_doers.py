@@ -101,7 +101,7 @@ def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monke
     deaf = Deaf(guest)
     monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
     do(connection, step)
-    assert deaf.asked == int(isinstance(step, steps.Shutdown))
+    assert deaf.asked == int(not isinstance(step, steps.Reboot))
     assert guest.isActive()
 
 
