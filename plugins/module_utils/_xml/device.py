@@ -23,7 +23,7 @@ _SERVICE = k.integer(1, 65535)
 
 # What a serial port, a console or a channel is connected to on the host.
 PORT: row.Table = {
-    "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix")),
+    "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix", "null")),
     "path": Row("source/@path", k.PATH, only={"type": ("file", "dev", "unix")}, due={"type": ("file", "dev", "unix")}),
     "append": Row("source/@append", k.ONOFF, same=silent_is(False), only={"type": ("file",)}),
     "mode": Row("source/@mode", k.choice("bind", "connect"), only={"type": ("unix", "tcp")}),
@@ -80,8 +80,8 @@ CHANNELS = Items(
     table={
         "name": Row("target/@name", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a port name such as org.qemu.guest_agent.0")),
         **PORT,
-        "type": Row("./@type", k.choice("unix", "spicevmc", "pty", "file", "tcp")),
-        "path": dataclasses.replace(PORT["path"], due={"type": ("file",)}),  # libvirt finds one for a socket
+        "type": Row("./@type", k.choice("unix", "spicevmc", "qemu-vdagent", "pty", "file", "dev", "tcp", "null")),
+        "path": dataclasses.replace(PORT["path"], due={"type": ("file", "dev")}),  # libvirt finds one for a socket
     },
     new=_new_channel,
     settle=settle_port,

@@ -22,11 +22,11 @@ __all__ = ["DISK", "DISKS", "by_name", "read_all", "sources"]
 def _url_of(value: t.Any) -> str:
     try:
         url = urlsplit(str(value))
-        fits = not value or (url.scheme in _URL_PORTS and url.hostname and len(url.path) > 1 and (url.port or 1) > 0)
-        fits = fits and not (url.query and url.scheme not in ("http", "https"))
+        whole = url.scheme in _URL_PORTS and url.hostname and (url.port or 1) > 0 and (len(url.path) > 1 or url.scheme == "nbd")
+        fits = not value or (whole and (not url.query or url.scheme in ("http", "https")))
     except ValueError:
         fits = False
-    if not fits or not re.fullmatch(r"[!-~]*", str(value)) or url.username or url.fragment or ".." in url.path.split("/"):
+    if not fits or not re.fullmatch(r"[!-~]*", str(value)) or "@" in url.netloc or url.fragment or ".." in url.path.split("/"):
         raise ValueError(f"must be {'://, '.join(_URL_PORTS)}:// with host and path, as http://mirror.example.org/debian.iso")
     return str(value)
 
@@ -52,7 +52,8 @@ class Source(Row):
             element.set("type", "network")
             url = urlsplit(value)
             source.set("protocol", url.scheme)
-            source.set("name", url.path[1:])
+            if len(url.path) > 1:  # an NBD server has an export without a name
+                source.set("name", url.path[1:])
             if url.query:
                 source.set("query", url.query)
             make(source, "host", name=str(url.hostname), port=str(url.port or _URL_PORTS[url.scheme]))
@@ -96,7 +97,7 @@ DISK: row.Table = {
     "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
     "format": Row("driver/@type", k.choice("qcow2", "raw", "vmdk", "vdi", "vpc")),
     "source": Source("source/@file", k.PATH),
-    "volume": Source("source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+-]{0,127}", "must be pool/volume")),
+    "volume": Source("source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")),
     "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),

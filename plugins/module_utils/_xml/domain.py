@@ -49,6 +49,14 @@ def _forget_video(root: Element) -> None:
             old.getparent().remove(old)
 
 
+def _forget_nvram(root: Element) -> None:
+    """A place told as a disk tells it would contradict the path."""
+    for nvram in root.findall("os/nvram"):
+        nvram.attrib.pop("type", None)
+        for source in nvram.findall("source"):
+            nvram.remove(source)
+
+
 class Firmware(Row):
     """`efi` is asked of libvirt by a word, or was told by a loader of type pflash."""
 
@@ -120,7 +128,8 @@ _MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
 _ID = k.integer(0, 4095)
 _HYPERV = ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs", "avic")
 _LOADER, _QXL, _TPM_HOST = {"loader.path": ANY}, {"video.model": ("qxl",)}, {"tpm.type": ("passthrough",)}
-_BALLOON = {"balloon.model": ("virtio", "virtio-transitional", "virtio-non-transitional")}
+_VIRTIO = ("virtio", "virtio-transitional", "virtio-non-transitional")
+_BALLOON = {"balloon.model": _VIRTIO}
 
 
 def _first_serial(one: Row) -> Row:
@@ -238,7 +247,7 @@ DOMAIN: row.Table = {
     "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), only=_LOADER),
     "loader.readonly": Row("os/loader/@readonly", k.YESNO, only=_LOADER),
     "loader.secure": Row("os/loader/@secure", k.YESNO, only=_LOADER),
-    "nvram.path": Row("os/nvram", k.PATH, only={"firmware": ("efi",)}),
+    "nvram.path": Row("os/nvram", k.PATH, only={"firmware": ("efi",)}, on_change=_forget_nvram),
     "nvram.template": Row("os/nvram/@template", k.PATH, only=_LOADER),
     "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd")),
     "boot.menu": Row("os/bootmenu/@enable", k.YESNO),
@@ -266,7 +275,9 @@ DOMAIN: row.Table = {
     "features.hyperv.stimer_direct": Row(
         "features/hyperv/stimer/direct/@state", k.ONOFF, same=silent_is(False), only={"features.hyperv.stimer": (True,)}
     ),
-    "features.hyperv.vendor_id": Row("features/hyperv/vendor_id/@value", k.matching(r"[A-Za-z0-9_.-]{1,12}", "must be at most 12 letters")),
+    "features.hyperv.vendor_id": Row(
+        "features/hyperv/vendor_id/@value", k.matching(r"[ -+.-~-]{1,12}", "must be at most 12 printable characters without a comma")
+    ),
     "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
     "clock.timezone": Row(
         "clock/@timezone",
@@ -294,7 +305,7 @@ DOMAIN: row.Table = {
     "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
     # devices a guest has one of, or of which the first is meant
     **{f"serial.{field}": _first_serial(one) for field, one in device.PORT.items()},
-    "rng.model": Whole("devices/rng/@model", k.choice("virtio", "none"), element="devices/rng"),
+    "rng.model": Whole("devices/rng/@model", k.choice(*_VIRTIO, "none"), element="devices/rng"),
     "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin")),
     "rng.source": Row("devices/rng/backend", k.PATH, only={"rng.backend": ("random",)}),
     "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1)),
@@ -325,16 +336,20 @@ DOMAIN: row.Table = {
         "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
     ),
     "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
-    "sound.model": Whole("devices/sound/@model", k.choice("ich6", "ich7", "ich9", "ac97", "usb", "none"), element="devices/sound"),
+    "sound.model": Whole(
+        "devices/sound/@model",
+        k.choice("ich6", "ich7", "ich9", "ac97", "usb", "virtio", "sb16", "es1370", "pcspk", "none"),
+        element="devices/sound",
+    ),
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
     "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
     "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
     "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON),
-    "vsock.model": Whole("devices/vsock/@model", k.choice("virtio", "none"), element="devices/vsock"),
+    "vsock.model": Whole("devices/vsock/@model", k.choice(*_VIRTIO, "none"), element="devices/vsock"),
     "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
     "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),
     "panic.model": Whole("devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"),
-    "iommu.model": Whole("devices/iommu/@model", k.choice("intel", "virtio", "none"), element="devices/iommu"),
+    "iommu.model": Whole("devices/iommu/@model", k.choice("intel", "virtio", "smmuv3", "none"), element="devices/iommu"),
     # devices by name; what a disk hangs on comes before it
     "controllers": device.CONTROLLERS,
     "disks": disk.DISKS,
@@ -408,6 +423,8 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
 def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
     """A disk on bus scsi brings its controller: libvirt's own choice would be one of 1996, which few systems know."""
     scsi = [item for item in fields.get("disks", ()) if item.state == "present" and "scsi" in (item.fields.get("bus"), _bus_of(item))]
+    there = [disk.DISKS.entry(root, item) for item in scsi]
+    scsi = [item for item, found in zip(scsi, there) if found is None or disk.DISK["bus"].read(found) != "scsi"]
     named = any(item.name.startswith("scsi-") for item in fields.get("controllers", ()))
     if not scsi or named or any(one.get("type") == "scsi" for one in root.findall("devices/controller")):
         return fields

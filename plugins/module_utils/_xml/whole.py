@@ -76,7 +76,8 @@ def _cells(_root: Element, values: Values) -> Problems:
     for cell in cells:
         cpus = cpus_of(cell.get("cpus") or "")
         if cpus & taken or max(cpus, default=0) >= values["vcpus.maximum"]:
-            yield f"numa.cells[{cell['id']}].cpus", f"each of the {values['vcpus.maximum']} vcpus, from 0, is in one cell, not {cell['cpus']}"
+            reason = f"each of the {values['vcpus.maximum']} vcpus, counted from 0, is in one cell, not {cell['cpus']}"
+            yield f"numa.cells[{cell['id']}].cpus", reason
         taken |= cpus
 
 

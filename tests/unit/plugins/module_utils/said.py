@@ -36,6 +36,7 @@ NEWER = [
     (("vcpus", "topology", "clusters"), None, 10_001_000),
     (("watchdog", "model"), "itco", 9_001_000),
     (("panic", "model"), "pvpanic", 9_001_000),
+    (("sound", "model"), "virtio", 10_004_000),
 ]
 
 Place = t.Tuple[str, ...]  # noqa: UP006  (Python 3.9; the name of an option at each level)
