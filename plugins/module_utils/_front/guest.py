@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 import uuid
 
@@ -101,6 +102,11 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     if seed_work == "differs":
         plan.warnings.append(
             f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
+        )
+    if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.name):
+        plan.warnings.append(
+            f"{wanted.name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
+            f"that; to drop what was saved: virsh managedsave-remove {wanted.name}"
         )
     changes = [*_changes_of(wanted, stored, now, plan), *making.changes]
     if found is None:  # what the skeleton said was never anybody's wish
@@ -215,28 +221,49 @@ def _now(
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
     if found is None:
-        return plans.absent(wanted, None, keeps=(), owned=(), in_use={})
+        left_over = _left_over(connection, wanted.name) if wanted.remove_storage else ()
+        return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over)
     owned = record.read(found.xml).get("volumes", ())
-    in_use = _users(connection, wanted.name, found.xml, owned) if wanted.remove_storage else {}
+    in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if wanted.remove_storage else {}
     keeps = (*look.keeps(connection, found.name), *domain.keeps(found.xml))
     return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use)
 
 
-def _users(connection: t.Any, guest: str, xml: str, owned: t.Collection[str]) -> dict[str, str]:
-    """Who else needs these images: other guests (running or defined), images that stand on them, or whoever shares them."""
-    users = {item["source"]: "it is shareable, and somebody else" for item in disk.read_all(parse(xml)) if item.get("shareable")}
+def _not_his(xml: str) -> dict[str, str]:
+    """Disks of a guest that others may have or that it never wrote; its seed is for it alone."""
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and who wrote it"}
+    disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
+    return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
+
+
+def _users(connection: t.Any, guest: str, owned: t.Collection[str]) -> dict[str, str]:
+    """Who else needs images: other guests (running or defined), and images that stand on them."""
+    users: dict[str, str] = {}
     for other in look.all_guests(connection):
         if other.name() != guest:
             found = look.found(other)
             paths = {*disk.sources(found.xml), *(disk.sources(found.live_xml) if found.live_xml else ())}
             users.update(dict.fromkeys(paths, f"guest {found.name}"))
-    for pool in look.pools(connection):
-        if pool["active"]:
-            storage.refresh(connection, pool["name"])
-            for volume in map(caps.volume, storage.volumes(connection, pool["name"])):
-                if volume["backing_path"] in owned and volume["path"] not in owned:
-                    users[volume["backing_path"]] = f"image {volume['path']}"
+    for volume in _volumes(connection):
+        if volume["backing_path"] in owned and volume["path"] not in owned:
+            users[volume["backing_path"]] = f"image {volume['path']}"
     return users
+
+
+def _volumes(connection: t.Any) -> list[dict[str, t.Any]]:
+    """All images of the active pools, as they are now."""
+    active = [pool["name"] for pool in look.pools(connection) if pool["active"]]
+    for name in active:
+        storage.refresh(connection, name)
+    return [caps.volume(xml) for name in active for xml in storage.volumes(connection, name)]
+
+
+def _left_over(connection: t.Any, guest: str) -> list[str]:
+    """Images named as those of the guest are, which no guest uses."""
+    ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
+    paths = [volume["path"] for volume in _volumes(connection) if ours.search(volume["path"] or "")]
+    users = _users(connection, guest, paths) if paths else {}
+    return [path for path in paths if path not in users]
 
 
 def _gone(found: Found | None) -> list[Change]:

@@ -25,6 +25,6 @@ def failures(module: t.Any) -> t.Iterator[None]:
     except BadInput as error:
         module.fail_json(msg=str(error), problems=error.problems)
     except Failed as error:
-        module.fail_json(msg=str(error), done=error.done)
+        module.fail_json(msg=str(error), done=error.done, changed=bool(error.done))
     except VirtError as error:
         module.fail_json(msg=str(error))
