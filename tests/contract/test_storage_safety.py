@@ -48,7 +48,7 @@ def test_disk_that_an_image_stands_on_stays(connection: t.Any) -> None:
     assert "other.qcow2 uses it" in " ".join(result["notes"])
 
 
-@pytest.mark.parametrize("disk", [{"shareable": True}, {}], ids=["shareable", "used by another"])
+@pytest.mark.parametrize("disk", [{"shareable": True}, {"readonly": True}, {}], ids=["shareable", "read-only", "used by another"])
 def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1, **disk}])
     if not disk:
@@ -56,3 +56,21 @@ def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -
     result = gone(connection)
     assert storage.volume_at(connection, DISK) is not None
     assert f"kept disk {DISK}" in " ".join(result["notes"])
+
+
+def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None:
+    """The guest is gone, one of its disks is not; the disk of a guest with a longer name is another's."""
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    converge(connection, name="box1-b", disks=[{"name": "system", "size": 1}])
+    connection.lookupByName("box1").undefine()
+    result = gone(connection)
+    assert result["notes"] == [f"disk {DISK} may be left over from box1: no guest uses it; look at it and delete it"]
+    assert not result["changed"] and storage.volume_at(connection, DISK) is not None
+
+
+def test_a_saved_guest_is_said_to_wake_as_it_was(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[], state="running")
+    connection.lookupByName("box1").managedSave(0)
+    result = guest.converge(connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False))
+    assert result["changed"] and "virsh managedsave-remove box1" in " ".join(result["notes"])
+    assert not guest.converge(connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False))["notes"]
