@@ -216,6 +216,19 @@ def test_what_waits_is_pending_until_a_restart_is_allowed(running: Outcome) -> N
     assert not converge([{**wish, "allow_restart": True}])["cable"]["changed"]
 
 
+def test_apply_chooses_what_is_changed(running: Outcome) -> None:
+    assert running.done
+    live = converge([{"name": "pins", "title": "now", "apply": "live"}])["pins"]
+    assert live["steps"] == ["set metadata of running pins"]
+    later = converge([{"name": "pins", "description": "later", "apply": "next_boot"}])["pins"]
+    assert later["pending"] == ["description: (unset) -> later"]
+    runs, stored = documents()["pins"], documents("--inactive")["pins"]
+    assert (shown(runs, "title"), shown(stored, "title")) == ("now", "")
+    assert (shown(runs, "description"), shown(stored, "description")) == ("", "later")
+    refused = converge([{"name": "pins", "machine": "pc", "apply": "live"}])["pins"]
+    assert refused["failed"] and "while it runs; use apply: both" in refused["msg"]
+
+
 def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> None:
     """This guest has no operating system, so nobody answers: pending, and not a change each time."""
     assert running.done
