@@ -227,6 +227,8 @@ def test_apply_chooses_what_is_changed(running: Outcome) -> None:
     assert (shown(runs, "description"), shown(stored, "description")) == ("", "later")
     refused = converge([{"name": "pins", "machine": "pc", "apply": "live"}])["pins"]
     assert refused["failed"] and "while it runs; use apply: both" in refused["msg"]
+    both = converge([{"name": "pins", "title": "now", "description": "later"}])["pins"]
+    assert (both["steps"], both["pending"]) == (["define pins (title)", "set metadata of running pins"], [])
 
 
 def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> None:
