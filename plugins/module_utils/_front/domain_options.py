@@ -197,18 +197,22 @@ def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest
     if spoken:
         fields.update({field: fields.get(field, 1) for field in topology})
         product = math.prod(fields[field] for field in {*topology, *spoken})
-        if fields.setdefault("vcpus.maximum", product) != product:
+        if product > _MOST_VCPUS:
+            problems.append(f"vcpus.topology of {guest}: it has {product} vcpus; a guest has at most {_MOST_VCPUS}")
+        elif fields.setdefault("vcpus.maximum", product) != product:
             problems.append(f"vcpus of {guest}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make them equal")
     if "tags" in fields:
         fields["tags"] = tuple(sorted(set(fields["tags"])))
     if "memory.hugepage_size_kib" in fields:
         fields.setdefault("memory.hugepages", True)
-    if graphics and (graphics.get("port") or graphics.get("tls_port")):
-        graphics["autoport"] = False
+    ports = {port: number for port, number in (graphics or {}).items() if port in ("port", "tls_port")}
+    if graphics and ports:  # -1 is libvirt's choice
+        graphics.update(autoport=set(ports.values()) == {-1}, **{port: None if number == -1 else number for port, number in ports.items()})
     if "interfaces" in fields:
         fields["interfaces"] = tuple(map(_typed, fields["interfaces"]))
 
 
+_MOST_VCPUS = (DOMAIN["vcpus.maximum"].kind.ends or (1, 1))[1]
 _TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}
 
 

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import I
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole, option_of
 
-__all__ = ["fields_of", "items_of", "option_of", "spec", "words"]
+__all__ = ["fields_of", "items_of", "option_of", "spec", "takes", "words"]
 
 ITEM_STATE = {"type": "str", "choices": ["present", "absent"], "default": "present"}
 
@@ -94,7 +94,7 @@ def _named(kind: Kind, value: t.Any) -> t.Any:
 def problem(place: str, guest: str, reason: str, value: object) -> str:
     """One thing that is wrong: where, of whom, what it must be, what it is."""
     shown = repr(value)
-    return f"{place} of {guest}: {reason}" + ("" if value is None or shown in reason else f", not {shown}")
+    return f"{place} of {guest}: {reason}" + ("" if value is None or (isinstance(value, str) and shown in reason) else f", not {shown}")
 
 
 def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
@@ -114,10 +114,10 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if isinstance(row, Items):
             value = _entries(row, value)
         elif isinstance(row, Many):
-            value = list(value) if all(_sayable(row.kind, one) for one in value) else None
+            value = list(value) if all(takes(row.kind, one) for one in value) else None
         else:
             value = f"{value}KiB" if option_of(field) != field else value
-            value = value if _sayable(row.kind, value) else None
+            value = value if takes(row.kind, value) else None
         if value is not None:
             *way, last = option_of(field).split(".")
             place = said
@@ -132,13 +132,14 @@ def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[
     names = [tuple(entry.get(key) for key in row.keys) for entry in found]
     entries = []
     for entry, name in zip(found, names):
-        if names.count(name) == 1 and all(_sayable(kind, part) for kind, part in zip(row.keys.values(), name)):
+        if names.count(name) == 1 and all(takes(kind, part) for kind, part in zip(row.keys.values(), name)):
             rest = {field: one for field, one in row.table.items() if field != row.key}
             entries.append({**dict(zip(row.keys, name)), **words(rest, entry)})
     return entries or None
 
 
-def _sayable(kind: Kind, value: object) -> bool:
+def takes(kind: Kind, value: object) -> bool:
+    """Whether something is a value of that kind, and says something."""
     try:
         return value not in (None, "") and kind.check(value) is not None
     except ValueError:

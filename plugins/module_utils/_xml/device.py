@@ -220,6 +220,12 @@ INPUTS = Items(
 )
 
 
+def _controller_name(device: Element) -> str:
+    """Its type and number; libvirt gives numbers by place where there are none."""
+    before = device.xpath("preceding-sibling::controller[@type=$type]", type=device.get("type") or "")
+    return f"{device.get('type')}-{device.get('index') or len(before)}"
+
+
 def _new_controller(device: Element, item: Item) -> None:
     kind, _dash, index = item.name.rpartition("-")
     device.set("type", kind)
@@ -266,7 +272,7 @@ CONTROLLERS = Items(
         "ports": Row("./@ports", k.integer(1, 64), only={"type": ("virtio-serial", "usb")}),
         "vectors": Row("./@vectors", k.integer(0, 64), only=_SERIAL),
     },
-    name_of=_joined("type", "index"),
+    name_of=_controller_name,
     new=_new_controller,
     check=_check_controller,
     shown=("model",),

@@ -31,6 +31,16 @@ def _rounded(found: t.Any, wanted: int) -> bool:
     return found in (wanted, 1 << (wanted - 1).bit_length())
 
 
+def _same_source(found: str | None, wanted: str) -> bool:
+    """Nothing is what libvirt makes of it."""
+    return found == wanted or (not wanted and found in (None, "/dev/random", "/dev/urandom"))
+
+
+def _same_order(found: tuple[str, ...] | None, wanted: tuple[str, ...]) -> bool:
+    """Nothing is what libvirt makes of it."""
+    return found == (wanted or ("hd",)) or not (found or wanted)
+
+
 def _forget_cpu(root: Element) -> None:
     """Model, vendor, features and checks belong to the mode that is left."""
     cpu = child(root, "cpu")
@@ -38,6 +48,13 @@ def _forget_cpu(root: Element) -> None:
         cpu.remove(found)
     for attribute in ("match", "check", "migratable"):
         cpu.attrib.pop(attribute, None)
+
+
+def _forget_hyperv(root: Element) -> None:
+    """Single features are no matter of a host's whole set."""
+    for hyperv in root.findall("features/hyperv"):
+        for feature in list(hyperv):
+            hyperv.remove(feature)
 
 
 def _forget_video(root: Element) -> None:
@@ -127,9 +144,12 @@ _ACTION = k.choice("destroy", "restart", "preserve", "rename-restart")
 _MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
 _ID = k.integer(0, 4095)
 _HYPERV = ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs", "avic")
+_CUSTOM = {"features.hyperv.mode": ("custom", None)}
 _LOADER, _QXL, _TPM_HOST = {"loader.path": ANY}, {"video.model": ("qxl",)}, {"tpm.type": ("passthrough",)}
 _VIRTIO = ("virtio", "virtio-transitional", "virtio-non-transitional")
-_BALLOON = {"balloon.model": _VIRTIO}
+_VIDEO = {"video.model": ("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb")}
+_BALLOON, _RNG, _VSOCK = {"balloon.model": _VIRTIO}, {"rng.model": _VIRTIO}, {"vsock.model": (*_VIRTIO, None)}
+_TPM, _WATCHDOG = {"tpm.model": ("tpm-crb", "tpm-tis", None)}, {"watchdog.model": ("itco", "i6300esb", "ib700")}
 
 
 def _first_serial(one: Row) -> Row:
@@ -240,7 +260,7 @@ DOMAIN: row.Table = {
         shown=("mode", "nodeset"),
     ),
     # machine, firmware, boot
-    "machine": Row("os/type/@machine", k.WORD, same=_same_machine),
+    "machine": Row("os/type/@machine", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a machine such as q35"), same=_same_machine),
     "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=silent_is("bios")),
     "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), only={"firmware": ("efi",)}),
     "loader.path": Row("os/loader", k.PATH),
@@ -249,7 +269,7 @@ DOMAIN: row.Table = {
     "loader.secure": Row("os/loader/@secure", k.YESNO, only=_LOADER),
     "nvram.path": Row("os/nvram", k.PATH, only={"firmware": ("efi",)}, on_change=_forget_nvram),
     "nvram.template": Row("os/nvram/@template", k.PATH, only=_LOADER),
-    "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd")),
+    "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd"), same=_same_order),
     "boot.menu": Row("os/bootmenu/@enable", k.YESNO),
     "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535), only={"boot.menu": (True,)}),
     "boot.reboot_timeout_ms": Row("os/bios/@rebootTimeout", k.integer(-1, 32767)),
@@ -265,18 +285,20 @@ DOMAIN: row.Table = {
     "features.kvm_hidden": Row("features/kvm/hidden/@state", k.ONOFF),
     "features.kvm_hint_dedicated": Row("features/kvm/hint-dedicated/@state", k.ONOFF),
     "features.ioapic": Row("features/ioapic/@driver", k.choice("kvm", "qemu")),
-    "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough")),
-    **{f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF) for name in _HYPERV},
-    "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF),
+    "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough"), on_change=_forget_hyperv),
+    **{f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF, only=_CUSTOM) for name in _HYPERV},
+    "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF, only=_CUSTOM),
     "features.hyperv.spinlocks_retries": Row(
         "features/hyperv/spinlocks/@retries", k.integer(4095), only={"features.hyperv.spinlocks": (True,)}
     ),
-    "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF),
+    "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF, only=_CUSTOM),
     "features.hyperv.stimer_direct": Row(
         "features/hyperv/stimer/direct/@state", k.ONOFF, same=silent_is(False), only={"features.hyperv.stimer": (True,)}
     ),
     "features.hyperv.vendor_id": Row(
-        "features/hyperv/vendor_id/@value", k.matching(r"[ -+.-~-]{1,12}", "must be at most 12 printable characters without a comma")
+        "features/hyperv/vendor_id/@value",
+        k.matching(r"[ -+.-~-]{1,12}", "must be at most 12 printable characters without a comma"),
+        only=_CUSTOM,
     ),
     "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
     "clock.timezone": Row(
@@ -306,31 +328,31 @@ DOMAIN: row.Table = {
     # devices a guest has one of, or of which the first is meant
     **{f"serial.{field}": _first_serial(one) for field, one in device.PORT.items()},
     "rng.model": Whole("devices/rng/@model", k.choice(*_VIRTIO, "none"), element="devices/rng"),
-    "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin")),
-    "rng.source": Row("devices/rng/backend", k.PATH, only={"rng.backend": ("random",)}),
-    "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1)),
+    "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin"), only=_RNG),
+    "rng.source": Row("devices/rng/backend", k.PATH, same=_same_source, only={**_RNG, "rng.backend": ("random",)}),
+    "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1), only=_RNG),
     "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1), only={"rng.rate_bytes": ANY}),
-    "watchdog.model": Whole("devices/watchdog/@model", k.choice("itco", "i6300esb", "ib700", "none"), element="devices/watchdog"),
+    "watchdog.model": Whole("devices/watchdog/@model", k.choice(*_WATCHDOG["watchdog.model"], "none"), element="devices/watchdog"),
     "watchdog.action": Row(
         "devices/watchdog/@action",
         k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi"),
-        only={"watchdog.model": ANY},
+        only=_WATCHDOG,
     ),
     "video.model": Row(
-        "devices/video/model/@type", k.choice("virtio", "vga", "qxl", "bochs", "cirrus", "ramfb", "none"), on_change=_forget_video
+        "devices/video/model/@type", k.choice(*_VIDEO["video.model"], "none"), on_change=_forget_video
     ),
-    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, only={"video.model": ANY}),
+    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, only=_VIDEO),
     "video.ram_kib": Row("devices/video/model/@ram", k.KIB, same=_rounded, only=_QXL),
     "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, same=_rounded, only=_QXL),
-    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), only={"video.model": ANY}),
-    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only={"video.model": ANY}),
+    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), only=_VIDEO),
+    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only=_VIDEO),
     "video.resolution": Resolution(
         "devices/video/model/resolution",
         k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be as 1280x720"),
         only={"video.model": ("virtio", "vga", "qxl", "bochs")},
     ),
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
-    "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough")),
+    "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), only=_TPM),
     "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
     "tpm.persistent_state": Row(
         "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
@@ -346,8 +368,8 @@ DOMAIN: row.Table = {
     "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
     "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON),
     "vsock.model": Whole("devices/vsock/@model", k.choice(*_VIRTIO, "none"), element="devices/vsock"),
-    "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO),
-    "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1)),
+    "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO, only=_VSOCK),
+    "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1), only=_VSOCK),
     "panic.model": Whole("devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"),
     "iommu.model": Whole("devices/iommu/@model", k.choice("intel", "virtio", "smmuv3", "none"), element="devices/iommu"),
     # devices by name; what a disk hangs on comes before it

@@ -74,6 +74,9 @@ _BANDWIDTH = {
 
 _BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
 
+_FILTER = k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")
+_FILTERED = {"type": ("bridge", "network", "ethernet")}
+
 INTERFACE: row.Table = {
     "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet")),
     "mac": Row("mac/@address", k.MAC, same=lambda found, wanted: (found or "").lower() == wanted),
@@ -89,10 +92,10 @@ INTERFACE: row.Table = {
     "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
     "vlan": Many("vlan/tag/@id", k.integer(0, 4095)),
-    "virtualport": Row("virtualport/@type", k.choice("openvswitch", "802.1Qbg", "802.1Qbh")),
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
     "isolated": Row("port/@isolated", k.YESNO),
     "link": Row("link/@state", k.choice("up", "down")),
-    "filterref.name": Row("filterref/@filter", k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")),
+    "filterref.name": Row("filterref/@filter", _FILTER, only=_FILTERED),
     "filterref.parameters": Items(
         "filterref/parameter",
         table={
@@ -136,7 +139,10 @@ def name_of(device: Element) -> str:
 
 def _new(device: Element, item: Item) -> None:
     device.set("type", item.fields.get("type") or "bridge")
-    make(device, "alias", name=f"ua-{item.name}")
+    if ":" in item.name:  # a MAC address is identity enough, and no alias
+        make(device, "mac", address=item.name)
+    else:
+        make(device, "alias", name=f"ua-{item.name}")
     if device.get("type") == "hostdev":
         device.set("managed", "yes")
     else:
@@ -145,7 +151,9 @@ def _new(device: Element, item: Item) -> None:
 
 def _settle(device: Element) -> None:
     """From a bridge to a network, or back: the old source's attributes would contradict the new type."""
-    source, vlan = device.find("source"), device.find("vlan")
+    source, vlan, filtered = device.find("source"), device.find("vlan"), device.find("filterref")
+    if filtered is not None and not filtered.get("filter"):
+        device.remove(filtered)
     if source is not None:
         for name in set(source.attrib) - set(SOURCES.get(device.get("type"), source.attrib)):
             source.attrib.pop(name)

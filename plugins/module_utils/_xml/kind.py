@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 import typing as t
 
@@ -123,6 +124,23 @@ def _path(value: t.Any) -> str:
     return text
 
 
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
+
+
+def _host(value: t.Any) -> str:
+    text = str(value)
+    try:
+        fits = bool(not text or _NAME.fullmatch(text) or (ipaddress.IPv6Address(text) and "%" not in text))
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(_HOST_MUST)
+    return text
+
+
+_HOST_MUST = "must be a host name or an IP address"
+
+
 def _spelt_cpuset(raw: str) -> str:
     """Others write `0-5,^4` where we write `0-3,5`."""
     try:
@@ -145,6 +163,6 @@ ALIAS = matching(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, 
 MAC = _of_units(_units.mac_of)
 CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"(0x)?[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
-HOST = matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\.?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", "must be a host name or an IP address")
+HOST = Kind({"type": "str"}, _host, must=_HOST_MUST)
 PATH = Kind({"type": "path"}, _path, must=_PATH_MUST)
 PCI = matching(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", "must be a PCI address as lspci -D prints it: 0000:06:00.0")

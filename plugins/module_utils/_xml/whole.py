@@ -28,7 +28,8 @@ def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
         return []
     root = parse(after.xml)
     values = row.read(root, domain.DOMAIN)
-    found = [*_mirrored(parse(before), changed), *fit.misfits(domain.DOMAIN, wanted.fields, root, changed)]
+    found = [*_mirrored(parse(before), changed), *_same(root, wanted), *_controllers(root, wanted)]
+    found += fit.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for touched, rule in _RULES.items():
         if any(re.match(touched, place) for place in changed):
             found += rule(root, values)
@@ -37,6 +38,35 @@ def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
         found += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
     return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
+
+
+def _same(root: Element, wanted: Wanted) -> Problems:
+    """Two names can mean one device: its own and its target, or its address."""
+    for field, one in domain.DOMAIN.items():
+        taken: list[Element | None] = [None]
+        if not isinstance(one, row.Items):
+            continue
+        for item in wanted.fields.get(field, ()):
+            entry = one.entry(root, item)
+            if item.state == "present" and any(entry is other for other in taken):
+                yield f"{field}[{item.name}]", "another entry means the same; say it once"
+            taken.append(entry)
+
+
+def _controllers(root: Element, wanted: Wanted) -> Problems:
+    """libvirt would make anew what others hang on, and a PCI controller that stands below others."""
+    last = {"pci": max((int(device.CONTROLLERS.name(one)[4:]) for one in root.findall("devices/controller[@type='pci']")), default=-1)}
+    for one in root.findall("devices/disk"):
+        address, bus = one.find("address"), one.find("target").get("bus")
+        last[bus] = max(last.get(bus, 0), 0 if address is None else int(address.get("controller") or 0))
+    if root.find("devices/channel") is not None or root.find("devices/console/target[@type='virtio']") is not None:
+        last["virtio-serial"] = 0
+    if root.xpath("devices/redirdev | devices/hub | devices/hostdev[@type='usb'] | devices/input[@bus='usb']"):
+        last.setdefault("usb", 0)
+    for item in wanted.fields.get("controllers", ()):
+        kind, _dash, index = item.name.rpartition("-")
+        if item.state == "absent" and int(index) <= last.get(kind, -1):
+            yield f"controllers[{item.name}]", "devices hang on it, or it stands below others; take those away first"
 
 
 def _mirrored(found: Element, changed: t.Collection[str]) -> Problems:
@@ -113,11 +143,27 @@ def _video(_root: Element, values: Values) -> Problems:
         yield "video.heads", f"video.model {model} has one; take virtio or qxl for more"
 
 
-def _consoles(_root: Element, values: Values) -> Problems:
-    ports = [console.get("port") for console in values.get("consoles", ())]
-    for place, port in enumerate(ports):
-        if port != place:
-            yield f"consoles[{port}]", f"libvirt counts consoles from 0 without a gap; give port {place}"
+def _consoles(root: Element, values: Values) -> Problems:
+    first, consoles = root.find("devices/console/target"), values.get("consoles", ())
+    mirrored = root.find("devices/serial") is not None and (first is None or first.get("type") != "serial")
+    for place, console in enumerate(consoles, start=1 if mirrored else 0):
+        if console.get("port") != place:
+            reason = f"libvirt counts consoles without a gap, from 0, which is the first serial port where there is one; give port {place}"
+            yield f"consoles[{console.get('port')}]", reason
+
+
+def _host_devices(_root: Element, values: Values) -> Problems:
+    taken: set[str] = set()
+    for kind in ("interfaces", "hostdevs"):
+        for one in [one for one in values.get(kind, ()) if one.get("address")]:
+            if one["address"] in taken:
+                yield f"{kind}[{one['name']}].address", f"{one['address']} is given to the guest already; say it once"
+            taken.add(one["address"])
+
+
+def _boot_order(root: Element, _values: Values) -> Problems:
+    if root.find("devices/*/boot") is not None:
+        yield "boot.order", "devices have a boot_order of their own; leave out one of the two"
 
 
 def _vsock(_root: Element, values: Values) -> Problems:
@@ -173,7 +219,9 @@ _RULES: dict[str, t.Callable[[Element, Values], Problems]] = {
     r"numa\.": _nodes,
     r"firmware|loader\.": _firmware,
     r"video\.": _video,
-    r"consoles\[": _consoles,
+    r"consoles\[|serials?[.\[]": _consoles,
+    r"(interfaces|hostdevs)\[": _host_devices,
+    r"boot\.order": _boot_order,
     r"vsock\.cid": _vsock,
     r"vcpus\.iothread|(disks|controllers)\[": _iothreads,
     r"vcpus\.(pinning|maximum)": _pinning,

@@ -10,143 +10,177 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import wanted
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
 EVIL = ["../../x", "a/b", "<x/>", "a\"b'&", "]]><x/>", "&xxe;", "a\x00", "\x1b[31m", "a\n", "\ud800", "{{ 7 * 7 }}", "-drive", "x\u202ey"]
-NAMES = ["name", "image", "tags", "disks.name", "disks.image", "disks.serial", "interfaces.name"]
-NAMES += ["interfaces.bridge", "interfaces.network", "interfaces.portgroup"]
+BROKEN = ("a\x00", "\x1b[31m", "\ud800")  # what XML cannot hold
 NEVER_IN_NAMES = set("/<>&\"'\x00\x1b\n\ud800{}\u202e ")
+NAMES = ["name", "image", "tags", "disks.name", "disks.image", "disks.pool", "interfaces.network", "interfaces.portgroup", "hostdevs.name"]
 
 
-def places(options: t.Mapping[str, t.Any], prefix: tuple[str, ...] = ()) -> t.Iterator[tuple[str, ...]]:
-    """The path of every option that takes free text."""
-    for name, option in options.items():
-        if "options" in option:
-            yield from places(option["options"], (*prefix, name))
-        elif option["type"] in ("str", "path", "raw", "list") and "choices" not in option:
-            yield (*prefix, name)
+def option_at(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
+    """The option at a place."""
+    options: t.Mapping[str, t.Any] = said.OPTIONS
+    for step in path[:-1]:
+        options = options[step]["options"]
+    return t.cast("t.Mapping[str, t.Any]", options[path[-1]])
 
 
-def said(path: tuple[str, ...], value: object) -> dict[str, t.Any]:
-    """Options of a guest with a value at one place; the rest as Ansible leaves it."""
-    params: dict[str, t.Any] = {"name": "web1", "vcpus": 1, "memory": 64}
-    if path == ("tags",):
-        value = [value]
-    if len(path) == 1:
-        return {**params, path[0]: value}
-    item: dict[str, t.Any] = {"type": "file"} if path == ("serial", "path") else {}
-    item[path[1]] = value
-    if GUEST_OPTIONS[path[0]]["type"] == "list":
-        return {**params, path[0]: [{"name": "a", "state": "present", **item}]}
-    return {**params, path[0]: item}
+def takes_text(path: tuple[str, ...]) -> bool:
+    """Whether any text can be said there; `xml` is markup by its nature and has tests of its own."""
+    option = option_at(path)
+    return option.get("elements", option["type"]) in ("str", "path", "raw") and "choices" not in option and path != ("xml",)
 
 
-PLACES = list(places(GUEST_OPTIONS))
+def identity(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What an entry of a list must say."""
+    values: dict[str, t.Any] = {"str": "a", "int": 0, "raw": 1, "path": "/a"}
+    needed = {name: option for name, option in options.items() if option.get("required")}
+    return {name: option.get("choices", [values[option["type"]]])[0] for name, option in needed.items()}
 
 
-def elements(xml: str) -> list[str]:
-    """Every element's name."""
-    return [element.tag for element in etree.fromstring(xml).iter()]
+def saying(path: tuple[str, ...], value: object) -> dict[str, t.Any]:
+    """Options of a guest with a value at one place."""
+    root: dict[str, t.Any] = {"vcpus": 1, "memory": 64}
+    place, options = root, said.OPTIONS
+    for step in path[:-1]:
+        inner: dict[str, t.Any] = identity(options[step]["options"]) if options[step]["type"] == "list" else {}
+        place[step] = [inner] if options[step]["type"] == "list" else inner
+        place, options = inner, options[step]["options"]
+    place[path[-1]] = [value] if options[path[-1]]["type"] == "list" else value
+    return root
+
+
+TEXTS = [path for path in said.PLACES if takes_text(path)]
+PATHS = [path for path in TEXTS if option_at(path).get("elements", option_at(path)["type"]) == "path"]
+
+
+def words_of(xml: str) -> set[str]:
+    """Every text and attribute of a document."""
+    found = etree.fromstring(xml).iter()
+    return {word for one in found for word in (one.text or "", *(str(value) for value in one.attrib.values()))}
 
 
 @pytest.mark.parametrize("value", EVIL, ids=ascii)
-@pytest.mark.parametrize("path", PLACES, ids=".".join)
+@pytest.mark.parametrize("path", TEXTS, ids=".".join)
 def test_no_text_becomes_structure(path: tuple[str, ...], value: str) -> None:
     try:
-        guest = wanted(said(path, value))
+        guest = said.understood(saying(path, value))
+        after = said.grafted(guest, said.bases()["new"])
     except BadInput as error:
-        assert all(problem.isprintable() or problem == value for problem in error.problems), "an escape sequence reaches the terminal"
+        assert all(problem.isprintable() for problem in error.problems), "an escape sequence reaches the terminal"
         return
+    if path[0] == "cloud_init":
+        return  # it goes into the seed, not into the document
+    assert value not in BROKEN
     assert not (".".join(path) in NAMES and NEVER_IN_NAMES & set(value)), "a name holds what no name may hold"
-    base = new.domain(name=guest.name, uuid="6695eb01-f6a4-8304-79aa-97f2502e193f", virt_type="kvm", arch="x86_64", machine="q35")
-    harmless = domain.graft(base, wanted(said(path, HARMLESS.get(path, "x"))), wanted(said(path, HARMLESS.get(path, "x"))).fields)
-    after = domain.graft(base, guest, guest.fields)
-    assert elements(after.xml) == elements(harmless.xml)
-    again = domain.graft(after.xml, guest, guest.fields)
-    assert not again.changes, "what was written does not come back as it was"
+    assert not etree.fromstring(after.xml).findall(".//x"), "a text became an element"
+    kept = words_of(after.xml)
+    assert value in kept or set(value.split("/")) <= kept or path == ("image",), "a text was changed on its way"
+    assert not said.grafted(guest, after.xml).changes, "what was written does not come back as it was"
 
 
-# What a harmless user says where not every text will do.
-HARMLESS: dict[tuple[str, ...], t.Any] = {
-    ("vcpus",): 1,
-    ("memory",): 64,
-    ("uuid",): "6695eb01-f6a4-8304-79aa-97f2502e193f",
-    ("disks", "size"): 1,
-    ("disks", "source"): "/x",
-    ("interfaces", "mac"): "52:54:00:00:00:01",
-    ("cloud_init", "user_data"): "#cloud-config",
-    ("cloud_init", "meta_data"): {},
-    ("cloud_init", "network_config"): {},
-}
+@pytest.mark.parametrize("value", ["x", "../x", "/a/../../etc/shadow", "/..", "/a\nb", "/a\x00b", "/", "a/b"], ids=ascii)
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_a_path_is_absolute_and_goes_nowhere_else(path: tuple[str, ...], value: str) -> None:
+    with pytest.raises(BadInput):
+        said.understood(saying(path, value))
 
 
-@pytest.mark.parametrize("path", PLACES, ids=".".join)
-def test_the_harmless_passes(path: tuple[str, ...]) -> None:
-    wanted(said(path, HARMLESS.get(path, "x")))
-
-
-@pytest.mark.parametrize("value", ["a/b", "../x", "<x/>", "a\n", "a\x00", "a b", "..", ""], ids=ascii)
+@pytest.mark.parametrize("value", ["a/b", "../x", "<x/>", "a\n", "a\x00", "a b", "..", "/etc/passwd"], ids=ascii)
 @pytest.mark.parametrize("place", NAMES)
 def test_names_are_always_checked(place: str, value: str) -> None:
-    if place == "image" and value == "":
-        return  # nothing said
     with pytest.raises(BadInput):
-        wanted(said(tuple(place.split(".")), value))
+        said.understood(saying(tuple(place.split(".")), value))
+
+
+@pytest.mark.parametrize(
+    ("xml", "message"),
+    [
+        ("<domain", "xml of web1: must be well-formed XML"),
+        ("<domain><name>x</name></domain>", "must not hold <name>: that belongs to its own option"),
+        ("<domain><uuid>x</uuid></domain>", "must not hold <uuid>"),
+        ("<domain><metadata/></domain>", "must not hold <metadata>"),
+        ("<network/>", "must be a <domain> element without attributes"),
+        ("<domain type='kvm'/>", "must be a <domain> element without attributes"),
+        ('<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><domain><title>&e;</title></domain>', "must not declare a document type"),
+        ("\x00", "well-formed"),
+    ],
+)
+def test_the_escape_hatch_has_a_frame(xml: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        said.understood({"xml": xml})
+
+
+@pytest.mark.parametrize("base", said.bases())
+def test_the_escape_hatch_adds_once(base: str) -> None:
+    guest = said.understood({"xml": "<domain><features><pae/></features><devices><redirdev bus='usb' type='pty'/></devices></domain>"})
+    before = said.bases()[base]
+    after = said.grafted(guest, before)
+    assert after.xml.count("<redirdev") == before.count("<redirdev") + 1
+    assert "<pae/>" in after.xml
+    assert not said.grafted(guest, after.xml).changes
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vcpus": 0}, "vcpus.current of web1: must be a whole number from 1, not 0"),
-        ({"vcpus": True}, "whole number"),
-        ({"vcpus": {"current": 3, "maximum": 2}}, "vcpus of web1: current 3 is above maximum 2"),
-        ({"vcpus": {"cores": 3}}, "vcpus of web1: no such option cores; there are current"),
-        ({"vcpus": {"topology": {"dies": 3}}}, "no such option topology.dies"),
-        ({"vcpus": {"placement": "x"}}, "vcpus.placement of web1: must be static or auto, not 'x'"),
-        ({"vcpus": {"placement": "auto", "cpuset": "0"}}, "placement auto chooses the processors itself"),
-        ({"memory": "much"}, "memory of web1: cannot read 'much' as a size"),
-        ({"memory": {"maximum": 1, "current": 2}}, "memory of web1: current is above maximum"),
-        ({"memory": {"swap": 1}}, "memory of web1: no such option swap"),
-        ({"disks": [{"name": "a"}, {"name": "a"}]}, "disk of web1: a is given twice"),
+        ({"vcpus": 0}, "vcpus.current of web1: must be a whole number from 1 to 4096, not 0"),
+        ({"vcpus": {"current": 3, "maximum": 2}}, "vcpus.current of web1: 3 is above vcpus.maximum, 2"),
+        ({"vcpus": {"cores": 3}}, "vcpus.cores of web1: no such option; there are cpuset, current"),
+        ({"vcpus": {"topology": {"books": 3}}}, r"vcpus.topology.books of web1: no such option"),
+        ({"vcpus": {"placement": "x"}}, "placement"),
+        ({"vcpus": {"topology": {"cores": 2}, "maximum": 3}}, "the topology has 2 vcpus, maximum says 3; make them equal"),
+        ({"memory": "much"}, "memory.current of web1: cannot read 'much' as a size; write 512MiB"),
+        ({"memory": {"maximum": 1, "current": 2}}, "memory.current of web1: 2 MiB is above memory.maximum, 1 MiB"),
+        ({"memory": {"swap": 1}}, "memory.swap of web1: no such option"),
+        ({"disks": [{"name": "a"}, {"name": "a"}]}, "disks of web1: a is given twice; names are identities"),
         ({"disks": [{"name": "seed"}]}, "belongs to the cloud-init seed"),
-        ({"disks": [{"name": "a", "source": "/a", "size": 1}]}, "source uses a file as it is; it excludes image and size"),
-        ({"disks": [{"name": "a", "source": "../a"}]}, "source of disk a of web1: '../a' is not an absolute path"),
-        ({"serial": {"path": "/a"}}, "serial.path of web1: a path belongs to serial.type file or dev"),
-        ({"disks": [], "image": "a"}, "with disks given, set disks"),
-        ({"interfaces": [{"name": "a", "bridge": "b", "network": "c"}]}, "bridge and network exclude each other"),
+        ({"disks": [{"name": "a", "source": "/a", "size": 1}]}, "source uses what is there as it is; it excludes image and size"),
+        ({"disks": [{"name": "a", "source": "../a"}]}, "must be an absolute path without '..', not '../a'"),
+        ({"disks": [{"name": "a", "url": "gopher://x/y"}]}, r"disks\[a\].url of web1: must be http://"),
+        ({"disks": [{"name": "a", "source": "/a"}], "image": "b"}, "image of web1: none of its disks is made"),
+        ({"disks": [{"name": "a", "image": "c"}], "image": "b"}, "disk a has an image of its own, c; leave out one"),
         ({"interfaces": [{"name": "a", "mac": "01:00:00:00:00:00"}]}, "not a unicast MAC"),
-        ({"graphics": {"password": "123456789"}}, "VNC looks at 8 characters only"),
-        ({"graphics": {"port": 80}}, "must be 5900 to 65535, not 80"),
-        ({"title": "a\nb"}, "libvirt refuses line breaks in a title"),
+        ({"interfaces": [{"name": "a", "bridge": "a-name-that-is-too-long"}]}, "name of a network device, 15 characters at most"),
+        ({"graphics": {"type": "vnc", "password": "123456789"}}, "VNC looks at 8 characters only; give at most 8"),
+        ({"graphics": {"type": "vnc", "port": 80}}, "graphics.port of web1: must be a whole number from 5900 to 65535, not 80"),
+        ({"secure_boot": True, "firmware": "bios"}, "secure_boot of web1: it belongs to firmware efi, not bios"),
+        ({"stop_on_reboot": True, "on_reboot": "restart"}, "stop_on_reboot of web1: it is short for on_reboot: destroy; give one"),
+        ({"wait": False, "force": True}, "wait of web1: force and wait_for_ip follow from waiting"),
+        ({"apply": "live", "allow_restart": True}, "choose one of apply and allow_restart"),
+        ({"nic_profile": "office"}, "nic_profile of web1: profiles are put together on the controller"),
+        ({"title": "a\nb"}, "title of web1: must be a single line"),
         ({"cloud_init": {"user_data": "hello"}}, "cloud-init ignores it without a first line"),
     ],
 )
 def test_refusals(options: dict[str, t.Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        wanted({"name": "web1", **options})
+        said.understood(options)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    options = {"vcpus": 0, "memory": "x", "uuid": "y", "disks": [{"name": "a/b"}, {"name": "c", "serial": "\n"}], "boot": {"kernel": "k"}}
+    with pytest.raises(BadInput) as caught:
+        said.understood(options)
+    told = " ".join(caught.value.problems)
+    for about in ("vcpus.current of", "memory.current of", "uuid of", "disks[].name of", "serial", "boot.kernel of"):
+        assert about in told, told
 
 
 def test_secrets_are_marked() -> None:
-    marked = {
-        ".".join((*where, name))
-        for where in ((), *{path[:-1] for path in PLACES})
-        for name, option in level(where).items()
-        if option.get("no_log")
-    }
+    marked = {".".join(path) for path in said.PLACES if option_at(path).get("no_log")}
     assert marked == {"graphics.password", "cloud_init.user_data"}
 
 
-def level(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
-    """The options at a place."""
-    options: t.Mapping[str, t.Any] = GUEST_OPTIONS
-    for step in path:
-        options = options[step]["options"]
-    return options
+def test_a_kind_that_has_a_form_says_it() -> None:
+    assert k.PATH.must and k.WORD.must and k.integer(1, 2).must == "must be a whole number from 1 to 2"
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("spoken", "means"),
     [
         (1, "1"),
         ("0,1", "0-1"),
@@ -158,26 +192,26 @@ def level(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
         ("12000", "12000"),
     ],
 )
-def test_a_cpuset_is_spelt_as_libvirt_spells_it(said: object, means: str) -> None:
-    assert wanted({"name": "web1", "vcpus": {"cpuset": said}}).fields["vcpus.cpuset"] == means
+def test_a_cpuset_is_spelt_as_libvirt_spells_it(spoken: object, means: str) -> None:
+    assert wanted({"name": "web1", "vcpus": {"cpuset": spoken}}).fields["vcpus.cpuset"] == means
 
 
-@pytest.mark.parametrize("said", ["", "a", "3-1", "1,^1", "^1,0-7", "0-7,^1-2", "0-", "0,", "1 2", True, "1;2", "16384", "0-9999999999"])
-def test_nonsense_is_no_cpuset(said: object) -> None:
+@pytest.mark.parametrize("spoken", ["a", "3-1", "1,^1", "^1,0-7", "0-7,^1-2", "0-", "0,", "1 2", True, "1;2", "16384", "0-9999999999"])
+def test_nonsense_is_no_cpuset(spoken: object) -> None:
     with pytest.raises(BadInput, match=r"vcpus\.cpuset of web1"):
-        wanted({"name": "web1", "vcpus": {"cpuset": said}})
+        wanted({"name": "web1", "vcpus": {"cpuset": spoken}})
 
 
 @given(st.lists(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40)))
 def test_a_cpuset_reads_back_as_it_was_written(cpus: list[int], out: set[int]) -> None:
     """However it is said, it means the same CPUs, and its own spelling stays as it is."""
     left = set(cpus) - out
-    said = ",".join([*map(str, cpus), *(f"^{cpu}" for cpu in sorted(set(cpus) & out))])
+    spoken = ",".join([*map(str, cpus), *(f"^{cpu}" for cpu in sorted(set(cpus) & out))])
     if not left:
         with pytest.raises(BadInput, match="leaves no CPU"):
-            wanted({"name": "web1", "vcpus": {"cpuset": said}})
+            wanted({"name": "web1", "vcpus": {"cpuset": spoken}})
         return
-    means = wanted({"name": "web1", "vcpus": {"cpuset": said}}).fields["vcpus.cpuset"]
+    means = wanted({"name": "web1", "vcpus": {"cpuset": spoken}}).fields["vcpus.cpuset"]
     ends = [[int(end) for end in part.split("-")] for part in means.split(",")]
     assert {cpu for run in ends for cpu in range(run[0], run[-1] + 1)} == left
     assert wanted({"name": "web1", "vcpus": {"cpuset": means}}).fields["vcpus.cpuset"] == means
