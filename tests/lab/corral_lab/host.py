@@ -47,9 +47,11 @@ def hosts(lab: Lab) -> dict[str, Host]:
 def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: Path) -> Host:
     """Give a new host its disk, name, address and keys."""
     host = Host(name, release, network, f"{lab.prefix}.{10 + number}", str(uuid.uuid4()), tree)
+    root = host.root(lab)
+    if root.is_mount():  # an earlier run ended between this and its record: its layers must not go from under the mount
+        run("umount", root)
     shutil.rmtree(host.place(lab), ignore_errors=True)
     mount(lab, host)
-    root = host.root(lab)
     write(root / "etc/hostname", f"{name}\n")
     write(root / "etc/machine-id", f"{uuid.uuid4().hex}\n", mode=0o444)
     write(
