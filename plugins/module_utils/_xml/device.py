@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug
+from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug, forget_source
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
@@ -92,7 +92,7 @@ CHANNELS = Items(
 _USB_ID = k.matching(r"0x[0-9a-f]{4}", "must be four hexadecimal digits as lsusb prints them, with 0x: '0x1d6b'")
 _PCI, _USB = {"type": ("pci",)}, {"type": ("usb",)}
 HOSTDEV: row.Table = {
-    "type": Row("./@type", k.choice("pci", "usb")),
+    "type": Row("./@type", k.choice("pci", "usb"), on_change=forget_source),
     "address": PciAddress("source/address", k.PCI, only=_PCI, due=_PCI),
     "vendor": Plug("source/vendor/@id", _USB_ID, only={**_USB, "product": ANY}),
     "product": Plug("source/product/@id", _USB_ID, only={**_USB, "vendor": ANY}),

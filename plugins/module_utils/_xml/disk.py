@@ -101,7 +101,11 @@ DISK: row.Table = {
     "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
-    "target": Row("target/@dev", k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda")),
+    "target": Row(
+        "target/@dev",
+        k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda"),
+        same=lambda found, wanted: wanted in ("", found),
+    ),
     "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}),
     "removable": Row("target/@removable", k.ONOFF, only={"bus": ("usb",)}),
     "cache": Row(

@@ -14,7 +14,15 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "forget_source", "read_all"]
+
+
+def forget_source(device: Element) -> None:
+    """What a device was plugged into would contradict its new type."""
+    for source in device.findall("source"):
+        source.attrib.clear()
+        for part in list(source):
+            source.remove(part)
 
 
 class Plug(Row):
@@ -63,6 +71,13 @@ _TARGET = k.matching(
     r"(?!(vnet|vif|macvtap|macvlan)\d)[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}",
     "must be the name of a network device, 15 characters at most, and none that libvirt counts itself (vnet0)",
 )
+
+
+def _same_mac(found: str | None, wanted: str) -> bool:
+    """Others write capitals; nothing said leaves it to libvirt."""
+    return not wanted or (found or "").lower() == wanted
+
+
 _RATE = k.integer(1, 2**31 - 1)
 _BANDWIDTH = {
     f"bandwidth.{side}.{what}": Row(
@@ -75,11 +90,12 @@ _BANDWIDTH = {
 _BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
 
 _FILTER = k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")
+_EMULATED = {"type": ("bridge", "network", "direct", "user", "ethernet")}
 _FILTERED = {"type": ("bridge", "network", "ethernet")}
 
 INTERFACE: row.Table = {
-    "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet")),
-    "mac": Row("mac/@address", k.MAC, same=lambda found, wanted: (found or "").lower() == wanted),
+    "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source),
+    "mac": Row("mac/@address", k.MAC, same=_same_mac),
     "bridge": Plug("source/@bridge", k.NIC, only=_BRIDGE, due=_BRIDGE),
     "network": Plug("source/@network", k.NAME, only=_NETWORK, due=_NETWORK),
     "portgroup": Plug("source/@portgroup", k.NAME, only=_NETWORK),
@@ -88,7 +104,7 @@ INTERFACE: row.Table = {
     "address": PciAddress("source/address", k.PCI, only=_HOSTDEV, due=_HOSTDEV),
     "managed": Row("./@managed", k.YESNO, same=silent_is(False), only=_HOSTDEV),
     "model": Row("model/@type", k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e")),
-    "driver": Row("driver/@name", k.choice("vhost", "qemu")),
+    "driver": Row("driver/@name", k.choice("vhost", "qemu"), only=_EMULATED),
     "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
     "vlan": Many("vlan/tag/@id", k.integer(0, 4095)),
@@ -113,10 +129,6 @@ INTERFACE: row.Table = {
     "rom.file": Row("rom/@file", k.PATH),
     **_BANDWIDTH,
 }
-# Which fields of <source> belong to which type: the others would contradict it.
-SOURCES: dict[str, tuple[str, ...]] = {
-    "bridge": ("bridge",), "network": ("network", "portgroup"), "direct": ("dev", "mode"), "hostdev": (),
-}  # fmt: skip
 
 
 def _find(root: Element, item: Item) -> Element | None:
@@ -150,15 +162,12 @@ def _new(device: Element, item: Item) -> None:
 
 
 def _settle(device: Element) -> None:
-    """From a bridge to a network, or back: the old source's attributes would contradict the new type."""
+    """Take away what is empty, and say what several tags are."""
     source, vlan, filtered = device.find("source"), device.find("vlan"), device.find("filterref")
     if filtered is not None and not filtered.get("filter"):
         device.remove(filtered)
-    if source is not None:
-        for name in set(source.attrib) - set(SOURCES.get(device.get("type"), source.attrib)):
-            source.attrib.pop(name)
-        if not source.attrib and not len(source):
-            device.remove(source)
+    if source is not None and not source.attrib and not len(source):
+        device.remove(source)
     if vlan is not None:
         if len(vlan) > 1:
             vlan.set("trunk", "yes")
@@ -172,7 +181,8 @@ INTERFACES = Items(
     "devices/interface",
     table=INTERFACE,
     key_kind=k.matching(
-        r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}|([0-9a-f]{2}:){5}[0-9a-f]{2}", "must be a name of letters, digits, '_' and '-', or a MAC address"
+        r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}|[0-9a-f][02468ace](:[0-9a-f]{2}){5}",
+        "must be a name of letters, digits, '_' and '-', or a MAC address",
     ),
     name_of=name_of,
     find=_find,

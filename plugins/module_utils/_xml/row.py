@@ -66,7 +66,7 @@ class Row:
             if element is None:
                 return None
         raw = element.get(attribute) if attribute else element.text
-        if raw is None or (not attribute and raw.isspace()):
+        if raw is None or (not attribute and len(element) and raw.isspace()):
             return None
         return _in_kib(raw, element.get("unit") or "KiB") if self.unit else self.kind.parse(raw)
 

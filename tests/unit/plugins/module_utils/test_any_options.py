@@ -107,7 +107,7 @@ def outcomes(options: Fields) -> t.Iterator[str]:
 def test_whatever_is_said() -> None:
     count: collections.Counter[str] = collections.Counter()
 
-    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(guests())
     def run(options: Fields) -> None:
         if not said.too_new(options):

@@ -82,7 +82,10 @@ def test_silence_is_kept(one: Row) -> None:
             assert etree.tostring(root) == b"<x/>"
 
 
-@pytest.mark.parametrize("one", [one for _name, one in ROWS if one.__class__ is Row and one.kind.option["type"] in ("str", "path")])
+TEXTS = [one for _name, one in ROWS if one.__class__ is Row and one.kind.option["type"] in ("str", "path")]
+
+
+@pytest.mark.parametrize("one", [one for one in TEXTS if not one.same("a", "")])  # the others are then libvirt's to choose
 def test_an_empty_text_takes_away(one: Row) -> None:
     root = etree.Element("x")
     one.write(root, "a")
