@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
-import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.image import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
@@ -25,7 +25,6 @@ __all__ = ["Making", "plan", "with_seed"]
 DEFAULT_POOL = "default"
 DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
 _EMPTY_BYTES = 4 * 1024**2  # more than the tables of an image just made take
-_CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")  # as virt_image names what it verified
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 
 
@@ -201,7 +200,7 @@ def _image(connection: t.Any, pool: str, image: str, guest: str) -> dict[str, t.
     if ":///" in connection.getURI():  # no host in it: this machine
         # A name like debian-12.qcow2 points to the current content; the overlay must stand on the content itself.
         found["path"] = os.path.realpath(found["path"])
-    elif not _CONTENT_NAME.search(image):
+    elif not CONTENT_NAME.search(image):
         raise Refused(
             f"cannot create {guest} on image {image} over {connection.getURI()}: from here the content behind that name cannot be told; "
             "name the content (as virt_image returns it), or run the module on the hypervisor"
@@ -212,7 +211,7 @@ def _image(connection: t.Any, pool: str, image: str, guest: str) -> dict[str, t.
 
 def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> None:
     """A disk on another guest's disk would break when that guest writes."""
-    if _CONTENT_NAME.search(path):
+    if CONTENT_NAME.search(path):
         return  # immutable: nobody's disk
     for other in look.all_guests(connection):
         if path in disk_rows.sources(other.XMLDesc()):

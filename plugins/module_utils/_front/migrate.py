@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os.path
-import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
@@ -18,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.image import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     CARRY,
@@ -48,7 +48,6 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-_CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")  # as virt_image names what it verified
 _FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
 
 
@@ -258,7 +257,7 @@ def _disk_move(ends: Ends, mode: str, item: t.Mapping[str, t.Any], pools: t.Mapp
     there_base = storage.volume_at(ends.dest(), base)
     alike = there_base is not None and caps.volume(there_base)["capacity_bytes"] == _local(ends.source, base)["capacity_bytes"]
     # The same name is the same content only where the name holds the content's checksum; else the user must vouch for it.
-    if alike and (mode == "delta" or (mode == "auto" and _CONTENT_NAME.search(base))):
+    if alike and (mode == "delta" or (mode == "auto" and CONTENT_NAME.search(base))):
         based = dataclasses.replace(volume, backing_path=base, backing_format=info["backing_format"])
         return DiskMove(target, path, DELTA, f"{base} is there", based, whole, replace=there)
     if mode == "delta":
