@@ -14,6 +14,7 @@ from fractions import Fraction
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
+    "CONTENT_NAME",
     "bytes_of",
     "check_name",
     "control_characters",
@@ -31,6 +32,8 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE | re.ASCII)
 # libvirt forbids "/" in names; we also forbid what breaks file names, shells, inventories and terminals.
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+# An immutable image: the first twelve digits of its source's checksum stand before its ending.
+CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
 

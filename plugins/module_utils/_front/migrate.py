@@ -17,7 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.image import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     CARRY,
@@ -257,7 +256,7 @@ def _disk_move(ends: Ends, mode: str, item: t.Mapping[str, t.Any], pools: t.Mapp
     there_base = storage.volume_at(ends.dest(), base)
     alike = there_base is not None and caps.volume(there_base)["capacity_bytes"] == _local(ends.source, base)["capacity_bytes"]
     # The same name is the same content only where the name holds the content's checksum; else the user must vouch for it.
-    if alike and (mode == "delta" or (mode == "auto" and CONTENT_NAME.search(base))):
+    if alike and (mode == "delta" or (mode == "auto" and _units.CONTENT_NAME.search(base))):
         based = dataclasses.replace(volume, backing_path=base, backing_format=info["backing_format"])
         return DiskMove(target, path, DELTA, f"{base} is there", based, whole, replace=there)
     if mode == "delta":

@@ -12,11 +12,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["COMPRESSIONS", "CONTENT_NAME", "Checksum", "Image", "Present", "Source", "checksum_in", "parse_checksum"]
+__all__ = ["COMPRESSIONS", "Checksum", "Image", "Present", "Source", "checksum_in", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2")
-# The name of an immutable file: the first twelve digits of its source's checksum before its ending.
-CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
 _LENGTHS = {"sha256": 64, "sha512": 128}
 
 
