@@ -14,6 +14,10 @@ description:
   - Brings an image into a pool that is a directory, verified before it becomes visible under its name.
   - The content is an immutable, read-only file whose name holds the checksum of its source (C(debian-12.1a2b3c4d5e6f.qcow2)); the
     image's name is a link to it. A newer version never rewrites the file under disks that stand on it.
+  - A download that was interrupted goes on where it ended, in the same run (O(retries)) and in the next. What is not whole yet is kept in
+    the directory C(.corral) of the pool, never among the images.
+  - Two runs that want the same image on the same host do the work once.
+  - How far a transfer is, is shown on the terminal. It goes on when the connection to the host, or the controller, is lost.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -29,27 +33,111 @@ options:
     type: str
     default: default
   state:
-    description: V(absent) removes the image, unless a disk in an active pool of the host stands on it.
+    description: V(absent) removes the image with all its contents, unless a disk or a guest of the host stands on one of them.
     type: str
     choices: [present, absent]
     default: present
   url:
     description:
-      - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz) or C(.bz2) are unpacked.
+      - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz), C(.bz2) or C(.zst)
+        (which needs C(zstd) on the host) are unpacked.
     type: str
   src:
-    description: A file on the machine on which the module runs.
+    description:
+      - A file on the controller, looked for as P(ansible.builtin.copy#module) does. It is sent piece by piece, and goes on where a
+        broken transfer ended.
     type: path
+  remote_src:
+    description: Whether O(src) is a file of the machine on which the module runs.
+    type: bool
+    default: false
+  origin:
+    description:
+      - Another hypervisor that has the image from this module. It is copied over libvirt's TLS connection, sparse, and verified.
+      - Without O(checksum) it is what the name points to there.
+    type: str
+  origin_uri:
+    description: The libvirt of O(origin) as this host reaches it. V(qemu+tls://ORIGIN/system) when not given.
+    type: str
+  origin_pool:
+    description: Pool of O(origin). O(pool) when not given.
+    type: str
+  catalogue:
+    description:
+      - An official cloud image by its name, such as V(debian-12) or V(fedora-42): stands for O(url), O(checksum) and, with a O(keyring),
+        O(signature).
+      - The names are in the guide "Images".
+    type: str
+  arch:
+    description: Architecture of the image that O(catalogue) names, in its kernel's or its vendor's spelling. V(x86_64) when not given.
+    type: str
+  fan_out:
+    description:
+      - Let hosts of the play feed each other. The source (O(url), O(src) or O(origin)) feeds one host, and each host that has the image
+        feeds one other at a time, over libvirt's TLS connection.
+      - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), as role P(corral.virt.pki#role) sees to. A host that cannot
+        feed is passed over with a warning.
+    type: bool
+    default: false
   checksum:
     description:
-      - V(sha256:<hex>), V(sha512:<hex>), or the URL of a published list (V(sha256:https://…/SHA256SUMS), V(https://…/SHA512SUMS)).
+      - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS), V(sha256:https://…)).
+        Lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and openSUSE are understood.
       - V(none) downloads unverified. A download without any is refused.
       - With a list, a new version is fetched when the list changes.
+      - Of a file of the controller, the checksum is taken there when it is not given.
+    type: str
+  signature:
+    description:
+      - The signature of the list in O(checksum). An URL, or V(inline) where the list holds its signature itself (Fedora). It is checked
+        with C(gpgv).
+    type: str
+  keyring:
+    description: Whose O(signature) is trusted. OpenPGP public keys, as armoured text or as the path of a file on the host.
     type: str
   format:
-    description: Format in the pool; follows from the ending of O(name) when not given. The source is converted when it differs.
+    description:
+      - Format in the pool; follows from the ending of O(name) when not given. The source (qcow2, raw, vmdk, vdi, vhdx, vpc) is
+        converted when it differs.
     type: str
     choices: [qcow2, raw]
+  prune:
+    description:
+      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on. Those kept are told in RV(notes).
+    type: bool
+    default: false
+  retries:
+    description: How often a download is tried again that fails for the moment (no answer, a stall, HTTP 5xx), after 1, 2, 4, … 30 seconds.
+    type: int
+    default: 4
+  timeout:
+    description: Seconds without a byte after which a download counts as failed.
+    type: int
+    default: 60
+  headers:
+    description: Headers to send to the server of O(url), by name.
+    type: dict
+  url_username:
+    description: User for the server of O(url).
+    type: str
+  url_password:
+    description: Password for the server of O(url).
+    type: str
+  force_basic_auth:
+    description: Send user and password without being asked for them.
+    type: bool
+    default: false
+  validate_certs:
+    description: Verify the server's TLS certificate.
+    type: bool
+    default: true
+  ca_path:
+    description: File with the certificates of the authorities that are trusted, instead of the host's own.
+    type: path
+  use_proxy:
+    description: Go through the proxy that the host's environment names.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -59,11 +147,37 @@ EXAMPLES = r"""
     url: https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2
     checksum: https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS
 
+- name: The same by its name, on all hypervisors with one download, and earlier ones go
+  corral.virt.virt_image:
+    name: debian-12.qcow2
+    catalogue: debian-12
+    fan_out: true
+    prune: true
+
+- name: A list is trusted for its signature
+  corral.virt.virt_image:
+    name: ubuntu-24.04.qcow2
+    url: https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img
+    checksum: https://cloud-images.ubuntu.com/noble/current/SHA256SUMS
+    signature: https://cloud-images.ubuntu.com/noble/current/SHA256SUMS.gpg
+    keyring: "{{ lookup('ansible.builtin.file', 'ubuntu-cloudimage.asc') }}"
+
+- name: An image of the controller
+  corral.virt.virt_image:
+    name: centos.qcow2
+    src: images/centos.qcow2
+
 - name: An image that lies on the host already
   corral.virt.virt_image:
     name: centos.qcow2
-    src: /srv/incoming/centos.img
+    src: /srv/incoming/centos.vmdk
+    remote_src: true
     checksum: sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0
+
+- name: What another hypervisor has
+  corral.virt.virt_image:
+    name: centos.qcow2
+    origin: hyper1
 
 - name: An image that no disk stands on any more is gone
   corral.virt.virt_image:
@@ -82,35 +196,90 @@ path:
   type: str
 content:
   description: Name of the immutable file it points to.
-  returned: when present
+  returned: success
   type: str
+checksum:
+  description: Digest of the source that is wanted, as far as it is known.
+  returned: when known
+  type: str
+fetched_from:
+  description: URL, file or hypervisor that it was, or would be, fetched from.
+  returned: when fetched
+  type: str
+part:
+  description: What the host has already of what would be fetched, C(path) and C(bytes).
+  returned: in check mode, when it would be fetched
+  type: dict
 steps:
   description: What was done, or in check mode would be done, in order.
   returned: success
   type: list
   elements: str
+notes:
+  description: What the user should know, such as earlier contents that are still in use.
+  returned: success
+  type: list
+  elements: str
 """
 
+import typing as t
+from urllib.parse import urlsplit
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
 from ansible_collections.corral.virt.plugins.module_utils._front import image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
+HTTP_OPTIONS = {
+    "timeout": {"type": "int", "default": 60},
+    "headers": {"type": "dict", "no_log": True},
+    "url_username": {"type": "str"},
+    "url_password": {"type": "str", "no_log": True},
+    "force_basic_auth": {"type": "bool", "default": False},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_path": {"type": "path"},
+    "use_proxy": {"type": "bool", "default": True},
+}
+# Understood by the action plugin, which leaves them out of what it sends here.
+CONTROLLER_OPTIONS = {"catalogue": {"type": "str"}, "arch": {"type": "str"}, "fan_out": {"type": "bool", "default": False}}
 
-def _open(location: str):  # type: ignore[no-untyped-def]  # a response or a file, both readable
-    if location.startswith(("http://", "https://")):
-        return open_url(location, timeout=60, http_agent="corral.virt")
-    return open(location, "rb")
+
+def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
+    """Read an address; who the user is, only the server of `url` is told."""
+
+    def read(location: str, headers: t.Mapping[str, str]) -> t.Any:
+        said = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
+        if urlsplit(location)[:2] == urlsplit(params["url"] or "")[:2]:
+            said.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
+            headers = {**(params["headers"] or {}), **headers}
+        try:
+            return open_url(
+                location,
+                headers=headers,
+                http_agent="corral.virt",
+                decompress=False,
+                unredirected_headers=["Authorization", "Cookie", *(params["headers"] or ())],
+                **said,
+            )
+        except UrlsError as error:
+            raise Failed(f"cannot fetch {location}: {error}") from error
+
+    return read
 
 
 def main() -> None:
     """Parameters in, one image in its place, result out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **image.OPTIONS}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={**URI_OPTION, **image.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}, supports_check_mode=True)
     with failures(module), opened(module.params["uri"]) as connection:
-        result = image.converge(connection, module.params, Gate(check_mode=module.check_mode), _open)
+        if module.params["catalogue"]:
+            raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
+        world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
+        result = image.converge(connection, module.params, Gate(check_mode=module.check_mode), world)
     module.exit_json(**result)
 
 

@@ -7,20 +7,34 @@ import hashlib
 import json
 import shutil
 import subprocess
+import threading
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import image as files_of_images
 from ansible_collections.corral.virt.plugins.module_utils._front import image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
+
+
+TIMEOUT_S = 1
+DISK = "/disk.raw"
+
+
+def opener(location: str, headers: t.Mapping[str, str]) -> t.Any:
+    """As the module reads an address."""
+    return open_url(location, headers=headers, timeout=TIMEOUT_S, decompress=False)
 
 
 class Place(t.NamedTuple):
@@ -33,11 +47,18 @@ class Place(t.NamedTuple):
     def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
         """As the module does."""
         params = {**{name: option.get("default") for name, option in image.OPTIONS.items()}, "name": "tiny.qcow2", **said}
-        return image.converge(self.connection, params, Gate(check_mode=check_mode), lambda location: Path(location).open("rb"))
+        if "src" in said:
+            params["remote_src"] = True
+        return image.converge(self.connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
 
     def files(self) -> dict[str, str]:
         """What is in the pool: names, and where links point."""
-        return {path.name: str(path.readlink()) if path.is_symlink() else "" for path in sorted(self.pool.iterdir())}
+        seen = [path for path in sorted(self.pool.iterdir()) if not path.name.startswith(".")]
+        return {path.name: str(path.readlink()) if path.is_symlink() else "" for path in seen}
+
+    def unfinished(self) -> list[str]:
+        """What is kept of work that was begun."""
+        return sorted(path.name for path in self.pool.glob(".corral/*/*") if path.name != "lock")
 
 
 @pytest.fixture
@@ -71,7 +92,7 @@ def test_it_is_there_and_stays(place: Place) -> None:
     checked = place.converge(check_mode=True, **said)
     assert place.files() == {}
     done = place.converge(**said)
-    assert done == checked
+    assert {**done, "part": checked["part"]} == checked
     assert (done["changed"], done["content"]) == (True, content)
     assert place.files() == {"tiny.qcow2": content, content: ""}
     assert digest(place.pool / content) == digest(source)
@@ -92,17 +113,6 @@ def test_a_new_version_leaves_the_old_one_to_those_who_stand_on_it(place: Place)
     assert old != new and place.files() == {"tiny.qcow2": new, old: "", new: ""}
 
 
-@pytest.mark.parametrize("form", ["gnu", "bsd"])
-def test_sums_files(place: Place, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, sums = place.sources / "tiny.qcow2", place.sources / "SUMS"
-    sums.write_text(f"{digest(source)} *tiny.qcow2\n" if form == "gnu" else f"SHA256 (tiny.qcow2) = {digest(source)}\n")
-    monkeypatch.setattr(image, "parse_checksum", lambda _text: (None, ("sha256", str(sums))))
-    assert place.converge(src=str(source), checksum="sha256:https://example.org/SUMS")["changed"]
-    sums.write_text("")
-    with pytest.raises(Failed, match=r"cannot verify .*tiny.qcow2: .*SUMS holds no sha256 of tiny.qcow2"):
-        place.converge(src=str(source), checksum="sha256:https://example.org/SUMS")
-
-
 def test_packed_and_of_another_format(place: Place) -> None:
     raw = make(place.sources / "tiny.raw", "raw")
     packed = place.sources / "tiny.raw.gz"
@@ -120,7 +130,7 @@ def test_packed_and_of_another_format(place: Place) -> None:
             Failed,
             r"^refusing image tiny.qcow2: .* has sha256 [0-9a-f]{64}, not 0{64}; the file was changed",
         ),
-        ({"src": "/nowhere", "checksum": "none"}, Failed, r"^cannot fetch /nowhere to .*No such file"),
+        ({"src": "/nowhere", "checksum": "none"}, Failed, r"^cannot read /nowhere: No such file"),
         ({"url": "https://example.org/x", "src": None}, BadInput, "nothing is downloaded unverified"),
         ({"url": "file:///etc/passwd", "src": None, "checksum": "none"}, BadInput, "must begin with http:// or https://"),
         ({"url": "https://example.org/x", "checksum": "none"}, BadInput, "url and src exclude each other"),
@@ -128,12 +138,18 @@ def test_packed_and_of_another_format(place: Place) -> None:
         ({"name": "tiny", "checksum": "none"}, BadInput, "format of tiny is unclear"),
         ({"pool": "fast", "checksum": "none"}, NotFound, "cannot find storage pool fast"),
         ({"src": None, "checksum": None}, BadInput, "say where it comes from"),
+        ({"signature": "inline", "checksum": "none"}, BadInput, "a list of checksums is signed.*; signature: say with keyring"),
+        ({"keyring": "/keys", "checksum": "none"}, BadInput, "keyring: say with signature"),
+        ({"origin": "hyper1", "checksum": "none"}, BadInput, "src and origin exclude each other"),
+        ({"retries": -1, "checksum": "none"}, BadInput, "retries: must not be below 0"),
+        ({"checksum": "md5:0"}, BadInput, "checksum: cannot read 'md5:0'; write sha256:<hex>"),
     ],
 )
 def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str) -> None:
     with pytest.raises(kind, match=message):
         place.converge(**{"src": str(place.sources / "tiny.qcow2"), **said})
     assert place.files() == {}
+    assert place.unfinished() == []
 
 
 def test_an_image_that_leans_on_another_file_is_refused(place: Place) -> None:
@@ -242,3 +258,335 @@ def test_removal_says_what_goes(place: Place) -> None:
     result = place.converge(state="absent")
     assert result["diff"] == {"before": {"image": before}, "after": {}}
     assert place.converge(name="nothing", state="absent")["changed"] is False
+
+
+@pytest.fixture
+def server() -> t.Iterator[Server]:
+    """An image of half a megabyte, on loopback."""
+    with serving({DISK: b"".join(hashlib.sha256(str(number).encode()).digest() for number in range(16384))}) as running:
+        yield running
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What would be waited between tries, in seconds."""
+    asked: list[float] = []
+    monkeypatch.setattr(time, "sleep", asked.append)
+    return asked
+
+
+def download(place: Place, server: Server, path: str = DISK, **said: t.Any) -> dict[str, t.Any]:
+    """As the module does, verified by the right digest unless another is said."""
+    checksum = f"sha256:{hashlib.sha256(server.files[DISK]).hexdigest()}"
+    return place.converge(**{"name": "disk.raw", "url": server.url + path, "checksum": checksum, "retries": 2, **said})
+
+
+def is_whole(place: Place, server: Server) -> bool:
+    """Whether the pool holds the image, and no rest of the work."""
+    return (place.pool / "disk.raw").read_bytes() == server.files[DISK] and place.unfinished() == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "ranges"),
+    [
+        ({}, [None]),
+        ({"errors": [500, 503]}, [None, None, None]),
+        ({"errors": [429]}, [None, None]),
+        ({"truncated": 1}, [None, "bytes=262144-"]),
+        ({"truncated": 2}, [None, "bytes=262144-", "bytes=393216-"]),
+        ({"stalled": 1}, [None, "bytes=262144-"]),
+        ({"truncated": 1, "ranges": False}, [None, "bytes=262144-"]),
+        ({"truncated": 1, "etag": None}, [None, "bytes=262144-"]),
+        ({"truncated": 1, "shifted": 1}, [None, "bytes=262144-", None]),
+    ],
+    ids=str,
+)
+def test_a_server_on_a_bad_day(
+    place: Place, server: Server, pauses: list[float], trouble: dict[str, t.Any], ranges: list[str | None]
+) -> None:
+    for name, value in trouble.items():
+        setattr(server, name, value)
+    assert download(place, server)["changed"]
+    assert is_whole(place, server)
+    assert server.ranges_asked(DISK) == ranges
+    assert pauses == [2**number for number in range(len(ranges) - 1)]
+    assert not download(place, server)["changed"]
+
+
+def test_a_redirect_is_followed(place: Place, server: Server) -> None:
+    assert download(place, server, f"/moved{DISK}")["changed"]
+    assert is_whole(place, server)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "message", "kept"),
+    [
+        ({"errors": [404]}, {}, r"HTTP 404 Not Found; is the address right\?", 0),
+        ({"errors": [403]}, {}, "HTTP 403 Forbidden", 0),
+        ({"errors": [500] * 3}, {}, r"HTTP 500 .* \(tried 3 times\)", 0),
+        ({"truncated": 9}, {}, r"it ended after \d+ of 524288 bytes \(tried 3 times\); the \d+ bytes that came are kept", 458752),
+        ({"truncated": 9, "ranges": False}, {}, r"it ended after 262144 of 524288 bytes \(tried 3 times\)", 262144),
+        ({"stalled": 9}, {"retries": 0}, r"timed out \(tried 1 times\)", 262144),
+        ({"damaged": 9}, {}, r"refusing image disk.raw: .* has sha256 [0-9a-f]{64}, not", 0),
+    ],
+    ids=str,
+)
+def test_a_bad_day_that_does_not_end(
+    place: Place, server: Server, pauses: list[float], trouble: dict[str, t.Any], said: dict[str, t.Any], message: str, kept: int
+) -> None:
+    for name, value in trouble.items():
+        setattr(server, name, value)
+    with pytest.raises(Failed, match=message):
+        download(place, server, **said)
+    assert place.files() == {}
+    parts = list(place.pool.glob(".corral/*/*.part"))
+    assert sum(path.stat().st_size for path in parts) == kept, "what may go on is kept, what is wrong is not"
+    assert len(pauses) <= 2
+
+    # The next day: only what is missing comes.
+    server.errors, server.truncated, server.stalled, server.damaged, server.ranges, server.sent_bytes = [], 0, 0, 0, True, 0
+    assert download(place, server)["changed"]
+    assert is_whole(place, server)
+    assert server.sent_bytes == len(server.files[DISK]) - kept
+
+
+def test_a_download_that_was_whole_is_not_asked_for_again(place: Place, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_of_images, "publish", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        download(place, server)
+    monkeypatch.undo()
+    assert place.files() == {}
+    server.sent_bytes = 0
+    assert download(place, server)["changed"]
+    assert (server.sent_bytes, is_whole(place, server)) == (0, True)
+
+
+@pytest.mark.parametrize("checksum", ["none", None])
+@pytest.mark.parametrize("etag", ['"1"', '"2"', 'W/"2"', None])
+def test_what_was_kept_of_another_version_is_not_used(place: Place, server: Server, checksum: str | None, etag: str | None) -> None:
+    """Without a checksum only the server can tell; with one, it is seen in the end."""
+    said = {"checksum": checksum} if checksum else {}
+    server.truncated, old = 1, server.files[DISK]
+    with pytest.raises(Failed):
+        download(place, server, retries=0, **said)
+    if etag != '"1"':
+        server.files[DISK], server.etag = old[::-1], etag
+    assert download(place, server, retries=0, **said)["changed"]
+    assert is_whole(place, server)
+
+
+def test_a_part_larger_than_the_image_is_thrown_away(place: Place, server: Server, pauses: list[float]) -> None:
+    server.truncated = 1
+    with pytest.raises(Failed):
+        download(place, server, retries=0)
+    (part,) = place.pool.glob(".corral/*/*.part")
+    part.write_bytes(bytes(len(server.files[DISK]) + 1))
+    assert download(place, server)["changed"]
+    assert is_whole(place, server)
+    assert len(pauses) == 1
+
+
+def test_a_name_that_resolves_to_nobody(place: Place, pauses: list[float]) -> None:
+    with pytest.raises(Failed, match=r"cannot fetch http://127.0.0.1:1/x.raw: .*Connection refused.* \(tried 5 times\)"):
+        place.converge(name="x.raw", url="http://127.0.0.1:1/x.raw", checksum="none")
+    assert (place.files(), pauses) == ({}, [1, 2, 4, 8])
+
+
+HEX = {name: hashlib.new(name, b"x" * 100).hexdigest() for name in ("sha256", "sha512", "md5", "sha1")}
+ANOTHER = "0" * 64
+LISTS = {
+    "Debian": f"{'0' * 128}  other.raw\n{HEX['sha512']}  disk.raw\n",
+    "Ubuntu": f"{ANOTHER} *other.raw\n{HEX['sha256']} *disk.raw\n",
+    "Fedora": f"# disk.raw: 100 bytes\nSHA256 (disk.raw) = {HEX['sha256']}\n",
+    "CentOS": f"# disk.raw: 100 bytes\nSHA256 (disk.raw) = {HEX['sha256'].upper()}\nMD5 (disk.raw) = {HEX['md5']}\n",
+    "AlmaLinux": f"{ANOTHER}  disk.raw.manifest\n{HEX['sha256']}  ./disk.raw\n",
+    "openSUSE": f"{HEX['sha256']}  disk-15.6-Build7.raw\n",
+    "alone": HEX["sha256"],
+    "several": f"SHA1 (disk.raw) = {HEX['sha1']}\n{ANOTHER[:-1]}1  other\n{HEX['sha256']}  disk.raw\r\n{HEX['sha512']}  disk.raw\n",
+}
+
+
+@pytest.mark.parametrize("vendor", LISTS)
+def test_lists_of_checksums(place: Place, server: Server, vendor: str) -> None:
+    server.files.update({DISK: b"x" * 100, f"{DISK}.sha256": LISTS[vendor].encode()})
+    told = download(place, server, checksum=f"{server.url}{DISK}.sha256")
+    algorithm = "sha512" if vendor in ("Debian", "several") else "sha256"
+    assert told["checksum"] == f"{algorithm}:{HEX[algorithm]}"
+    assert told["content"] == f"disk.{HEX[algorithm][:12]}.raw"
+    assert is_whole(place, server)
+
+
+def test_a_list_without_the_file(place: Place, server: Server) -> None:
+    server.files["/SUMS"] = f"{HEX['sha256']}  other.raw\n{HEX['md5']}  disk.raw\n".encode()
+    with pytest.raises(Failed, match=r"cannot verify .*disk.raw: .*/SUMS holds no sha512, sha384 or sha256 of disk.raw"):
+        download(place, server, checksum=f"{server.url}/SUMS")
+    server.files["/SUMS"] = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
+    with pytest.raises(Failed, match=r"holds no sha512 of disk\.raw"):
+        download(place, server, checksum=f"sha512:{server.url}/SUMS")
+    assert download(place, server, checksum=f"sha256:{server.url}/SUMS")["changed"]
+
+
+def test_a_new_version_in_the_list_is_fetched_and_the_old_one_pruned(place: Place, server: Server) -> None:
+    def publish(body: bytes) -> str:
+        server.files.update({DISK: body, "/SUMS": f"{hashlib.sha256(body).hexdigest()}  disk.raw\n".encode()})
+        return f"disk.{hashlib.sha256(body).hexdigest()[:12]}.raw"
+
+    said = {"checksum": f"{server.url}/SUMS"}
+    first = publish(b"1" * 512)
+    download(place, server, **said)
+    second = publish(b"2" * 512)
+    download(place, server, **said)
+    assert place.files() == {"disk.raw": second, first: "", second: ""}
+    third = publish(b"3" * 512)
+    predicted = download(place, server, prune=True, check_mode=True, **said)
+    done = download(place, server, prune=True, **said)
+    assert {**done, "part": predicted["part"]} == predicted
+    assert done["steps"][2:] == [f"remove {name}" for name in sorted([first, second])]
+    assert place.files() == {"disk.raw": third, third: ""}
+    assert not download(place, server, prune=True, **said)["changed"]
+    assert {path.name for path in place.pool.iterdir()} == {"disk.raw", third, ".disk.raw.json", f".{third}.json", ".corral"}
+
+
+def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server) -> None:
+    contents = []
+    for number in (b"1", b"2", b"3", b"4"):
+        server.files[DISK] = number * 512
+        contents.append(download(place, server)["content"])
+    first, second, _third, current = contents
+    # One below an overlay in a pool, one below a disk that is in no pool, one used by nobody.
+    backing = f"<backingStore><path>{place.pool / first}</path><format type='raw'/></backingStore>"
+    pool = place.connection.storagePoolLookupByName("default")
+    pool.createXML(f"<volume><name>web1-system.qcow2</name><capacity>512</capacity>{backing}</volume>")
+    overlay = place.sources / "overlay.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", place.pool / second, overlay], check=True)
+    source = f"<disk type='file'><source file='{overlay}'/><target dev='vda'/></disk>"
+    place.connection.defineXML(
+        f"<domain type='test'><name>web2</name><memory>8192</memory><os><type>hvm</type></os><devices>{source}</devices></domain>"
+    )
+    told = download(place, server, prune=True)
+    assert told["notes"] == sorted([
+        f"kept {first}: {place.pool}/web1-system.qcow2 stands on it",
+        f"kept {second}: guest web2 stands on it",
+    ])
+    assert set(place.files()) == {"disk.raw", first, second, current}
+    with pytest.raises(Refused, match="guest web2 stands on"):
+        download(place, server, state="absent", url=None, checksum=None)
+
+
+@pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "zst"])
+def test_packed(place: Place, server: Server, packing: str) -> None:
+    tool = {"gz": "gzip", "xz": "xz", "bz2": "bzip2", "zst": "zstd"}[packing]
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool} to pack with")
+    plain = server.files[DISK] + bytes(2 * 1024**2) + b"end of the disk"
+    packed = subprocess.run([tool, "-c"], input=plain, capture_output=True, check=True).stdout
+    server.files[f"{DISK}.{packing}"] = packed
+    said = {"path": f"{DISK}.{packing}", "checksum": f"sha256:{hashlib.sha256(packed).hexdigest()}"}
+    assert download(place, server, **said)["changed"]
+    found = place.pool / "disk.raw"
+    assert found.read_bytes() == plain
+    assert found.stat().st_blocks * 512 < len(plain) - 1024**2, "zeros became a hole"
+    assert place.unfinished() == []
+
+    broken = packed[: len(packed) // 2]
+    server.files[f"{DISK}.{packing}"] = broken
+    with pytest.raises(Failed, match=rf"cannot unpack .* as {packing}: "):
+        download(place, server, **{**said, "checksum": f"sha256:{hashlib.sha256(broken).hexdigest()}"})
+    assert found.read_bytes() == plain
+
+
+@pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc"])
+def test_every_format_is_converted(place: Place, form: str) -> None:
+    source = make(place.sources / f"disk.{form}", form)
+    subprocess.run(["qemu-io", "-f", form, "-c", "write -P 7 4k 64k", source], check=True, capture_output=True)
+    place.converge(name="disk.raw", src=str(source))
+    place.converge(name="disk.qcow2", src=str(source))
+    for made, made_form in (("disk.raw", "raw"), ("disk.qcow2", "qcow2")):
+        subprocess.run(["qemu-img", "compare", "-q", "-f", form, "-F", made_form, source, place.pool / made], check=True)
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[..., bytes]:
+    """GnuPG with a key of its own, as a vendor has."""
+    if shutil.which("gpg") is None or shutil.which("gpgv") is None:
+        pytest.skip("no gpg to sign with")
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+
+    def gpg(*words: str, given: bytes = b"") -> bytes:
+        command = ["gpg", "--homedir", str(home), "--batch", "--pinentry-mode", "loopback", "--passphrase", "", *words]
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
+    for user in ("vendor", "stranger"):
+        gpg("--quick-generate-key", f"{user}@example.org", "ed25519", "sign", "never")
+    return gpg
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("armoured", [False, True])
+def test_a_signed_list(place: Place, server: Server, signer: t.Callable[..., bytes], inline: bool, armoured: bool) -> None:
+    sums = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
+
+    def publish(user: str) -> None:
+        ways = ["--clearsign"] if inline else ["--detach-sign"]
+        made = signer("--local-user", f"{user}@example.org", *ways, given=sums)
+        server.files.update({"/SUMS": made} if inline else {"/SUMS": sums, "/SUMS.gpg": made})
+
+    keys = signer("--armor", "--export", "vendor@example.org") if armoured else signer("--export", "vendor@example.org")
+    ring = place.sources / "vendor.gpg"
+    ring.write_bytes(keys)
+    said = {
+        "checksum": f"{server.url}/SUMS",
+        "signature": "inline" if inline else f"{server.url}/SUMS.gpg",
+        "keyring": keys.decode() if armoured else str(ring),
+    }
+    publish("stranger")
+    with pytest.raises(Failed, match=r"refusing .*/SUMS: no key of the keyring made a good signature of it \(.*No public key"):
+        download(place, server, **said)
+    publish("vendor")
+    where = "/SUMS" if inline or not armoured else "/SUMS.gpg"
+    whole = server.files[where]
+    server.files[where] = whole.replace(b"disk.raw", b"disk.iso") if where == "/SUMS" else whole[:-3]
+    with pytest.raises(Failed, match=r"refusing .*/SUMS: "):
+        download(place, server, **said)
+    assert place.files() == {}
+    server.files[where] = whole
+    assert download(place, server, **said)["changed"]
+    assert is_whole(place, server)
+
+
+def test_what_a_clearsigned_list_does_not_cover_is_not_believed(place: Place, server: Server, signer: t.Callable[..., bytes]) -> None:
+    lie = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
+    truth = signer("--local-user", "vendor@example.org", "--clearsign", given=f"{ANOTHER}  disk.raw\n".encode())
+    keys = signer("--armor", "--export", "vendor@example.org").decode()
+    said = {"checksum": f"{server.url}/SUMS", "signature": "inline", "keyring": keys}
+    for forged in (lie + truth, truth + lie):
+        server.files["/SUMS"] = forged
+        with pytest.raises(Failed, match=r"refusing image disk.raw: .*, not 0{64}|refusing http"):
+            download(place, server, **said)
+    assert place.files() == {}
+
+
+@pytest.mark.parametrize("keyring", ["/nowhere", "-----BEGIN PGP PUBLIC KEY BLOCK-----\nrubbish"])
+def test_a_keyring_that_is_none(place: Place, server: Server, keyring: str) -> None:
+    server.files["/SUMS"] = b""
+    with pytest.raises(BadInput, match=r"^keyring: "):
+        download(place, server, checksum=f"{server.url}/SUMS", signature="inline", keyring=keyring)
+
+
+def test_two_at_the_same_time_download_once(place: Place, server: Server) -> None:
+    def other() -> None:
+        with opened(place.connection.getURI()) as connection:
+            results.append(download(Place(connection, place.pool, place.sources), server))
+
+    server.slow_s = 0.5
+    results: list[dict[str, t.Any]] = []
+    threads = [threading.Thread(target=other) for _each in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(result["changed"] for result in results) == [False, False, True]
+    assert len({result["content"] for result in results}) == 1
+    assert server.ranges_asked(DISK) == [None]
+    assert is_whole(place, server)

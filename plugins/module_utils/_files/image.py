@@ -2,29 +2,32 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Images as files of a pool's directory: fetch, verify, publish, point. A power cut leaves the old state or the new one."""
+"""Images as files of a pool's directory: look, lock, publish, point. A power cut leaves the old state or the new one.
+
+    debian-12.qcow2 -> debian-12.1a2b3c4d5e6f.qcow2          the stable name
+    debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, never rewritten
+    .debian-12.qcow2.json -> .debian-12.1a2b3c4d5e6f.qcow2.json
+    .debian-12.1a2b3c4d5e6f.qcow2.json                        its manifest
+    .corral/debian-12.qcow2/                                  what is unfinished: parts of downloads, and a lock
+"""
 
 from __future__ import annotations
 
-import bz2
 import contextlib
+import dataclasses
 import fcntl
-import gzip
 import hashlib
-import lzma
+import json
 import os
-import shutil
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Present
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["download", "locked", "look", "point", "publish", "read_text", "remove", "unpack"]
+__all__ = ["CHUNK", "digest_of", "locked", "look", "manifest_name", "point", "publish", "read_manifest", "remove", "tidy", "work_path"]
 
-_CHUNK = 1024 * 1024
-_UNPACK: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}
-
-Opener = t.Callable[[str], t.ContextManager[t.Any]]  # location -> a readable binary stream
+CHUNK = 1024 * 1024
+_WORK, _LOCK = ".corral", "lock"
 
 
 def look(image: Image) -> Present:
@@ -34,91 +37,89 @@ def look(image: Image) -> Present:
         files = frozenset(os.listdir(image.directory))
     except OSError as error:
         raise Failed(f"cannot read the pool's directory {image.directory}: {error.strerror}") from error
-    if os.path.islink(path):
-        return Present(target=os.path.basename(os.readlink(path)), files=files)
-    return Present(target=None, files=files, foreign=image.name in files)
+    if not os.path.islink(path):
+        return Present(target=None, files=files, foreign=image.name in files)
+    target = os.readlink(path)
+    manifest = os.path.join(image.directory, manifest_name(image.name))
+    whole = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
+    return Present(target=target if whole else None, files=files)
+
+
+def manifest_name(file: str) -> str:
+    """Name of the file that tells what a content, or the content behind a name, is."""
+    return f".{file}.json"
+
+
+def read_manifest(text: str, what: str) -> Manifest:
+    """A manifest's text as data; raises Failed."""
+    try:
+        return Manifest(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise Failed(f"cannot read the manifest of {what}: {error}; bring the image anew under another name") from error
+
+
+def work_path(image: Image, kind: str) -> str:
+    """A place for what is unfinished of this image; other programs do not look there."""
+    return os.path.join(image.directory, _WORK, image.name, kind)
 
 
 @contextlib.contextmanager
-def locked(directory: str) -> t.Iterator[None]:
-    """One writer per directory: a second run waits and then finds the work done."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def locked(image: Image) -> t.Iterator[None]:
+    """One writer per image: a second run waits and then finds the work done. The lock ends with the process that holds it."""
+    path = work_path(image, _LOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for directory in (os.path.join(image.directory, _WORK), os.path.dirname(path)):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        handle = open(path, "w")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise Failed(f"cannot write to the pool's directory {image.directory}: {error.strerror}") from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
-def read_text(opener: Opener, location: str) -> str:
-    """A small text, such as a SUMS file."""
-    try:
-        with opener(location) as stream:
-            return t.cast(str, stream.read(4 * _CHUNK).decode(errors="replace"))
-    except OSError as error:
-        raise Failed(f"cannot read {location}: {error}; is the address right, and can this host reach it?") from error
+def tidy(image: Image, *, but: str = "") -> None:
+    """Remove what is unfinished of this image, except files whose path begins with `but`."""
+    directory = work_path(image, "")
+    for name in os.listdir(directory) if os.path.isdir(directory) else []:
+        path = os.path.join(directory, name)
+        if name != _LOCK and not (but and path.startswith(but)):
+            remove(path)
 
 
-def download(opener: Opener, image: Image) -> tuple[str, str]:
-    """Bring the source into a hidden file of the pool; returns its path and its digest. Raises Failed when it is not what it should be."""
-    source = image.source
-    if source is None:
-        raise Failed(f"cannot fetch image {image.name}: nothing says where it comes from")
-    algorithm = image.checksum.algorithm if image.checksum else "sha256"
-    path, digest = os.path.join(image.directory, f".{image.name}.part"), hashlib.new(algorithm)
-    try:
-        with opener(source.location) as stream, open(path, "wb") as out:
-            expected = int(stream.headers.get("Content-Length") or 0) if source.remote else 0
-            for chunk in iter(lambda: stream.read(_CHUNK), b""):
-                digest.update(chunk)
-                out.write(chunk)
-            if expected and out.tell() != expected:
-                raise Failed(f"cannot fetch {source.location}: it ended after {out.tell()} of {expected} bytes; run again")
-            _sync(out)
-    except OSError as error:
-        remove(path)
-        raise Failed(f"cannot fetch {source.location} to {path}: {error}") from error
-    except Failed:
-        remove(path)
-        raise
-    if image.checksum and digest.hexdigest() != image.checksum.hex:
-        remove(path)
-        raise Failed(
-            f"refusing image {image.name}: {source.location} has {algorithm} {digest.hexdigest()}, not {image.checksum.hex}; the file "
-            "was changed, damaged on the way, or the checksum belongs to another version"
-        )
-    return path, digest.hexdigest()
+def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str:
+    """The digest of a whole file."""
+    digest = hashlib.new(algorithm)
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(CHUNK), b""):
+            digest.update(chunk)
+            tell(stream.tell())
+    return digest.hexdigest()
 
 
-def unpack(path: str, compression: str) -> str:
-    """Unpack beside the packed file, which goes; returns the new path."""
-    out_path = f"{path}.unpacked"
-    try:
-        with _UNPACK[compression](path, "rb") as packed, open(out_path, "wb") as out:
-            shutil.copyfileobj(packed, out, _CHUNK)
-            _sync(out)
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        remove(out_path)
-        raise Failed(f"cannot unpack {path} as {compression}: {error}") from error
-    remove(path)
-    return out_path
-
-
-def publish(path: str, image: Image, content: str) -> None:
-    """Give the finished file its content's name, read-only: overlays will stand on it."""
+def publish(path: str, image: Image, manifest: Manifest) -> None:
+    """Give the finished file its content's name, read-only: overlays will stand on it. Its manifest is there before it is."""
     os.chmod(path, 0o444)
     with open(path, "rb") as handle:
         os.fsync(handle.fileno())
-    os.rename(path, os.path.join(image.directory, content))
+    beside = os.path.join(image.directory, manifest_name(manifest.content))
+    aside = work_path(image, "manifest")
+    with open(aside, "w") as out:
+        json.dump(dataclasses.asdict(manifest), out, sort_keys=True)
+        out.flush()
+        os.fsync(out.fileno())
+    os.rename(aside, beside)
+    os.rename(path, os.path.join(image.directory, manifest.content))
     _sync_directory(image.directory)
 
 
 def point(image: Image, content: str) -> None:
-    """Switch the stable name to a content file in one move."""
-    temporary = os.path.join(image.directory, f".{image.name}.link")
-    remove(temporary)
-    os.symlink(content, temporary)
-    os.rename(temporary, os.path.join(image.directory, image.name))
+    """Switch the stable name to a content file; the manifest's goes first, so that a name that stands is whole."""
+    for name, target in ((manifest_name(image.name), manifest_name(content)), (image.name, content)):
+        temporary = work_path(image, "link")
+        remove(temporary)
+        os.symlink(target, temporary)
+        os.rename(temporary, os.path.join(image.directory, name))
     _sync_directory(image.directory)
 
 
@@ -126,11 +127,6 @@ def remove(path: str) -> None:
     """Remove a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def _sync(handle: t.Any) -> None:
-    handle.flush()
-    os.fsync(handle.fileno())
 
 
 def _sync_directory(path: str) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Unsupported, VirtError
@@ -18,26 +19,38 @@ except ImportError:  # the front says how to install it
 
 __all__ = ["Connection", "libvirt", "opened", "said"]
 
+_KEEPALIVE_S, _KEEPALIVES = 5, 3
+
 Connection = t.Any  # libvirt.virConnect; the binding ships no types
 
 
 @contextlib.contextmanager
-def opened(uri: str, *, readonly: bool = False, events: bool = False) -> t.Iterator[Connection]:
+def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: bool = False) -> t.Iterator[Connection]:
     """A connection for the length of a `with` block; with `events`, one that can wait for them.
+
+    One that is `watched` breaks when its other end is silent for 15 s; without, calls to a host that died meanwhile never return.
 
     Raises Unsupported without the binding, Failed when the daemon cannot be reached.
     """
     if libvirt is None:
         raise Unsupported("talking to libvirt needs its Python binding; install python3-libvirt (libvirt-python) here")
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
-    if events:
+    if events or watched:
         libvirt.virEventRegisterDefaultImpl()  # must come before the connection
     with said("connect to", uri, "is the libvirt daemon installed and running there, and may this user use it?"):
         connection = libvirt.openReadOnly(uri) if readonly else libvirt.open(uri)
+    if watched:
+        threading.Thread(target=_run_events, daemon=True).start()
+        connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
     try:
         yield connection
     finally:
         connection.close()
+
+
+def _run_events() -> None:
+    while True:
+        libvirt.virEventRunDefaultImpl()
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 CHUNK = 262144
+_AT_HOLE = -3  # what recvFlags returns there
 
-__all__ = ["CHUNK", "copy", "create", "delete", "pool_xml", "refresh", "send", "volume_at", "volume_in", "volumes"]
+__all__ = ["CHUNK", "copy", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at", "volume_in", "volumes"]
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -77,6 +78,38 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str) 
             send(writer, part)
         reader.finish()
         writer.finish()
+
+
+def read(connection: Connection, pool: str, name: str) -> bytes | None:
+    """The whole content of a small volume; None where there is none."""
+    pieces: list[bytes] = []
+    if volume_in(connection, pool, name) is None:
+        return None
+    receive(connection, pool, name, 0, pieces.append, lambda size: pieces.append(bytes(size)))
+    return b"".join(pieces)
+
+
+def receive(
+    connection: Connection, pool: str, name: str, offset: int, write: t.Callable[[bytes], None], skip: t.Callable[[int], None]
+) -> None:
+    """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not."""
+    with said("read volume", f"{name} in pool {pool}"):
+        stream = connection.newStream()
+        volume = connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
+        volume.download(stream, offset, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+        try:
+            while True:
+                piece = stream.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
+                if piece == _AT_HOLE:
+                    skip(stream.recvHole())
+                elif piece:
+                    write(piece)
+                else:
+                    break
+        except BaseException:
+            stream.abort()
+            raise
+        stream.finish()
 
 
 def send(stream: t.Any, data: bytes) -> None:

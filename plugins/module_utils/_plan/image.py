@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Present
 
-__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "present"]
+__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "present", "superseded"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +27,8 @@ class Fetch(ImageStep):
     """Bring the source here, verify it, unpack and convert it, and publish it under its content's name."""
 
     def __str__(self) -> str:
-        source, checksum = self.image.source, self.image.checksum
-        verified = f"verified by {checksum.algorithm} {checksum.hex[:12]}" if checksum else "NOT verified"
-        return f"fetch image {self.image.name} from {source.location if source else '?'}, {verified}"
+        checksum = self.image.checksum
+        return f"fetch image {self.image.name}, {f'verified by {checksum.algorithm} {checksum.hex[:12]}' if checksum else 'NOT verified'}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,23 +62,32 @@ def present(image: Image, found: Present) -> list[ImageStep]:
         if found.target is not None:
             return []
         if image.source is None:
-            raise BadInput(f"image {image.name} is not in the pool; say where it comes from with url or src")
+            raise BadInput(f"image {image.name} is not in the pool; say where it comes from with url, src or origin")
         return [Fetch(image), Point(image, None)]
     content = image.content_name(image.checksum.hex)
-    if found.target == content and content in found.files:
-        return []
     if content in found.files:
-        return [Point(image, content)]
+        return [] if found.target == content else [Point(image, content)]
+    if image.source is None:
+        raise BadInput(f"image {image.name} is not in the pool as {content}; say where it comes from with url, src or origin")
     return [Fetch(image), Point(image, content)]
 
 
-def absent(image: Image, found: Present, *, users: dict[str, str]) -> list[ImageStep]:
-    """Steps until neither name nor content is there; `users` is content file -> who stands on it."""
+def superseded(image: Image, found: Present, steps: t.Sequence[ImageStep], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
+    """Steps that remove earlier contents that nobody uses, and what is said of those kept; `users` is content file -> who stands on it."""
+    points = [step.target for step in steps if isinstance(step, Point)]
+    current = points[-1] if points else found.target
+    old = sorted(file for file in found.files if image.owns(file) and file != current)
+    kept = [f"kept {file}: {users[file]} stands on it" for file in old if file in users]
+    return [Remove(image, file) for file in old if file not in users], kept
+
+
+def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
+    """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
     if found.foreign:
         raise Refused(f"cannot remove image {image.name}: this collection did not put {image.directory}/{image.name} there")
-    if found.target is None:
-        return []
-    if found.target in users:
-        raise Refused(f"cannot remove image {image.name}: {users[found.target]} stands on {found.target}; remove or flatten it first")
-    content: list[ImageStep] = [Remove(image, found.target)] if found.target in found.files else []
-    return [Remove(image, image.name), *content]
+    contents = sorted(file for file in found.files if image.owns(file))
+    used = [f"{users[file]} stands on {file}" for file in contents if file in users]
+    if used:
+        raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")
+    name = [image.name] if image.name in found.files else []
+    return [Remove(image, file) for file in (*name, *contents)]

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 
-__all__ = ["convert", "info"]
+__all__ = ["chain", "convert", "info"]
 
 
 def info(path: str) -> dict[str, t.Any]:
@@ -20,7 +20,13 @@ def info(path: str) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(_run("read image", path, ["info", "--output=json", path])))
 
 
-def convert(path: str, to: str, *, from_format: str, to_format: str) -> None:
+def chain(path: str) -> list[str]:
+    """The files an image stands on, itself first; it may be in use."""
+    found = json.loads(_run("read image", path, ["info", "-U", "--backing-chain", "--output=json", path]))
+    return [each["filename"] for each in found]
+
+
+def convert(path: str, to: str, *, from_format: str, to_format: str, progress: t.Callable[[float], None] | None = None) -> None:
     """Write the content of `path` to the new file `to`, sparse."""
     _run("convert image", path, ["convert", "-f", from_format, "-O", to_format, path, to])
 

@@ -7,25 +7,33 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Present, Source, checksum_in, parse_checksum
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    Present,
+    Source,
+    Sums,
+    checksum_in,
+    parse_checksum,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
 
 HEX, LONG = "0123456789abcdef" * 4, "0123456789abcdef" * 8
 URL = "https://example.org/images/debian-12.qcow2"
 CHECKSUM = Checksum("sha256", HEX)
-SOURCE = Source(URL, remote=True)
-CONTENT = f"debian-12.{HEX[:12]}.qcow2"
+SOURCE = Source("url", URL)
+CONTENT, OLD = f"debian-12.{HEX[:12]}.qcow2", f"debian-12.{'a' * 12}.qcow2"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"sha256:{HEX}", (CHECKSUM, None)),
-        (f"sha256:{HEX.upper()}", (CHECKSUM, None)),
-        (f"sha512:{LONG}", (Checksum("sha512", LONG), None)),
-        ("sha512:https://example.org/SUMS", (None, ("sha512", "https://example.org/SUMS"))),
-        ("https://example.org/SHA512SUMS", (None, ("sha512", "https://example.org/SHA512SUMS"))),
-        ("http://example.org/sums.txt", (None, ("sha256", "http://example.org/sums.txt"))),
+        (f"sha256:{HEX}", CHECKSUM),
+        (f"sha256:{HEX.upper()}", CHECKSUM),
+        (f"sha512:{LONG}", Checksum("sha512", LONG)),
+        (f"sha384:{LONG[:96]}", Checksum("sha384", LONG[:96])),
+        ("sha512:https://example.org/SUMS", Sums("sha512", "https://example.org/SUMS")),
+        ("https://example.org/SHA512SUMS", Sums(None, "https://example.org/SHA512SUMS")),
     ],
 )
 def test_checksums(text: str, expected: object) -> None:
@@ -58,16 +66,26 @@ SHA512 (bsd.qcow2) = {LONG}
     [
         ("debian-12.qcow2", "sha256", HEX),
         ("debian-12.qcow2", "sha512", LONG),
+        ("debian-12.qcow2", None, LONG),
         ("bsd.qcow2", "sha256", HEX),
         ("bsd.qcow2", "sha512", LONG),
         ("with spaces.qcow2", "sha256", "d" * 64),
-        ("spaces.qcow2", "sha256", None),
-        ("debian-12", "sha256", None),
+        ("with spaces.qcow2", "sha512", None),
+        ("spaces.qcow2", None, None),
+        ("debian-12", None, None),
     ],
 )
-def test_sums_files(file: str, algorithm: str, expected: str | None) -> None:
-    assert checksum_in(SUMS, file, algorithm) == expected
-    assert checksum_in(SUMS.replace("\n", "\r\n"), file, algorithm) == expected
+def test_sums_files(file: str, algorithm: str | None, expected: str | None) -> None:
+    for text in (SUMS, SUMS.replace("\n", "\r\n")):
+        found = checksum_in(text, Source("url", f"https://example.org/{file}"), Sums(algorithm, "https://example.org/SUMS"))
+        assert (found.hex if found else None) == expected
+
+
+@pytest.mark.parametrize("text", [HEX, f"{HEX}\n", f"{HEX}  debian-12-Build7.1.qcow2\n"])
+def test_a_list_of_one_belongs_to_the_url_it_is_named_after(text: str) -> None:
+    assert checksum_in(text, SOURCE, Sums(None, f"{URL}.sha256")) == CHECKSUM
+    elsewhere = checksum_in(text, SOURCE, Sums(None, "https://example.org/images/SHA256SUMS"))
+    assert elsewhere == (None if " " in text else CHECKSUM), "of another file, as far as one can tell"
 
 
 @pytest.mark.parametrize(
@@ -75,12 +93,13 @@ def test_sums_files(file: str, algorithm: str, expected: str | None) -> None:
     [
         (URL, "debian-12.qcow2", None),
         (URL + ".xz?a=b/c#d", "debian-12.qcow2.xz", "xz"),
+        (URL + ".zst", "debian-12.qcow2.zst", "zst"),
         ("/srv/x.raw.gz", "x.raw.gz", "gz"),
         ("https://example.org/a/", "a", None),
     ],
 )
 def test_sources(location: str, file: str, compression: str | None) -> None:
-    source = Source(location, remote=True)
+    source = Source("url", location)
     assert (source.file, source.compression) == (file, compression)
 
 
@@ -92,7 +111,7 @@ def image(checksum: Checksum | None = CHECKSUM, source: Source | None = SOURCE) 
 @pytest.mark.parametrize(
     ("wanted", "found", "expected"),
     [
-        (image(), Present(None, frozenset()), ["fetch image debian-12.qcow2 from " + URL, "point debian-12.qcow2 to " + CONTENT]),
+        (image(), Present(None, frozenset()), ["fetch image debian-12.qcow2, verified by sha256 0123456789ab", "point debian-12.qcow2 to " + CONTENT]),
         (image(), Present(CONTENT, frozenset([CONTENT])), []),
         (image(), Present(None, frozenset([CONTENT])), ["point debian-12.qcow2 to " + CONTENT]),
         (image(), Present("other", frozenset(["other"])), ["fetch image", "point debian-12.qcow2 to " + CONTENT]),
@@ -115,8 +134,9 @@ def test_what_is_not_verified_says_so() -> None:
     ("found", "expected"),
     [
         (Present(None, frozenset()), []),
-        (Present(CONTENT, frozenset([CONTENT])), ["remove debian-12.qcow2", f"remove {CONTENT}"]),
-        (Present(CONTENT, frozenset()), ["remove debian-12.qcow2"]),
+        (Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT])), ["remove debian-12.qcow2", f"remove {CONTENT}"]),
+        (Present(CONTENT, frozenset(["debian-12.qcow2"])), ["remove debian-12.qcow2"]),
+        (Present(None, frozenset([OLD, CONTENT, "other.0123456789ab.qcow2"])), [f"remove {CONTENT}", f"remove {OLD}"]),
     ],
 )
 def test_absent(found: Present, expected: list[str]) -> None:
@@ -130,7 +150,7 @@ def test_absent(found: Present, expected: list[str]) -> None:
         (lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}), "did not put /pool/debian-12.qcow2 there"),
         (
             lambda: plans.absent(image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}),
-            f"web1-system.qcow2 stands on {CONTENT}; remove or flatten it first",
+            f"web1-system.qcow2 stands on {CONTENT}; remove or flatten that first",
         ),
     ],
 )
@@ -140,10 +160,41 @@ def test_refused(ask: t.Callable[[], object], message: str) -> None:
 
 
 def test_an_image_must_come_from_somewhere() -> None:
-    with pytest.raises(BadInput, match="say where it comes from with url or src"):
+    with pytest.raises(BadInput, match="say where it comes from with url, src or origin"):
         plans.present(image(None, None), Present(None, frozenset()))
 
 
 @pytest.mark.parametrize(("name", "expected"), [("debian", "debian.012345678901"), ("a.b.qcow2", "a.b.012345678901.qcow2")])
 def test_content_names(name: str, expected: str) -> None:
     assert Image(name, "/pool", "qcow2").content_name("0123456789012345") == expected
+
+
+@pytest.mark.parametrize(
+    ("users", "steps", "removed", "kept"),
+    [
+        ({}, [], [OLD], []),
+        ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 stands on it"]),
+        ({}, [plans.Point(image(), OLD)], [CONTENT], []),
+        ({CONTENT: "web1"}, [], [OLD], []),
+    ],
+)
+def test_superseded(users: dict[str, str], steps: list[plans.ImageStep], removed: list[str], kept: list[str]) -> None:
+    found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]))
+    more, notes = plans.superseded(image(), found, steps, users)
+    assert ([str(step) for step in more], notes) == ([f"remove {file}" for file in removed], kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "expected"),
+    [
+        ("a.qcow2", "a.0123456789ab.qcow2", True),
+        ("a.qcow2", "a.b.0123456789ab.qcow2", False),
+        ("a.b.qcow2", "a.b.0123456789ab.qcow2", True),
+        ("a", "a.0123456789ab", True),
+        ("a", "a.0123456789ab.qcow2", False),
+        ("a.qcow2", "axqcow2", False),
+        ("a.qcow2", "a.0123456789AB.qcow2", False),
+    ],
+)
+def test_whose_content_it_is(name: str, file: str, expected: bool) -> None:
+    assert Image(name, "/pool", "qcow2").owns(file) == expected

@@ -1,0 +1,160 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring an image to a host: from the controller, from its source, or from a host that has it already."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import shlex
+import time
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
+from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
+
+_PIECE_BYTES = 16 * 1024 * 1024
+_MIB = 1024 * 1024
+_SOURCE = ("url", "src", "remote_src", "signature", "keyring")
+
+
+class ActionModule(WatchedAction):
+    """Serves `virt_image`: asks first, and only then transfers what is missing."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = True
+    _supports_async = False  # it does by itself what is to be gained by it
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """A host that has the image costs one call."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        try:
+            arguments, local, fan_out = self._prepared()
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
+        told = self._asked(arguments, variables)
+        host = str(variables.get("inventory_hostname"))
+        if told.get("failed") or self._task.check_mode:
+            return told
+        image = (arguments.get("pool", "default"), told.get("name"), told.get("content"))
+        turns = FanOut(Path(constants.DEFAULT_LOCAL_TMP), *map(str, image)) if fan_out else None
+        if told.get("part"):
+            told = self._fetched(host, arguments, local, turns, told, variables)
+        elif told.get("changed"):
+            told = self._execute_module(module_args=arguments, task_vars=variables)
+        if turns and told.get("content") and not told.get("failed"):
+            turns.holds(host)
+        return told
+
+    def _prepared(self) -> tuple[dict[str, t.Any], Path | None, bool]:
+        """The module's arguments, the file on the controller, and whether hosts feed each other; raises ValueError."""
+        arguments = dict(self._task.args)
+        fan_out = boolean(arguments.pop("fan_out", False), strict=False)
+        named, arch = arguments.pop("catalogue", None), arguments.pop("arch", None)
+        if named:
+            taken = [option for option in ("url", "src", "origin", "checksum") if arguments.get(option)]
+            if taken:
+                raise ValueError(f"catalogue says where {named} comes from; leave out {', '.join(taken)}")
+            known = _catalogue.resolve(str(named), str(arch or "x86_64"))
+            arguments |= {"url": known["url"], "checksum": known["checksum"]}
+            if arguments.get("keyring") and known.get("signature"):
+                arguments.setdefault("signature", known["signature"])
+        if not arguments.get("src") or boolean(arguments.get("remote_src", False), strict=False):
+            return arguments, None, fan_out
+        try:
+            local = Path(self._find_needle("files", str(arguments["src"])))
+        except AnsibleError as error:
+            raise ValueError(f"src: {error}; set remote_src: true for a file of the host") from error
+        arguments["src"] = str(local)
+        if arguments.get("checksum") in (None, "none"):
+            arguments["checksum"] = f"sha256:{_digest(local)}"
+        return arguments, local, fan_out
+
+    def _asked(self, arguments: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What the module would do."""
+        checking, self._task.check_mode = self._task.check_mode, True
+        try:
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
+        finally:
+            self._task.check_mode = checking
+
+    def _fetched(
+        self,
+        host: str,
+        arguments: dict[str, t.Any],
+        local: Path | None,
+        turns: FanOut | None,
+        told: dict[str, t.Any],
+        variables: dict[str, t.Any],
+    ) -> dict[str, t.Any]:
+        """Have it fetched, from whoever's turn it is; a host that cannot feed is passed over."""
+        part = told["part"]
+        work = part["path"].rpartition("/")[0]
+        if told.get("checksum"):  # known by now: no list is read a second time
+            arguments = {key: value for key, value in arguments.items() if key not in ("signature", "keyring")}
+            arguments["checksum"] = told["checksum"]
+
+        def have(source: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+            return self._watched(f"{host}: {told['name']}", source, variables, f"{work}/progress")
+
+        with contextlib.ExitStack() as stack:
+            feeder = stack.enter_context(turns.turn()) if turns else None
+            if turns and feeder:
+                given = {key: value for key, value in arguments.items() if key not in _SOURCE}
+                result = have({**given, "origin": feeder, "origin_uri": f"qemu+tls://{feeder}/system", "origin_pool": None})
+                if not result.get("failed"):
+                    return result
+                Display().warning(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}")
+                stack.enter_context(turns.source())
+            if local:
+                self._upload(f"{host}: {told['name']}", local, part)
+            result = have(arguments)
+            if turns and not result.get("failed"):
+                turns.holds(host)  # before the source is free for others
+            return result
+
+    def _upload(self, what: str, local: Path, part: t.Mapping[str, t.Any]) -> None:
+        """Add to what the host has of the file, piece by piece, so that a broken transfer goes on where it ended."""
+        path, total = shlex.quote(part["path"]), local.stat().st_size
+        directory = shlex.quote(part["path"].rpartition("/")[0])
+        done = int(part["bytes"]) if part["bytes"] <= total else 0
+        begun, start, shown = done, time.monotonic(), time.monotonic()
+        self._append(f"umask 077; mkdir -p {directory} && truncate -s {done} {path}", b"", what)
+        with local.open("rb") as stream:
+            stream.seek(done)
+            for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
+                self._append(f"cat >> {path}", piece, what)
+                done += len(piece)
+                if time.monotonic() - shown > 2:
+                    shown = time.monotonic()
+                    rate = (done - begun) / (shown - start) / _MIB
+                    self._show(what, f"sending {100 * done // total} %, {done / _MIB:.1f} of {total / _MIB:.1f} MiB, {rate:.1f} MiB/s")
+
+    def _append(self, command: str, piece: bytes, what: str) -> None:
+        done = self._low_level_execute_command(command, in_data=piece or None)
+        if done["rc"]:
+            raise AnsibleActionFail(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}")
+
+
+def _digest(path: Path) -> str:
+    """Of a file of the controller, read once for all hosts of a run."""
+    place, status = Path(constants.DEFAULT_LOCAL_TMP) / "corral-digests", path.stat()
+    place.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(f"{path} {status.st_mtime_ns} {status.st_size}".encode()).hexdigest()
+    with (place / name).open("a+") as known, path.open("rb") as stream:
+        fcntl.flock(known, fcntl.LOCK_EX)
+        known.seek(0)
+        digest = known.read() or hashlib.file_digest(stream, "sha256").hexdigest()
+        known.truncate(0)
+        known.write(digest)
+    return digest

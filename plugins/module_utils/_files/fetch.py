@@ -1,0 +1,293 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring a file here, piece by piece: from a web server, from this host, and out of its packing. What was interrupted goes on."""
+
+from __future__ import annotations
+
+import bz2
+import concurrent.futures
+import contextlib
+import gzip
+import hashlib
+import http.client
+import lzma
+import os
+import re
+import ssl
+import subprocess
+import time
+import typing as t
+import urllib.error
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK, remove
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+
+__all__ = ["Opener", "Part", "copy", "download", "read_bytes", "unpack"]
+
+Opener = t.Callable[[str, t.Mapping[str, str]], t.Any]  # URL, headers -> an answer: headers, status, read(), read1()
+
+_BLOCK = 64 * 1024
+_ZEROS = bytes(CHUNK)
+_LONGEST_PAUSE_S = 30
+_SMALL_BYTES = 4 * 1024**2
+_WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
+_UNPACK: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}
+
+
+class _TryAgain(Exception):
+    """The server or the way to it failed for the moment; the text says how."""
+
+
+class Part:
+    """A file that is not whole yet. What it holds is kept; blocks of zeros become holes; the digest is taken while it is written."""
+
+    def __init__(self, path: str, algorithm: str | None = None) -> None:
+        self.path, self.size = path, 0
+        self._algorithm = algorithm
+        try:
+            self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
+        except OSError as error:
+            raise Failed(f"cannot write {path}: {error.strerror}") from error
+        self._worker = concurrent.futures.ThreadPoolExecutor(1)
+        self._begin()
+        for chunk in iter(lambda: self._file.read(CHUNK), b""):
+            self._count(chunk)
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *_ignored: object) -> None:
+        self._worker.shutdown()
+        with contextlib.suppress(OSError):  # said where it mattered: when it was written
+            self._file.close()
+        if not self.size:
+            remove(self.path)
+
+    def write(self, chunk: bytes) -> None:
+        """Add a piece; a full disk takes the whole file with it."""
+        with self._said():
+            for start in range(0, len(chunk), _BLOCK):
+                block = chunk[start : start + _BLOCK]
+                if block == _ZEROS[: len(block)]:
+                    self._file.seek(len(block), os.SEEK_CUR)
+                else:
+                    self._file.write(block)
+        self._count(chunk)
+
+    def skip(self, size: int) -> None:
+        """Add a hole."""
+        for start in range(0, size, CHUNK):
+            self.write(_ZEROS[: min(CHUNK, size - start)])
+
+    def restart(self) -> None:
+        """Forget what it holds."""
+        with self._said():
+            self._file.seek(0)
+            self._file.truncate()
+        self._begin()
+
+    def finish(self) -> str:
+        """Have it on the disk, in its full length; returns the digest."""
+        with self._said():
+            self._file.truncate(self.size)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return self.digest()
+
+    def digest(self) -> str:
+        """Of what it holds now."""
+        self._hashing.result()
+        return self._digest.hexdigest() if self._digest else ""
+
+    def _begin(self) -> None:
+        self.size, self._digest = 0, hashlib.new(self._algorithm) if self._algorithm else None
+        self._hashing: concurrent.futures.Future[t.Any] = self._worker.submit(bytes)
+
+    def _count(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self._digest:
+            self._hashing.result()
+            self._hashing = self._worker.submit(self._digest.update, chunk)
+
+    @contextlib.contextmanager
+    def _said(self) -> t.Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, 0)
+            remove(self.path)
+            free = os.statvfs(os.path.dirname(self.path))
+            raise Failed(
+                f"cannot write {self.path}: {error.strerror} ({free.f_bavail * free.f_frsize // 1024**2} MiB are free there without it); "
+                "nothing of it is left; make room, or use another pool"
+            ) from error
+
+
+def read_bytes(opener: Opener, location: str, *, retries: int) -> bytes:
+    """A small file, such as a list of checksums."""
+    return _tried(lambda: _read(opener, location), location, retries)
+
+
+def download(opener: Opener, location: str, part: Part, *, retries: int, tell: Tell, trusted: bool) -> None:
+    """Bring what is missing of `part` from a web server; raises Failed when it cannot be had now.
+
+    What an earlier run left is only gone on with when the server says that it has the same file still, or `trusted`: what comes of it is
+    verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
+    """
+    validator = f"{part.path}.validator"
+
+    def receive() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            with open(validator) as lines:
+                _receive(opener, location, part, validator, lines.read(), tell)
+                return
+        if part.size and not trusted:
+            part.restart()
+        _receive(opener, location, part, validator, "", tell)
+
+    _tried(receive, location, retries, lambda: f"; the {part.size} bytes that came are kept for the next run" if part.size else "")
+
+
+def copy(path: str, part: Part, tell: Tell) -> None:
+    """Write a file of this host into the part, from its beginning."""
+    part.restart()
+    try:
+        with open(path, "rb") as stream:
+            total = os.fstat(stream.fileno()).st_size
+            for chunk in iter(lambda: stream.read(CHUNK), b""):
+                part.write(chunk)
+                tell("copying", part.size, total)
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}") from error
+
+
+def unpack(path: str, compression: str, tell: Tell) -> str:
+    """Unpack beside the packed file; returns the new path."""
+    unpacked = f"{path}.unpacked"
+    remove(unpacked)
+    with Part(unpacked) as out, open(path, "rb") as packed, _unpacking(packed, path, compression) as stream:
+        total = os.fstat(packed.fileno()).st_size
+        while True:
+            try:
+                chunk = stream.read(CHUNK)
+            except (OSError, EOFError, lzma.LZMAError) as error:
+                remove(unpacked)
+                raise Failed(f"cannot unpack {path} as {compression}: {error}") from error
+            if not chunk:
+                break
+            out.write(chunk)
+            tell("unpacking", os.lseek(packed.fileno(), 0, os.SEEK_CUR), total)
+        out.finish()
+    return unpacked
+
+
+@contextlib.contextmanager
+def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
+    if compression != "zst":  # Python's own library has it from 3.14 on
+        with _UNPACK[compression](packed, "rb") as stream:
+            yield stream
+        return
+    try:
+        process = subprocess.Popen(["zstd", "-dcq"], stdin=packed, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except FileNotFoundError as error:
+        raise Unsupported(f"cannot unpack {path}: there is no zstd; install zstd on this host") from error
+    with process:
+        yield process.stdout
+        said = process.stderr.read() if process.stderr else b""
+    if process.returncode:
+        remove(f"{path}.unpacked")
+        raise Failed(f"cannot unpack {path} as zst: {said.decode(errors='replace').strip() or process.returncode}")
+
+
+def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
+    asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
+    try:
+        with _asked(opener, location, asked) as answer:
+            if answer.status != http.client.PARTIAL_CONTENT:  # from the beginning: the server knows no ranges, or has another file now
+                part.restart()
+                _remember(validator, answer.headers)
+            elif _range_start(answer.headers) != part.size:
+                part.restart()
+                raise _TryAgain("it sent another part than was asked for")
+            _pour(answer, part, tell)
+    except urllib.error.HTTPError as error:
+        if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not part.size:
+            raise
+        if not re.fullmatch(rf"bytes \*/{part.size}", error.headers.get("Content-Range") or ""):
+            part.restart()
+            raise _TryAgain("it does not have the part that is missing") from error
+        # All of it was here already.
+
+
+def _pour(answer: t.Any, part: Part, tell: Tell) -> None:
+    length = answer.headers.get("Content-Length")
+    total = part.size + int(length) if length else 0
+    while True:
+        chunk = answer.read1(CHUNK)  # what has come, so that a stall loses nothing of it
+        if not chunk:
+            break
+        part.write(chunk)
+        tell("downloading", part.size, total)
+    if total and part.size != total:
+        raise _TryAgain(f"it ended after {part.size} of {total} bytes")
+
+
+def _remember(validator: str, headers: t.Mapping[str, str]) -> None:
+    """What tells the server which file a part is of. A weak ETag does not serve."""
+    known = headers.get("ETag") or ""
+    known = known if known.startswith('"') else headers.get("Last-Modified") or ""
+    remove(validator)
+    if known:
+        with open(validator, "w") as out:
+            out.write(known)
+
+
+def _range_start(headers: t.Mapping[str, str]) -> int | None:
+    match = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
+    return int(match.group(1)) if match else None
+
+
+@contextlib.contextmanager
+def _asked(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Iterator[t.Any]:
+    with opener(location, {"Accept-Encoding": "identity", **headers}) as answer:
+        yield answer
+
+
+def _read(opener: Opener, location: str) -> bytes:
+    with _asked(opener, location, {}) as answer:
+        content = t.cast(bytes, answer.read(_SMALL_BYTES + 1))
+    if len(content) > _SMALL_BYTES:
+        raise Failed(f"refusing {location}: it is larger than {_SMALL_BYTES} bytes; is it the list of checksums?")
+    return content
+
+
+T = t.TypeVar("T")
+
+
+def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Callable[[], str] = str) -> T:
+    """Call it until it succeeds, with longer and longer pauses; raises Failed at once where trying again is no use."""
+    for attempt in range(retries + 1):
+        if attempt:
+            time.sleep(min(2 ** (attempt - 1), _LONGEST_PAUSE_S))
+        try:
+            return receive()
+        except _TryAgain as error:
+            reason = str(error)
+        except urllib.error.HTTPError as error:
+            if error.code < 500 and error.code not in _WORTH_ANOTHER_TRY:
+                raise Failed(f"cannot fetch {location}: HTTP {error.code} {error.reason}; is the address right?") from error
+            reason = f"HTTP {error.code} {error.reason}"
+        except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
+            cause = getattr(error, "reason", None) or error
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise Failed(
+                    f"cannot fetch {location}: {cause.verify_message}; name the authority that signed its certificate with ca_path"
+                ) from error
+            reason = str(cause) or type(cause).__name__
+    raise Failed(
+        f"cannot fetch {location}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?"
+    )

@@ -1,0 +1,54 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Tell how far long work is, in a file for whoever looks: one JSON object, never half."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import typing as t
+
+__all__ = ["Progress", "Tell", "silent"]
+
+_INTERVAL_S = 0.5
+
+Tell = t.Callable[[str, int, int], None]  # what is done now, how much of it is done, of how much (0: nobody knows)
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+class Progress:
+    """A `Tell` that writes to a file, at most twice a second; the file goes at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._phase, self._since, self._from, self._written = "", 0.0, 0, 0.0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        """Note it, with the rate since this phase began."""
+        now = time.monotonic()
+        if phase != self._phase:
+            self._phase, self._since, self._from, self._written = phase, now, done, 0.0
+        if now - self._written < _INTERVAL_S:
+            return
+        self._written = now
+        rate = (done - self._from) / (now - self._since) if now > self._since else 0.0
+        # Nobody's run fails because it could not be watched.
+        with contextlib.suppress(OSError):
+            with open(f"{self._path}.new", "w") as out:
+                json.dump({"phase": phase, "done": done, "total": total, "rate": round(rate)}, out)
+            os.rename(f"{self._path}.new", self._path)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_ignored: object) -> None:
+        for path in (self._path, f"{self._path}.new"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)

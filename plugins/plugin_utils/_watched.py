@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a module that takes long, and show on the terminal how far it is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+__all__ = ["WatchedAction", "shown"]
+
+_LIMIT_S = 7 * 24 * 3600  # a module that takes long has limits of its own
+_PAUSES_S = (0.1, 0.2, 0.3, 0.5)  # then always the last
+_SHOW_EVERY_S = 2.0
+_MIB = 1024 * 1024
+
+
+class WatchedAction(ActionBase):
+    """An action whose module writes how far it is into a file on the host (`_files/progress.py`).
+
+    The module runs in the background, as with `async`: it goes on when the connection breaks, and when the controller dies.
+    """
+
+    def _watched(self, what: str, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], progress: str) -> dict[str, t.Any]:
+        """The module's result; meanwhile lines about `what`."""
+        self._task.async_val = _LIMIT_S
+        try:
+            job = self._execute_module(module_args=dict(arguments), task_vars=task_vars, wrap_async=True)
+        finally:
+            self._task.async_val = 0
+        name = job.get("ansible_job_id")
+        if job.get("failed") or not name:
+            return t.cast("dict[str, t.Any]", job)
+        self._wait(what, job["results_file"], progress, name)
+        status = {"module_name": "ansible.legacy.async_status", "task_vars": task_vars}
+        asked = {"jid": name, "_async_dir": job["results_file"].rpartition("/")[0]}
+        result = self._execute_module(**status, module_args=asked)
+        if not result.get("finished"):
+            return {"failed": True, "msg": f"the module ended without an answer on {what}: it was killed on the host; run again"}
+        self._low_level_execute_command(f"rm -f {shlex.quote(job['results_file'])}")
+        for key in ("ansible_job_id", "started", "finished", "results_file", "stdout", "stdout_lines", "stderr", "stderr_lines"):
+            result.pop(key, None)
+        return t.cast("dict[str, t.Any]", result)
+
+    def _wait(self, what: str, results: str, progress: str, job: str) -> None:
+        """Until the job has ended, however that came about."""
+        number = job.partition(".")[0].lstrip("j")
+        alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f '[j]{int(number)}' > /dev/null; }}"
+        running = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)} && {alive}"
+        command = f"cat {shlex.quote(progress)} 2>/dev/null; {{ {running}; }} 2>/dev/null || echo ended"
+        polls, told = 0, time.monotonic()
+        while True:
+            time.sleep(_PAUSES_S[min(polls, len(_PAUSES_S) - 1)])
+            polls += 1
+            said = str(self._low_level_execute_command(command).get("stdout", ""))
+            if "ended" in said:
+                return
+            if time.monotonic() - told >= _SHOW_EVERY_S and (line := shown(said)):
+                told = time.monotonic()
+                self._show(what, line)
+
+    def _show(self, what: str, line: str) -> None:
+        Display().display(f"{what}: {line}")
+
+
+def shown(text: str) -> str:
+    """`downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left` of a module's note; empty where there is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:  # not there yet, or no more
+        return ""
+    done, total, rate = found["done"], found["total"], found["rate"]
+    parts = [f"{found['phase']} {100 * done // total} %" if total else found["phase"]]
+    parts.append(f"{done / _MIB:.1f}{f' of {total / _MIB:.1f}' if total else ''} MiB")
+    parts.append(f"{rate / _MIB:.1f} MiB/s")
+    if total and rate:
+        parts.append(f"{(total - done) // rate} s left")
+    return ", ".join(parts)
