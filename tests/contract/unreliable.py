@@ -1,4 +1,4 @@
-"""A web server that does what servers do on bad days: on loopback, for one test at a time."""
+"""A web server that does what servers do on bad days: on loopback or a lab's bridge, for one test at a time."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Server:
     damaged: int = 0
     shifted: int = 0  # ranges that begin elsewhere than asked
     slow_s: float = 0.0  # before every answer
+    rate_bytes_s: int = 0  # of every answer; 0: as fast as it can
 
     def ranges_asked(self, path: str) -> list[str | None]:
         """Of the requests for that path."""
@@ -40,9 +41,9 @@ class Server:
 class _Site(ThreadingHTTPServer):
     """The server, with what is said of it."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.state = Server(f"http://127.0.0.1:{self.server_port}", files)
+    def __init__(self, files: dict[str, bytes], address: str) -> None:
+        super().__init__((address, 0), _Handler)
+        self.state = Server(f"http://{address}:{self.server_port}", files)
         self.lock, self.over = threading.Lock(), threading.Event()
 
 
@@ -112,10 +113,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.write(body)
 
     def write(self, body: bytes) -> None:
+        piece = self.site.state.rate_bytes_s // 10 or len(body) or 1
         with contextlib.suppress(OSError):  # whoever asked has gone
-            self.wfile.write(body)
-            self.wfile.flush()
-            self.site.state.sent_bytes += len(body)
+            for start in range(0, len(body), piece):
+                self.wfile.write(body[start : start + piece])
+                self.wfile.flush()
+                with self.site.lock:
+                    self.site.state.sent_bytes += len(body[start : start + piece])
+                if self.site.state.rate_bytes_s:
+                    self.site.over.wait(0.1)
 
     def log_message(self, *_words: object) -> None:
         """Say nothing."""
@@ -127,9 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(files: dict[str, bytes]) -> t.Iterator[Server]:
+def serving(files: dict[str, bytes], address: str = "127.0.0.1") -> t.Iterator[Server]:
     """A server for the length of a `with` block."""
-    site = _Site(files)
+    site = _Site(files, address)
     thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

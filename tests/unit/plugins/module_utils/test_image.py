@@ -24,6 +24,8 @@ CHECKSUM = Checksum("sha256", HEX)
 SOURCE = Source("url", URL)
 CONTENT, OLD = f"debian-12.{HEX[:12]}.qcow2", f"debian-12.{'a' * 12}.qcow2"
 
+FETCH = "fetch image debian-12.qcow2, verified by sha256 0123456789ab"
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -111,7 +113,7 @@ def image(checksum: Checksum | None = CHECKSUM, source: Source | None = SOURCE) 
 @pytest.mark.parametrize(
     ("wanted", "found", "expected"),
     [
-        (image(), Present(None, frozenset()), ["fetch image debian-12.qcow2, verified by sha256 0123456789ab", "point debian-12.qcow2 to " + CONTENT]),
+        (image(), Present(None, frozenset()), [FETCH, "point debian-12.qcow2 to " + CONTENT]),
         (image(), Present(CONTENT, frozenset([CONTENT])), []),
         (image(), Present(None, frozenset([CONTENT])), ["point debian-12.qcow2 to " + CONTENT]),
         (image(), Present("other", frozenset(["other"])), ["fetch image", "point debian-12.qcow2 to " + CONTENT]),

@@ -1,0 +1,270 @@
+"""Images on real hosts: from a server on a bad day, from the controller and from each other; killed, out of space, two at a time.
+
+The judges are sha256sum, qemu-img, ls and what the server was asked, never our own modules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import signal
+import subprocess
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypervisors import IMAGES, Hypervisors, hypervisors, until
+
+from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
+
+pytestmark = pytest.mark.lab
+
+MIB = 1024 * 1024
+DISK = "/disk.qcow2"
+HOSTS = ("hyper1", "hyper2")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """Two hypervisors that trust each other."""
+    with hypervisors("images", "hypervisor", "pki", "firewall", "storage", hosts=2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A qcow2 image with 48 MiB that no compression makes smaller."""
+    folder = tmp_path_factory.mktemp("disk")
+    (folder / "raw").write_bytes(random.Random(4).randbytes(48 * MIB) + bytes(16 * MIB))
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", folder / "raw", folder / "qcow2"], check=True)
+    return (folder / "qcow2").read_bytes()
+
+
+@pytest.fixture
+def server(lab: Hypervisors, disk: bytes) -> Iterator[Server]:
+    """A server that the hosts reach, and hosts without images."""
+    for host in HOSTS:
+        lab.on(host, f"cd {IMAGES} && rm -rf .corral .*.json * && virsh -q pool-refresh default")
+    with serving({DISK: disk}, lab.gateway) as running:
+        yield running
+
+
+def digest(content: bytes) -> str:
+    """As sha256sum prints it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def image(server: Server, **more: t.Any) -> dict[str, t.Any]:
+    """The task."""
+    said = {"name": "disk.qcow2", "url": server.url + DISK, "checksum": f"sha256:{digest(server.files[DISK])}", **more}
+    return {"corral.virt.virt_image": {key: value for key, value in said.items() if value is not None}, "register": "told"}
+
+
+def in_pool(lab: Hypervisors, host: str, directory: str = IMAGES) -> dict[str, str]:
+    """Digests of all that users see in the pool."""
+    lines = lab.on(host, f"cd {directory} && find -L . -maxdepth 1 -type f ! -name '.*' -exec sha256sum {{}} +").splitlines()
+    return {line.split()[1].removeprefix("./"): line.split()[0] for line in lines}
+
+
+def unfinished(lab: Hypervisors, host: str, directory: str = IMAGES) -> list[str]:
+    """What is kept of work that was begun."""
+    found = lab.on(host, f"find {directory}/.corral -type f ! -name lock -printf '%f %s\\n' 2>/dev/null || true")
+    return found.splitlines()
+
+
+def is_there(lab: Hypervisors, host: str, content: bytes, directory: str = IMAGES) -> bool:
+    """Whether the image is there, whole and alone."""
+    name = f"disk.{digest(content)[:12]}.qcow2"
+    return in_pool(lab, host, directory) == {"disk.qcow2": digest(content), name: digest(content)} and not unfinished(lab, host, directory)
+
+
+def adhoc(lab: Hypervisors, server: Server, host: str = "hyper1", **more: t.Any) -> list[str | Path]:
+    """The same as a command."""
+    said = image(server, **more)["corral.virt.virt_image"]
+    return ["ansible", host, "-m", "corral.virt.virt_image", "-a", " ".join(f"{key}={value}" for key, value in said.items())]
+
+
+def test_one_download_serves_both_hosts(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    predicted = lab.tell(image(server, fan_out=True), check=True)
+    assert server.asked == [], "nothing is asked of it before anything is done"
+    told = lab.tell(image(server, fan_out=True))
+    assert {host: one["steps"] for host, one in told.items()} == {host: one["steps"] for host, one in predicted.items()}
+    assert server.sent_bytes == len(disk)
+    sources = sorted(one["fetched_from"] for one in told.values())
+    assert sources[0] == server.url + DISK and re.fullmatch(r"qemu\+tls://hyper[12]/system", sources[1])
+    for host in HOSTS:
+        assert is_there(lab, host, disk)
+        assert lab.on(host, f"stat -c %a {IMAGES}/disk.{digest(disk)[:12]}.qcow2").strip() == "444"
+        lab.on(host, f"qemu-img check -q {IMAGES}/disk.qcow2")
+    again = lab.tell(image(server, fan_out=True))
+    assert [one["changed"] for one in again.values()] == [False, False]
+    assert server.sent_bytes == len(disk)
+
+
+def test_what_another_host_has(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    lab.tell(image(server), hosts="hyper1")
+    from_hyper1 = image(server, url=None, checksum=None, origin="hyper1")
+    assert lab.tell(from_hyper1, hosts="hyper2")["hyper2"]["checksum"] == f"sha256:{digest(disk)}"
+    assert is_there(lab, "hyper2", disk)
+    assert server.sent_bytes == len(disk)
+    assert not lab.tell(from_hyper1, hosts="hyper2")["hyper2"]["changed"]
+    missing = lab.run(*adhoc(lab, server, "hyper2", url=None, checksum=None, origin="hyper1", name="other.qcow2"), ok=False)
+    assert "its pool default has no other.qcow2" in re.sub(r"\s+", " ", missing)
+
+
+def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    lab.tell(image(server), hosts="hyper1")
+    content = f"{IMAGES}/disk.{digest(disk)[:12]}.qcow2"
+    lab.on("hyper1", f"chmod u+w {content}; printf x | dd of={content} bs=1 seek=5000000 conv=notrunc status=none")
+    refused = lab.run(*adhoc(lab, server, "hyper2", url=None, origin="hyper1"), ok=False)
+    assert "it was damaged there or on the way" in re.sub(r"\s+", " ", refused)
+    assert (in_pool(lab, "hyper2"), unfinished(lab, "hyper2")) == ({}, [])
+    # With a source beside, that is asked instead, and the user is told.
+    told = lab.run(*adhoc(lab, server, "hyper", fan_out="true"))
+    assert is_there(lab, "hyper2", disk), told
+
+
+def test_a_file_of_the_controller_goes_to_one_host(lab: Hypervisors, server: Server, disk: bytes, tmp_path: Path) -> None:
+    local = tmp_path / "disk.qcow2"
+    local.write_bytes(disk)
+    sent = image(server, url=None, checksum=None, src=str(local), fan_out=True)
+    predicted = lab.tell(sent, check=True)
+    assert [unfinished(lab, host) for host in HOSTS] == [[], []]
+    told = lab.tell(sent)
+    assert {host: one["steps"] for host, one in told.items()} == {host: one["steps"] for host, one in predicted.items()}
+    assert sorted(one["fetched_from"] for one in told.values())[0] == str(local)
+    assert sorted(one["fetched_from"] for one in told.values())[1].startswith("qemu+tls://")
+    assert all(is_there(lab, host, disk) for host in HOSTS)
+    assert not any(one["changed"] for one in lab.tell(sent).values())
+    wrong = lab.run(*adhoc(lab, server, url=None, src=local, name="x.qcow2", checksum=f"sha256:{'0' * 64}"), ok=False)
+    assert f"has sha256 {digest(disk)}, not {'0' * 64}" in re.sub(r"\s+", " ", wrong)
+    nowhere = lab.run(*adhoc(lab, server, url=None, src="/nowhere.qcow2", checksum=None), ok=False)
+    assert "remote_src: true" in nowhere
+
+
+def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, server: Server, tmp_path: Path) -> None:
+    local = tmp_path / "disk.raw"
+    local.write_bytes(random.Random(5).randbytes(300 * MIB))
+    command = adhoc(lab, server, url=None, checksum=None, src=local, name="disk.raw")
+    dying = lab.start(*command)
+    until(lambda: any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1")))
+    end_group(dying)
+    (part,) = unfinished(lab, "hyper1")
+    assert 0 < int(part.split()[1]) < 300 * MIB
+    lab.run(*command)
+    assert in_pool(lab, "hyper1")["disk.raw"] == digest(local.read_bytes())
+    assert unfinished(lab, "hyper1") == []
+
+
+def test_progress_is_shown(lab: Hypervisors, server: Server) -> None:
+    server.rate_bytes_s = 10 * MIB
+    output = lab.run(*adhoc(lab, server))
+    line = r"^hyper1: disk.qcow2: downloading (\d+) %, [\d.]+ of [\d.]+ MiB, ([\d.]+) MiB/s, \d+ s left$"
+    lines = re.findall(line, output, re.MULTILINE)
+    assert lines, output
+    assert [int(percent) for percent, _rate in lines] == sorted(int(percent) for percent, _rate in lines)
+    assert all(5 < float(rate) < 15 for _percent, rate in lines)
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """As when the machine loses its power: nobody gets to clean up."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def kill_module(lab: Hypervisors, host: str = "hyper1") -> None:
+    """Kill the module on the host, in the middle of its work."""
+    lab.on(host, "pkill -9 -f '[A]nsiballZ_virt_image' ; sleep 0.3; pkill -9 -x qemu-img; true")
+
+
+def receiving(lab: Hypervisors) -> bool:
+    """Whether a part of the download has come."""
+    return any(".part " in line and int(line.split()[1]) > MIB for line in unfinished(lab, "hyper1"))
+
+
+def converting(lab: Hypervisors) -> bool:
+    """Whether qemu-img is at work."""
+    return any(".converted " in line for line in unfinished(lab, "hyper1"))
+
+
+@pytest.mark.parametrize("moment", [receiving, converting], ids=["download", "convert"])
+def test_killed_while_it_works(lab: Hypervisors, server: Server, disk: bytes, moment: Callable[[Hypervisors], bool]) -> None:
+    server.rate_bytes_s = 10 * MIB if moment is receiving else 0
+    name = "disk.qcow2" if moment is receiving else "disk.raw"
+    if moment is converting:  # a processor for a moment only
+        lab.on("hyper1", "cat > /usr/local/bin/qemu-img && chmod +x /usr/local/bin/qemu-img", given=SLOW_QEMU_IMG)
+    try:
+        dying = lab.start(*adhoc(lab, server, name=name))
+        until(lambda: moment(lab))
+        kill_module(lab)
+        output, _nothing = dying.communicate(timeout=60)
+    finally:
+        lab.on("hyper1", "rm -f /usr/local/bin/qemu-img")
+    assert dying.returncode != 0, output
+    assert in_pool(lab, "hyper1") == {}, "nothing half-made is seen"
+    begun, server.rate_bytes_s = server.sent_bytes, 0
+    lab.run(*adhoc(lab, server, name=name))
+    assert unfinished(lab, "hyper1") == []
+    assert server.sent_bytes < 2 * len(disk), "what had come was not fetched again"
+    if moment is converting:
+        assert server.sent_bytes == begun
+        assert set(in_pool(lab, "hyper1")) == {"disk.raw", f"disk.{digest(disk)[:12]}.raw"}
+        lab.on("hyper1", f"qemu-img info -f raw {IMAGES}/disk.raw")
+    else:
+        assert is_there(lab, "hyper1", disk)
+
+
+SLOW_QEMU_IMG = """#!/bin/sh
+case "$1" in convert) /usr/bin/qemu-img "$@"; sleep 20;; *) exec /usr/bin/qemu-img "$@";; esac
+"""
+
+
+def test_the_download_goes_on_when_the_controller_dies(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    server.rate_bytes_s = 10 * MIB
+    dying = lab.start(*adhoc(lab, server))
+    until(lambda: receiving(lab))
+    end_group(dying)
+    lab.run(*adhoc(lab, server))  # waits for the one at work, and finds it done
+    assert is_there(lab, "hyper1", disk)
+    assert server.sent_bytes == len(disk)
+
+
+def test_two_controllers_at_the_same_time(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    server.rate_bytes_s = 20 * MIB
+    both = [lab.start(*adhoc(lab, server)) for _controller in range(2)]
+    said = [one.communicate(timeout=120)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+    assert sorted("CHANGED" in text for text in said) == [False, True], said
+    assert is_there(lab, "hyper1", disk)
+    assert server.sent_bytes == len(disk)
+
+
+def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
+    """A pool of 40 MiB, in which a guest runs: neither it nor the pool sees anything of the attempt."""
+    make = (
+        "mkdir -p /srv/small && mount -t tmpfs -o size=40m small /srv/small && virsh -q pool-define-as small dir --target /srv/small && "
+        "virsh -q pool-start small && qemu-img create -q -f qcow2 /srv/small/box.qcow2 10M && "
+        "virsh -q define /dev/stdin && virsh -q start box"
+    )
+    guest = (
+        "<domain type='qemu'><name>box</name><memory unit='MiB'>64</memory><os><type>hvm</type></os><devices><disk type='file'>"
+        "<driver name='qemu' type='qcow2'/><source file='/srv/small/box.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>"
+    )
+    lab.on("hyper1", make, given=guest)
+    try:
+        said = lab.run(*adhoc(lab, server, pool="small"), ok=False)
+        assert re.search(r"No space left on device \(3\d MiB are free there without it\); nothing of it is left", re.sub(r"\s+", " ", said))
+        assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
+        assert unfinished(lab, "hyper1", "/srv/small") == []
+        assert int(lab.on("hyper1", "df --output=used -k /srv/small").split()[1]) < 1024
+        assert lab.on("hyper1", "virsh domstate box --reason").strip() == "running (booted)"
+        # Packed it fits, unpacked it does not; nor does what is converted.
+        lab.run(*adhoc(lab, server, pool="small", name="other.raw"), ok=False)
+        assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
+        assert lab.on("hyper1", "virsh domstate box --reason").strip() == "running (booted)"
+    finally:
+        lab.on("hyper1", "virsh -q destroy box; virsh -q undefine box; virsh -q pool-destroy small; virsh -q pool-undefine small")
+        lab.on("hyper1", "umount /srv/small")
