@@ -7,22 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from corral_lab import cache, mirror
-from corral_lab.places import CACHE
+from corral_lab.places import CACHE, CHECKOUT
 
 RELEASE = "bookworm"
-RECIPE = Path(__file__).resolve().parents[1] / "cloud_image.sh"
+RECIPE = CHECKOUT / "roles" / "image_builder" / "files" / "debian_image.sh"
+CUSTOMIZE = CHECKOUT / "tests" / "lab" / "emulated.sh"
 FILE = "debian-12-amd64.qcow2"
 
 
 def image(*, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
     """The image's file."""
     source = mirror.line_for(RELEASE, mirror=mirror_url)
-    options = mirror.apt_options()
-    key = cache.key_of(RECIPE.read_text(), source, *options)
+    options = ("--release", RELEASE, "--source", source, "--include", "lz4")
+    key = cache.key_of(RECIPE.read_text(), CUSTOMIZE.read_text(), *options, *mirror.apt_options())
 
     def build(place: Path) -> None:
         log = CACHE / "logs" / "image.log"
-        cache.contained(RECIPE, place / FILE, RELEASE, source, *options, lab=lab, log=log)
+        cache.contained(RECIPE, *options, "--customize", CUSTOMIZE, place / FILE, lab=lab, log=log)
         with (place / FILE).open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         (place / "SHA256SUMS").write_text(f"{digest}  {FILE}\n")
