@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypervisors import IMAGES, Hypervisors, hypervisors, until
 
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
