@@ -80,14 +80,6 @@ class ActionModule(WatchedAction):
             arguments["checksum"] = f"sha256:{_digest(local)}"
         return arguments, local, fan_out
 
-    def _asked(self, arguments: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
-        """What the module would do."""
-        checking, self._task.check_mode = self._task.check_mode, True
-        try:
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        finally:
-            self._task.check_mode = checking
-
     def _fetched(
         self,
         host: str,

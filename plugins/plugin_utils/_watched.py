@@ -27,6 +27,14 @@ class WatchedAction(ActionBase):
     The module runs in the background, as with `async`: it goes on when the connection breaks, and when the controller dies.
     """
 
+    def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What the module would do."""
+        checking, self._task.check_mode = self._task.check_mode, True
+        try:
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=dict(arguments), task_vars=task_vars))
+        finally:
+            self._task.check_mode = checking
+
     def _watched(self, what: str, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], progress: str) -> dict[str, t.Any]:
         """The module's result; meanwhile lines about `what`."""
         self._task.async_val = _LIMIT_S
@@ -51,7 +59,7 @@ class WatchedAction(ActionBase):
     def _wait(self, what: str, results: str, progress: str, job: str) -> None:
         """Until the job has ended, however that came about."""
         number = job.partition(".")[0].lstrip("j")
-        alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f '[j]{int(number)}' > /dev/null; }}"
+        alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f 'async_[w]rapper.* j{int(number)} ' > /dev/null; }}"
         running = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)} && {alive}"
         command = f"cat {shlex.quote(progress)} 2>/dev/null; {{ {running}; }} 2>/dev/null || echo ended"
         polls, told = 0, time.monotonic()

@@ -147,7 +147,7 @@ def test_a_file_of_the_controller_goes_to_one_host(lab: Hypervisors, server: Ser
 
 def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, server: Server, tmp_path: Path) -> None:
     local = tmp_path / "disk.raw"
-    local.write_bytes(random.Random(5).randbytes(300 * MIB))
+    local.write_bytes(os.urandom(300 * MIB))
     command = adhoc(lab, server, url=None, checksum=None, src=local, name="disk.raw")
     dying = lab.start(*command)
     until(lambda: any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1")))

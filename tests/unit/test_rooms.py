@@ -107,7 +107,7 @@ def test_imports_are_absolute(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=label)
 def test_only_the_gate_knows_check_mode(path: Path) -> None:
     """A front hands `module.check_mode` to the gate, once; nobody else reads it."""
-    if label(path) == "module_utils/_run.py":
+    if label(path) in ("module_utils/_run.py", "plugin_utils/_watched.py"):  # the latter asks a module first what it would do
         return
     front = label(path).startswith(("modules/", "action/", "module_utils/_front/"))
     assert check_mode_reads(path) <= (1 if front else 0), f"{label(path)} must not ask for check mode: the gate does"
@@ -138,8 +138,8 @@ def test_module_utils_are_private_python() -> None:
 
 # Files and lines that travel with each task: the whole model of a guest where guests are changed or described, else much less.
 BUDGETS = {
-    "virt_domain": (35, 5900), "virt_domains": (35, 5900), "virt_domain_info": (26, 3800), "virt_host_info": (22, 3100),
-    "virt_migrate": (20, 2700),
+    "virt_domain": (35, 5900), "virt_domains": (35, 5900), "virt_domain_info": (26, 3800), "virt_host_info": (22, 3150),
+    "virt_migrate": (20, 2700), "virt_image": (20, 2600),
 }  # fmt: skip
 
 
