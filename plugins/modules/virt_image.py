@@ -2,13 +2,13 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A disk image is in a pool."""
+"""A disk image is in a pool, or a disk made from one."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_image
-short_description: A disk image is in a storage pool
+short_description: A disk image is in a storage pool, or a disk made from one
 version_added: 0.1.0
 description:
   - Brings an image into a pool that is a directory, verified before it becomes visible under its name.
@@ -18,6 +18,9 @@ description:
     the directory C(.corral) of the pool, never among the images.
   - Two runs that want the same image on the same host do the work once.
   - How far a transfer is, is shown on the terminal. It goes on when the connection to the host, or the controller, is lost.
+  - With O(image), O(size), O(state=rebased) or O(state=flattened), O(name) is a disk instead, a plain file of the pool that guests write
+    to. It is made from an image, grows, and comes to stand on another image or on nothing. A disk that a running guest of this host has
+    is only changed through libvirt, by what QEMU can do meanwhile; one that is open in any other process is left alone.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -25,7 +28,7 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 options:
   name:
-    description: Name of the image in the pool, with its ending.
+    description: Name of the image or disk in the pool, with its ending.
     type: str
     required: true
   pool:
@@ -33,10 +36,54 @@ options:
     type: str
     default: default
   state:
-    description: V(absent) removes the image with all its contents, unless a disk or a guest of the host stands on one of them.
+    description:
+      - V(present) has the image, or the disk; a disk that is there is kept, with its content, whatever O(clone) says.
+      - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host stands on one of them. A disk is only removed with
+        O(remove_storage), and when no guest has it, no image in an active pool stands on it, and no process has it open.
+      - V(rebased) lets the disk stand on the current content of O(image). Its own content stays as it is; what differs is copied into it.
+        Refused while a guest runs with it.
+      - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with it, by a job of
+        its QEMU.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, rebased, flattened]
     default: present
+  image:
+    description:
+      - The image from which the disk is made, or with O(state=rebased) on which it is to stand. A disk always stands on the content that
+        the name points to now, never on the name.
+      - A disk that stands on an older content of the same image is as wanted; one that stands on another image is refused.
+      - A disk of a guest is no image to stand on. It can be copied while the guest is off.
+    type: str
+  image_pool:
+    description: Pool of O(image); follows from O(pool) when not given.
+    type: str
+  clone:
+    description:
+      - How the disk is made from O(image). With V(overlay), what is written goes into the disk, the rest is read from the image.
+      - V(copy) takes all of it, with holes where it has holes. Where the filesystem can, it shares blocks with the image until they are
+        written, if both have the same format.
+      - Follows as V(overlay) when not given.
+    type: str
+    choices: [overlay, copy]
+  size:
+    description:
+      - Size of the disk, as V(20GiB); a bare number is in GiB. A disk that is made has the size of its image when not given.
+      - A disk that is there grows, also while its guest runs. The guest sees more room; what is in the disk is the guest's to enlarge.
+    type: str
+  allow_shrink:
+    description:
+      - Let O(size) be smaller than the disk, or than the image it is made from. Everything beyond the new end is lost, so shrink what is
+        in the disk before. Refused while a guest runs with it or an image stands on it.
+    type: bool
+    default: false
+  remove_storage:
+    description: With O(state=absent), remove the disk O(name) and its data.
+    type: bool
+    default: false
+  job_timeout:
+    description: Seconds that flattening in a running guest may take; then it stops, and the disk stands where it stood.
+    type: int
+    default: 1800
   url:
     description:
       - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz), C(.bz2) or C(.zst)
@@ -99,6 +146,7 @@ options:
     description:
       - Format in the pool; follows from the ending of O(name) when not given. The source (qcow2, raw, vmdk, vdi, vhdx, vpc) is
         converted when it differs.
+      - A disk that is there must be of that format already. What a guest has written is not asked what it is.
     type: str
     choices: [qcow2, raw]
   prune:
@@ -183,6 +231,41 @@ EXAMPLES = r"""
   corral.virt.virt_image:
     name: debian-11.qcow2
     state: absent
+
+- name: A disk that stands on an image, larger than it; later a larger size grows it, also while its guest runs
+  corral.virt.virt_image:
+    name: web1-data.qcow2
+    image: debian-12.qcow2
+    size: 20GiB
+
+- name: A raw disk with all of the image in it
+  corral.virt.virt_image:
+    name: db1-data.img
+    image: debian-12.qcow2
+    clone: copy
+
+- name: A disk is cut, after its filesystem was shrunk
+  corral.virt.virt_image:
+    name: web1-data.qcow2
+    size: 10GiB
+    allow_shrink: true
+
+- name: A disk stands on the current Debian, with its content as it was
+  corral.virt.virt_image:
+    name: web1-data.qcow2
+    image: debian-12.qcow2
+    state: rebased
+
+- name: A disk stands on nothing, so that its image can go
+  corral.virt.virt_image:
+    name: web1-data.qcow2
+    state: flattened
+
+- name: A disk that no guest has any more is gone, with its data
+  corral.virt.virt_image:
+    name: web1-data.qcow2
+    state: absent
+    remove_storage: true
 """
 
 RETURN = r"""
@@ -196,7 +279,15 @@ path:
   type: str
 content:
   description: Name of the immutable file it points to.
-  returned: success
+  returned: for an image
+  type: str
+size:
+  description: Size of the disk in bytes.
+  returned: for a disk, when present
+  type: int
+stands_on:
+  description: Path of the image on which the disk stands; null when on none.
+  returned: for a disk
   type: str
 checksum:
   description: Digest of the source that is wanted, as far as it is known.
@@ -230,7 +321,8 @@ from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import image
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import silent
+from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -273,13 +365,18 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def main() -> None:
-    """Parameters in, one image in its place, result out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **image.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}, supports_check_mode=True)
-    with failures(module), opened(module.params["uri"]) as connection:
+    """Parameters in, one image or disk in its place, result out."""
+    spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
+    with failures(module), opened(module.params["uri"], events=disk) as connection:
         if module.params["catalogue"]:
             raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
-        world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
-        result = image.converge(connection, module.params, Gate(check_mode=module.check_mode), world)
+        if disk:
+            result = clone.converge(connection, module.params, gate, silent)
+        else:
+            world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
+            result = image.converge(connection, module.params, gate, world)
     module.exit_json(**result)
 
 

@@ -47,11 +47,14 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
 
 
 @contextlib.contextmanager
-def locked(guest: str) -> t.Iterator[None]:
-    """One mover per guest on this host; raises Refused when there is one already. The lock ends with the process that holds it."""
-    with open(f"/run/lock/corral-{guest}.lock", "w") as handle:
+def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
+    """One run per name on this host: raises Refused with that text while there is another; without a text, waits for its end.
+
+    The lock ends with the process that holds it.
+    """
+    with open(f"/run/lock/corral-{name}.lock", "w") as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"cannot migrate {guest}: another run is moving it from this host right now; wait for that one") from None
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except BlockingIOError:
+            raise Refused(str(refusal)) from None
         yield

@@ -262,11 +262,16 @@ class _Work:
         for guest in look.all_guests(self.connection):
             found = look.found(guest)
             for path in {*sources(found.xml), *(sources(found.live_xml) if found.live_xml else ())}:
-                chain = [path] if path in known or not os.path.isfile(path) else qemu_img.chain(path)
+                chain = [path] if path in known or not os.path.isfile(path) else _chain(path)
                 for directory, file in (os.path.split(os.path.realpath(each)) for each in chain):
                     if directory == here:
                         users.setdefault(file, f"guest {found.name}")
         return users
+
+
+def _chain(path: str) -> list[str]:
+    """The files that a guest's disk stands on, itself first."""
+    return [each["filename"] for each in qemu_img.chain(path, qemu_img.info(path)["format"])]
 
 
 def _checked(params: t.Mapping[str, t.Any]) -> Checksum | Sums | None:

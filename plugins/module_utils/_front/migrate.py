@@ -80,7 +80,8 @@ def dest_uri(params: t.Mapping[str, t.Any]) -> str:
 def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else."""
     name = _checked(params)
-    with local.locked(name) if gate.open else contextlib.nullcontext():
+    another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one"
+    with local.locked(name, another) if gate.open else contextlib.nullcontext():
         return _converge(ends, name, params, gate)
 
 

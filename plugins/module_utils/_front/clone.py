@@ -1,0 +1,264 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring one disk of a pool to what was asked: fetch facts, plan, gate, report."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
+from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, look, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
+from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, chain
+
+__all__ = ["OPTIONS", "Progress", "concerns", "converge"]
+
+OPTIONS: dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "absent", "rebased", "flattened"], "default": "present"},
+    "image": {"type": "str"},
+    "image_pool": {"type": "str"},
+    "clone": {"type": "str", "choices": ["overlay", "copy"]},
+    "size": {"type": "str"},
+    "allow_shrink": {"type": "bool", "default": False},
+    "remove_storage": {"type": "bool", "default": False},
+    "job_timeout": {"type": "int", "default": 1800},
+}
+_ENDINGS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
+_SECTOR_BYTES = 512  # QEMU rounds sizes up to these
+# What only a disk that is there or made has to do with, by state.
+_SPOKEN = {
+    "present": ("image", "image_pool", "clone", "size", "format", "allow_shrink"),
+    "rebased": ("image", "image_pool"),
+    "flattened": (),
+    "absent": ("remove_storage",),
+}
+
+Progress = t.Callable[[str, int, int], None]  # phase, done, total
+
+
+def concerns(params: t.Mapping[str, t.Any]) -> bool:
+    """Whether `name` is a disk, not an image that is brought into the pool."""
+    return params["state"] in ("rebased", "flattened") or any(params[option] for option in ("image", "size", "clone", "remove_storage"))
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Progress) -> dict[str, t.Any]:
+    """Do what the parameters say; `progress` hears of long work."""
+    size_bytes = _checked(params)
+    if ":///" not in connection.getURI():
+        raise Refused(f"cannot work on disks over {connection.getURI()}: run the module on the hypervisor itself")
+    directory = _directory(connection, params["pool"])
+    wanted = Wanted(
+        name=params["name"],
+        state=params["state"],
+        directory=directory,
+        format=_format(params),
+        base=_base(connection, params) if params["image"] else None,
+        copy=params["clone"] == "copy",
+        size_bytes=size_bytes,
+        allow_shrink=params["allow_shrink"],
+        remove_storage=params["remove_storage"],
+        timeout_s=params["job_timeout"],
+    )
+    with contextlib.ExitStack() as stack:
+        plan = plans.plan(wanted, _found(connection, wanted))
+        if gate.open and plan.steps:
+            # Another run may be at it: wait, and look again.
+            stack.enter_context(local.locked(f"disk-{wanted.name}"))
+            plan = plans.plan(wanted, _found(connection, wanted))
+        gate.run(plan.steps, lambda step: _do(connection, step, progress))
+        if gate.open and plan.steps:
+            storage.refresh(connection, params["pool"])
+    return {
+        "changed": bool(plan.steps),
+        "steps": [str(step) for step in plan.steps],
+        "diff": _changes.diff(plan.changes),
+        "name": wanted.name,
+        "path": wanted.path,
+        "size": plan.size_bytes,
+        "stands_on": plan.stands_on,
+    }
+
+
+def _checked(params: t.Mapping[str, t.Any]) -> int | None:
+    """The size in bytes; raises BadInput with every problem."""
+    problems: list[str] = []
+    size = None
+    for option in ("name", "image"):
+        if params[option] is not None:
+            _try(functools.partial(_units.check_name, params[option], what=option), problems)
+    if params["size"] is not None:
+        size = _try(functools.partial(_units.bytes_of, params["size"], bare="G", what="size"), problems)
+    problems += _contradictions(params)
+    if problems:
+        raise BadInput(problems)
+    return None if size is None else -(-size // _SECTOR_BYTES) * _SECTOR_BYTES
+
+
+def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """What does not go together."""
+    name, state, image, form = params["name"], params["state"], params["image"], _format(params)
+    present = state == "present"
+    for option in ("url", "src", "origin", "checksum", "prune"):
+        if params.get(option):
+            yield f"{option}: it brings an image into the pool; make a disk from that image in a task of its own"
+    for option in sorted({option for options in _SPOKEN.values() for option in options} - set(_SPOKEN[state])):
+        if params[option]:
+            yield f"{option}: it has nothing to do with state {state}; leave it out"
+    for option in ("clone", "image_pool"):
+        if present and params[option] and not image:
+            yield f"{option}: it says how a disk is made from image; give that too"
+    rules = {
+        f"name: {name} is the content of an image, which others may stand on and nobody changes; choose another name": (
+            _units.CONTENT_NAME.search(name)
+        ),
+        f"image: a disk is not made from itself; {name} is both": image == name and params["image_pool"] in (None, params["pool"]),
+        "image: state rebased needs it, to say what the disk is to stand on": state == "rebased" and not image,
+        "allow_shrink: it allows a smaller size; give size too": present and params["allow_shrink"] and not params["size"],
+        f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format": state != "absent" and not form,
+        "format: only qcow2 can stand on an image; set clone: copy for a raw disk": (
+            present and image and form == "raw" and params["clone"] != "copy"
+        ),
+        f"job_timeout: {params['job_timeout']} must be at least 1 second": params["job_timeout"] < 1,
+    }
+    yield from (problem for problem, holds in rules.items() if holds)
+
+
+def _try(make: t.Callable[[], t.Any], problems: list[str]) -> t.Any:
+    try:
+        return make()
+    except BadInput as error:
+        problems.extend(error.problems)
+        return None
+
+
+def _format(params: t.Mapping[str, t.Any]) -> str:
+    """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what it is."""
+    return str(params["format"] or _ENDINGS.get(params["name"].rpartition(".")[2], ""))
+
+
+def _directory(connection: t.Any, pool: str) -> str:
+    found = caps.pool(storage.pool_xml(connection, pool))
+    if found["type"] not in ("dir", "fs", "netfs") or not os.path.isdir(found["path"] or ""):
+        raise Refused(f"cannot keep disks in pool {pool}: it is no directory of this machine; use a dir, fs or netfs pool")
+    return os.path.realpath(str(found["path"]))
+
+
+def _base(connection: t.Any, params: t.Mapping[str, t.Any]) -> Origin:
+    name, pool = params["image"], params["image_pool"] or params["pool"]
+    path = os.path.realpath(os.path.join(_directory(connection, pool), name))
+    if not os.path.isfile(path):
+        raise NotFound(f"there is no image {name} in pool {pool}; bring it there with virt_image")
+    info = qemu_img.info(path)
+    form, said = info["format"], _ENDINGS.get(path.rpartition(".")[2])
+    fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
+    if said != form and said and not fixed:
+        raise Refused(f"cannot make a disk from {path}: by its name it is {said}, by its first bytes {form}; rename it to what it is")
+    below = tuple(os.path.realpath(one["filename"]) for one in qemu_img.chain(path, form))
+    uses = () if fixed else _uses(connection, path)
+    return Origin(name, path, form, info["virtual-size"], below, uses, locked=not fixed and files.locked(path))
+
+
+def _found(connection: t.Any, wanted: Wanted) -> Found:
+    path, left = wanted.path, files.hidden(wanted.path)
+    kind = files.kind(path)
+    remains = left if files.kind(left) == "file" else None
+    if kind != "file":
+        return Found(kind, left=remains)
+    info = qemu_img.info(path)
+    backing = info.get("full-backing-filename") or info.get("backing-filename")
+    flat = qemu_img.flat_bytes(path) if backing and wanted.state == "flattened" else 0
+    return Found(
+        kind,
+        format=info["format"],
+        size_bytes=info["virtual-size"],
+        # What it stands on may itself be a link, which is not its content.
+        backing=os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing)) if backing else None,
+        snapshots=bool(info.get("snapshots")),
+        uses=_uses(connection, path),
+        overlays=_overlays(connection, path) if wanted.state == "absent" or wanted.allow_shrink else (),
+        locked=files.locked(path),
+        lacks_bytes=files.lacks_bytes(path, flat),
+        left=remains,
+    )
+
+
+def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
+    """The guests of this host that have a file, in whatever place of a chain."""
+    found = []
+
+    def located(pool: str, volume: str) -> str | None:
+        xml = storage.volume_in(connection, pool, volume)
+        return t.cast("str | None", caps.volume(xml)["path"]) if xml else None
+
+    for domain in look.all_guests(connection):
+        guest = look.found(domain)
+        now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
+        stored = [link for link in chain.links(guest.xml, located) if link.path == path]
+        forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
+        found += [Use(guest.name, "running", link.target, forget) for link in now]
+        if stored and not now:
+            saved = not guest.active and "managed_save" in look.keeps(connection, guest.name)
+            found.append(Use(guest.name, "saved" if saved else "off", None, forget))
+    return tuple(found)
+
+
+def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
+    """The images of all active pools that stand on a file."""
+    found = set()
+    for pool in look.pools(connection):
+        if pool["active"]:
+            storage.refresh(connection, pool["name"])
+            volumes = map(caps.volume, storage.volumes(connection, pool["name"]))
+            found |= {one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path}
+    return tuple(sorted(found))
+
+
+def _do(connection: t.Any, step: plans.CloneStep, progress: Progress) -> None:
+    percent = _percent(progress, step)
+    if isinstance(step, plans.Overlay):
+        _make(step, percent)
+    elif isinstance(step, plans.Resize):
+        qemu_img.resize(step.path, step.format, step.size_bytes, shrink=step.shrink)
+    elif isinstance(step, plans.GrowLive):
+        blockjob.grow(connection, step.guest, step.target, step.size_bytes)
+    elif isinstance(step, plans.Forget):
+        blockjob.define(connection, step.guest, step.xml)
+    elif isinstance(step, plans.StandOn):
+        qemu_img.rebase(step.path, step.base.path, base_format=step.base.format, progress=percent)
+    elif isinstance(step, plans.Flatten):
+        qemu_img.rebase(step.path, None, progress=percent)
+    elif isinstance(step, plans.Pull):
+        done = functools.partial(progress, str(step))
+        blockjob.pull(connection, step.guest, step.target, timeout_s=step.timeout_s, progress=done)
+    elif isinstance(step, plans.Remove):
+        files.remove(step.path)
+        files.settle(os.path.dirname(step.path))
+
+
+def _percent(progress: Progress, step: plans.CloneStep) -> qemu_img.Progress:
+    """qemu-img tells percents; a phase is told in bytes where they are known."""
+    total = step.base.size_bytes if isinstance(step, plans.Copy) else 100
+    return lambda percent: progress(str(step), int(total * percent / 100), total)
+
+
+def _make(step: plans.Overlay, percent: qemu_img.Progress) -> None:
+    base = step.base
+    with files.new(step.path) as making:
+        if not isinstance(step, plans.Copy):
+            qemu_img.create(making, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
+            return
+        if base.format != step.format or len(base.chain) > 1 or not files.reflink(base.path, making):
+            qemu_img.convert(base.path, making, from_format=base.format, to_format=step.format, progress=percent)
+        if step.size_bytes != base.size_bytes:
+            qemu_img.resize(making, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)

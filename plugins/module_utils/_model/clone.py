@@ -1,0 +1,77 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A disk of a pool as it is wanted, and as it is there; the image it is made from or stands on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+
+__all__ = ["Found", "Origin", "Use", "Wanted"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """An image: `path` is its content, never the link that will point elsewhere one day."""
+
+    name: str
+    path: str
+    format: str
+    size_bytes: int
+    chain: tuple[str, ...]  # itself and all it stands on
+    uses: tuple[Use, ...] = ()  # none of an immutable one: everybody may have it
+    locked: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """How a guest of this host has a file."""
+
+    guest: str
+    state: str  # running, saved (what it ran with waits on disk), or off
+    target: str | None = None  # where the running guest writes it (vda); None: beneath another image, or read-only
+    forget_xml: str | None = dataclasses.field(default=None, repr=False)  # its definition without what that says the file stands on
+
+    @property
+    def busy(self) -> bool:
+        """Whether the guest would notice what is done to the file behind its back."""
+        return self.state != "off"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What the user says of one disk."""
+
+    name: str
+    state: str
+    directory: str
+    format: str
+    base: Origin | None = None
+    copy: bool = False
+    size_bytes: int | None = None
+    allow_shrink: bool = False
+    remove_storage: bool = False
+    timeout_s: int = 0
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return os.path.join(self.directory, self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What is under the disk's name: nothing, a file, a link, or something else."""
+
+    kind: str
+    format: str = ""
+    size_bytes: int = 0
+    backing: str | None = None  # the file it stands on, as it says itself
+    snapshots: bool = False  # kept inside
+    uses: tuple[Use, ...] = ()
+    overlays: tuple[str, ...] = ()  # images that stand on it
+    locked: bool = False  # a process has it open
+    lacks_bytes: int = 0  # room its filesystem lacks to hold all that it now reads from below
+    left: str | None = None  # by a run that was killed while making it

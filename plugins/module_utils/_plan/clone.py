@@ -1,0 +1,304 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a disk becomes a clone, grows, or comes to stand on something else. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
+
+__all__ = ["CloneStep", "Copy", "Flatten", "Forget", "GrowLive", "Overlay", "Plan", "Pull", "Remove", "Resize", "StandOn", "plan"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CloneStep:
+    """One change of one disk."""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlay(CloneStep):
+    """Make the disk: what is written goes into it, the rest is read from the image."""
+
+    base: Origin
+    format: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"create disk {self.path} ({gib_text(self.size_bytes)}, {self.format}, on {self.base.path})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy(Overlay):
+    """Make the disk: all of the image, and nothing below."""
+
+    def __str__(self) -> str:
+        return f"create disk {self.path} ({gib_text(self.size_bytes)}, {self.format}, copy of {self.base.path})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize(CloneStep):
+    """Change the size of a disk that nobody has open."""
+
+    format: str
+    size_bytes: int
+    shrink: bool = False
+
+    def __str__(self) -> str:
+        return f"{'shrink' if self.shrink else 'grow'} disk {self.path} to {gib_text(self.size_bytes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowLive(CloneStep):
+    """Enlarge the disk of a running guest, which sees it at once."""
+
+    guest: str
+    target: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"grow disk {self.path} to {gib_text(self.size_bytes)} while {self.guest} runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Forget(CloneStep):
+    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something else."""
+
+    guest: str
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"define {self.guest} (what {self.path} stands on is read from the disk)"
+
+
+@dataclasses.dataclass(frozen=True)
+class StandOn(CloneStep):
+    """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
+
+    base: Origin
+
+    def __str__(self) -> str:
+        return f"rebase disk {self.path} on {self.base.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flatten(CloneStep):
+    """Copy all the disk reads from below into it."""
+
+    def __str__(self) -> str:
+        return f"flatten disk {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull(CloneStep):
+    """The same, by the running guest."""
+
+    guest: str
+    target: str
+    timeout_s: int
+
+    def __str__(self) -> str:
+        return f"flatten disk {self.path} while {self.guest} runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Remove(CloneStep):
+    """Remove a file."""
+
+    def __str__(self) -> str:
+        return f"remove {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Steps, what they change, and the disk after them."""
+
+    steps: t.Sequence[CloneStep] = ()
+    changes: t.Sequence[Change] = ()
+    size_bytes: int | None = None
+    stands_on: str | None = None
+
+
+def plan(wanted: Wanted, found: Found) -> Plan:
+    """Steps until the disk is as wanted; raises BadInput, NotFound or Refused before anything is touched."""
+    if found.kind in ("link", "other"):
+        what = "an image: disks are made from it, and it stays as it is" if found.kind == "link" else "no file"
+        raise Refused(f"cannot bring disk {wanted.name} to state {wanted.state}: {wanted.path} is {what}; choose another name")
+    if wanted.state == "absent":
+        return _absent(wanted, found)
+    if found.kind == "nothing":
+        return _made(wanted)
+    _refuse_other_format(wanted, found)
+    now = Plan((), (), found.size_bytes, found.backing)
+    return {"present": _present, "rebased": _rebased, "flattened": _flattened}[wanted.state](wanted, found, now)
+
+
+def _made(wanted: Wanted) -> Plan:
+    base = wanted.base
+    if wanted.state != "present" or base is None:
+        raise NotFound(f"there is no disk {wanted.path}; say with image what it is made from, and state: present")
+    size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
+    if size < base.size_bytes and not wanted.allow_shrink:
+        raise BadInput(
+            f"size of {wanted.name}: {gib_text(size)} is smaller than image {base.name} ({gib_text(base.size_bytes)}), whose end "
+            "would be cut off; make it larger, or set allow_shrink: true"
+        )
+    _refuse_taken(wanted, base)
+    kind = Copy if wanted.copy else Overlay
+    below = None if wanted.copy else base.path
+    changes = [Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below)]
+    return Plan([kind(wanted.path, base, wanted.format, size)], changes, size, below)
+
+
+def _refuse_taken(wanted: Wanted, base: Origin) -> None:
+    """A disk on somebody's disk breaks when that one is written; a copy of one that is being written is torn."""
+    user = next((use for use in base.uses if use.busy or not wanted.copy), None)
+    if user:
+        raise Refused(
+            f"cannot {'copy' if wanted.copy else 'stand on'} image {base.name} for {wanted.name}: guest {user.guest} ({user.state}) "
+            "has it; "
+            + ("shut the guest down first" if wanted.copy else "use an image from virt_image, or clone: copy while the guest is off")
+        )
+    if base.locked and wanted.copy:
+        raise Refused(f"cannot copy image {base.name} for {wanted.name}: {_STRANGER.format(base.path)}")
+
+
+_STRANGER = "a process that libvirt does not know has it open; see `fuser -v {}`"
+
+
+def _present(wanted: Wanted, found: Found, now: Plan) -> Plan:
+    if wanted.base and found.backing and not _same_image(found.backing, wanted.base):
+        raise Refused(
+            f"cannot make disk {wanted.name} from image {wanted.base.name}: it is there and stands on {found.backing}; to let it stand on "
+            "the other image, with its content as it is: state: rebased; to begin anew, remove it first"
+        )
+    if wanted.size_bytes is None or wanted.size_bytes == found.size_bytes:
+        return now
+    size = wanted.size_bytes
+    change = Change("size", gib_text(found.size_bytes), gib_text(size))
+    step = _grown(wanted, found, size) if size > found.size_bytes else _shrunk(wanted, found, size)
+    return dataclasses.replace(now, steps=[step], changes=[change], size_bytes=size)
+
+
+def _same_image(path: str, base: Origin) -> bool:
+    """Whether a disk stands on this image; an older content of it counts."""
+    name = os.path.basename(path)
+    return path == base.path or base.name in (name, CONTENT_NAME.sub(r"\1", name))
+
+
+def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
+    writer = _writer(f"grow disk {wanted.name}", found)
+    if writer is None:
+        _refuse_busy(f"grow disk {wanted.name}", wanted, found)
+        return Resize(wanted.path, found.format, size)
+    return GrowLive(wanted.path, writer.guest, t.cast(str, writer.target), size)
+
+
+def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
+    verb = f"shrink disk {wanted.name} from {gib_text(found.size_bytes)} to {gib_text(size)}"
+    if not wanted.allow_shrink:
+        raise Refused(f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true")
+    _refuse_busy(verb, wanted, found)
+    _refuse_snapshots(verb, found)
+    if found.overlays:
+        raise Refused(f"cannot {verb}: {', '.join(found.overlays)} stands on it; flatten that first")
+    return Resize(wanted.path, found.format, size, shrink=True)
+
+
+def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:
+    base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
+    if found.format != "qcow2":
+        raise Refused(f"cannot {verb}: it is {found.format}, and only qcow2 can stand on an image")
+    if found.backing == base.path:
+        return now
+    if wanted.path in base.chain:
+        raise Refused(f"cannot {verb} on {base.name}: that stands on {wanted.name} itself")
+    _refuse_taken(wanted, base)
+    _refuse_busy(verb, wanted, found)
+    _refuse_snapshots(verb, found)
+    changes = [Change("stands_on", found.backing, base.path)]
+    return dataclasses.replace(now, steps=[*_forgotten(wanted, found), StandOn(wanted.path, base)], changes=changes, stands_on=base.path)
+
+
+def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
+    verb = f"flatten disk {wanted.name}"
+    if found.backing is None:
+        return now
+    writer = _writer(verb, found)
+    if writer is None:
+        _refuse_busy(verb, wanted, found)
+    _refuse_snapshots(verb, found)
+    if found.lacks_bytes:
+        raise Refused(
+            f"cannot {verb}: what it now reads from {found.backing} needs {gib_text(found.lacks_bytes)} more than {wanted.directory} "
+            "has room for; make room there"
+        )
+    work: CloneStep = Flatten(wanted.path)
+    if writer:
+        work = Pull(wanted.path, writer.guest, t.cast(str, writer.target), wanted.timeout_s)
+    changes = [Change("stands_on", found.backing, None)]
+    return dataclasses.replace(now, steps=[*_forgotten(wanted, found), work], changes=changes, stands_on=None)
+
+
+def _absent(wanted: Wanted, found: Found) -> Plan:
+    """A disk holds what nobody can bring back: it goes when told so in as many words, and nobody has a use for it."""
+    verb = f"remove disk {wanted.name}"
+    paths = [*([wanted.path] if found.kind == "file" else []), *([found.left] if found.left else [])]
+    users = [*(f"guest {use.guest}" for use in found.uses), *(f"image {path}" for path in found.overlays)]
+    if users:
+        raise Refused(f"cannot {verb}: {', '.join(sorted(set(users)))} needs it; remove or change that first")
+    if found.kind == "file":
+        if not wanted.remove_storage:
+            raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it all the same")
+        _refuse_busy(verb, wanted, found)
+    return Plan([Remove(path) for path in paths], [Change("disk", path, None) for path in paths])
+
+
+def _forgotten(wanted: Wanted, found: Found) -> list[CloneStep]:
+    """First the definitions: without a word on what is below they are right before and after."""
+    return [Forget(wanted.path, use.guest, use.forget_xml) for use in found.uses if use.forget_xml]
+
+
+def _writer(verb: str, found: Found) -> Use | None:
+    """The one running guest that has the disk as its own; None when no guest runs with it."""
+    running = [use for use in found.uses if use.state == "running"]
+    if not running:
+        return None
+    first = running[0]
+    if len({use.guest for use in running}) > 1 or any(use.target is None for use in running):
+        raise Refused(
+            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it beneath another image, read-only or shared; "
+            "shut it down first"
+        )
+    return first
+
+
+def _refuse_busy(verb: str, wanted: Wanted, found: Found) -> None:
+    for use in found.uses:
+        if use.busy:
+            remedy = f"shut it down first{', or virsh managedsave-remove it' if use.state == 'saved' else ''}"
+            raise Refused(f"cannot {verb}: guest {use.guest} ({use.state}) has it; {remedy}")
+    if found.locked:
+        raise Refused(f"cannot {verb}: {_STRANGER.format(wanted.path)}")
+
+
+def _refuse_snapshots(verb: str, found: Found) -> None:
+    if found.snapshots:
+        raise Refused(f"cannot {verb}: snapshots inside it would be damaged; delete them first (qemu-img snapshot -l, -d)")
+
+
+def _refuse_other_format(wanted: Wanted, found: Found) -> None:
+    if wanted.format != found.format:
+        raise Refused(
+            f"cannot change disk {wanted.name} into {wanted.format}: it is {found.format}; say format: {found.format}, or make a new disk "
+            f"with image: {wanted.name} and clone: copy"
+        )

@@ -1,0 +1,437 @@
+"""Disks made from images, in a directory pool of the test driver, by the real qemu-img; judged by qemu-img and cmp."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
+from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
+NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
+GUEST = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>
+<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{path}'/>{below}<target dev='vda' bus='virtio'/></disk>
+</devices></domain>"""
+BELOW = "<backingStore type='file'><format type='qcow2'/><source file='{}'/><backingStore/></backingStore>"
+MIB = 1024**2
+OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
+
+
+class Place(t.NamedTuple):
+    """A pool in which `tiny.qcow2` points to OLD; NEW is there too, and differs."""
+
+    connection: t.Any
+    pool: Path
+
+    def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+        """As the module does."""
+        known = {**image.OPTIONS, **clone.OPTIONS}
+        params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **said}
+        return clone.converge(self.connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
+
+    def cycle(self, **said: t.Any) -> dict[str, t.Any]:
+        """Check, do, check again, do again."""
+        before = self.files()
+        checked = self.converge(check_mode=True, **said)
+        assert self.files() == before, "check mode wrote something"
+        done = self.converge(**said)
+        assert done == checked and done["changed"]
+        for check_mode in (True, False):
+            again = self.converge(check_mode=check_mode, **said)
+            assert (again["changed"], again["steps"], again["diff"]) == (False, [], {"before": {}, "after": {}})
+        return done
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """What is in the pool, hidden files too: names, sizes, times of change."""
+        return {path.name: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in self.pool.iterdir()}
+
+    def point(self, content: str) -> None:
+        """Let the image's name point to another content."""
+        (self.pool / "tiny.qcow2").unlink()
+        (self.pool / "tiny.qcow2").symlink_to(content)
+
+    def define(self, path: Path, *, below: str = "", running: bool = False) -> t.Any:
+        """A guest with that disk."""
+        guest = self.connection.defineXML(GUEST.format(path=path, below=below))
+        if running:
+            guest.create()
+        return guest
+
+    def write(self, name: str, pattern: int, where: str) -> None:
+        """As a guest would."""
+        qemu_io(self.pool / name, f"write -P {pattern} {where}")
+
+
+def qemu_io(path: Path, command: str) -> None:
+    subprocess.run(["qemu-io", "-c", command, str(path)], check=True, capture_output=True)
+
+
+def seen(path: Path) -> dict[str, t.Any]:
+    """What qemu-img says of an image that is whole."""
+    subprocess.run(["qemu-img", "check", "-q", str(path)], check=path.suffix == ".qcow2", capture_output=True)
+    return t.cast("dict[str, t.Any]", json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(path)])))
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two disks have the same content; what one is longer by must be empty."""
+    return subprocess.run(["qemu-img", "compare", "-q", str(one), str(other)], check=False).returncode == 0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> t.Iterator[Place]:
+    """Contents of 4 MiB with 1 MiB of data."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    for pattern, name in enumerate((OLD, NEW), start=1):
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(pool / name), "4M"], check=True)
+        qemu_io(pool / name, f"write -P {pattern} 64k 1M")
+        (pool / name).chmod(0o444)
+    (pool / "tiny.qcow2").symlink_to(OLD)
+    (tmp_path / "node.xml").write_text(NODE.format(pool))
+    with opened(f"test://{tmp_path / 'node.xml'}") as connection:
+        yield Place(connection, pool)
+
+
+def test_an_overlay_stands_on_the_content(place: Place) -> None:
+    done = place.cycle(image="tiny.qcow2", size="1GiB")
+    info = seen(place.pool / "disk.qcow2")
+    assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / OLD), "qcow2")
+    assert info["virtual-size"] == done["size"] == 1024**3
+    assert done["steps"] == [f"create disk {place.pool}/disk.qcow2 (1 GiB, qcow2, on {place.pool / OLD})"]
+    assert done["stands_on"] == str(place.pool / OLD)
+    assert (place.pool / "disk.qcow2").stat().st_mode & 0o777 == 0o600
+    place.point(NEW)
+    assert not place.converge(image="tiny.qcow2", size="1GiB")["changed"], "an older content is the same image"
+
+
+@pytest.mark.parametrize(("name", "size"), [("disk.qcow2", 4), ("disk.qcow2", 6), ("disk.raw", 4), ("disk.img", 6)])
+def test_a_copy_stands_on_nothing(place: Place, name: str, size: int) -> None:
+    done = place.cycle(name=name, image="tiny.qcow2", clone="copy", size=f"{size}MiB")
+    info = seen(place.pool / name)
+    assert info["format"] == ("qcow2" if name.endswith("qcow2") else "raw")
+    assert (info["virtual-size"], info.get("backing-filename"), done["stands_on"]) == (size * MIB, None, None)
+    assert same(place.pool / name, place.pool / OLD)
+    assert info["actual-size"] < 2 * MIB, "holes stay holes"
+
+
+def test_a_raw_copy_of_a_raw_image_is_sparse(place: Place) -> None:
+    content = place.pool / "flat.0123456789ab.raw"
+    subprocess.run(["qemu-img", "convert", "-O", "raw", str(place.pool / OLD), str(content)], check=True)
+    place.cycle(name="disk.img", image=content.name, clone="copy")
+    assert subprocess.run(["cmp", str(content), str(place.pool / "disk.img")], check=False).returncode == 0
+    assert (place.pool / "disk.img").stat().st_blocks * 512 < 2 * MIB
+
+
+def test_a_copy_of_an_overlay_holds_all_it_reads(place: Place) -> None:
+    place.converge(name="mid.qcow2", image="tiny.qcow2")
+    place.write("mid.qcow2", 7, "2M 64k")
+    place.cycle(image="mid.qcow2", clone="copy")
+    assert "backing-filename" not in seen(place.pool / "disk.qcow2")
+    assert same(place.pool / "disk.qcow2", place.pool / "mid.qcow2")
+
+
+def test_it_grows_and_shrinks_only_when_allowed(place: Place) -> None:
+    place.cycle(image="tiny.qcow2")
+    grown = place.cycle(size="8MiB")
+    assert grown["diff"] == {"before": {"size": "0.00391 GiB"}, "after": {"size": "0.00781 GiB"}}
+    assert seen(place.pool / "disk.qcow2")["virtual-size"] == 8 * MIB
+    with pytest.raises(Refused, match="what is at its end would be lost; shrink what is in it, then set allow_shrink: true"):
+        place.converge(size="2MiB")
+    place.write("disk.qcow2", 9, "6M 64k")
+    place.cycle(size="2MiB", allow_shrink=True)
+    assert seen(place.pool / "disk.qcow2")["virtual-size"] == 2 * MIB
+    place.cycle(size="8MiB")
+    qemu_io(place.pool / "disk.qcow2", "read -P 0 2M 6M")  # what was cut off does not come back
+    place.cycle(name="small.qcow2", image="tiny.qcow2", clone="copy", size="2MiB", allow_shrink=True)
+    assert seen(place.pool / "small.qcow2")["virtual-size"] == 2 * MIB
+
+
+def test_a_size_is_rounded_as_qemu_rounds_it(place: Place) -> None:
+    place.cycle(image="tiny.qcow2", size="5000001B")
+    assert seen(place.pool / "disk.qcow2")["virtual-size"] == 5000192
+
+
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_rebased_it_keeps_its_content(place: Place, size: int) -> None:
+    disk, reference = place.pool / "disk.qcow2", place.pool.parent / "reference.raw"
+    place.converge(image="tiny.qcow2", size=f"{size}MiB", allow_shrink=size < 4)
+    place.write("disk.qcow2", 7, "1M 64k")
+    subprocess.run(["qemu-img", "convert", "-O", "raw", str(disk), str(reference)], check=True)
+    place.point(NEW)
+    done = place.cycle(image="tiny.qcow2", state="rebased")
+    assert done["diff"] == {"before": {"stands_on": str(place.pool / OLD)}, "after": {"stands_on": str(place.pool / NEW)}}
+    info = seen(disk)
+    assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / NEW), "qcow2")
+    assert same(disk, reference)
+    place.cycle(state="flattened")
+    (place.pool / OLD).unlink()
+    (place.pool / NEW).unlink()
+    assert "backing-filename" not in seen(disk)
+    assert same(disk, reference)
+
+
+def test_a_disk_that_stands_on_the_name_comes_to_stand_on_the_content(place: Place) -> None:
+    """Others made it; where the name points to another content one day, it would hold another disk."""
+    link = str(place.pool / "tiny.qcow2")
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", link, "-F", "qcow2", str(place.pool / "disk.qcow2")], check=True)
+    assert not place.converge(image="tiny.qcow2")["changed"]
+    place.cycle(image="tiny.qcow2", state="rebased")
+    assert seen(place.pool / "disk.qcow2")["backing-filename"] == str(place.pool / OLD)
+
+
+def test_another_image_is_refused_with_the_remedy(place: Place) -> None:
+    shutil.copy(place.pool / NEW, place.pool / "other.qcow2")
+    place.converge(image="tiny.qcow2")
+    with pytest.raises(Refused, match=r"it is there and stands on .*tiny.0123456789ab.qcow2; .*state: rebased"):
+        place.converge(image="other.qcow2")
+    place.cycle(image="other.qcow2", state="rebased")
+    assert not place.converge(image="other.qcow2")["changed"]
+    place.converge(state="flattened")
+    assert not place.converge(image="tiny.qcow2")["changed"], "it stands on nothing that would contradict"
+
+
+def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
+    """libvirt would give QEMU the old image under a disk that was made to stand on the new one."""
+    disk = place.pool / "disk.qcow2"
+    place.converge(image="tiny.qcow2")
+    place.point(NEW)
+    guest = place.define(disk, below=BELOW.format(place.pool / OLD))
+    done = place.cycle(image="tiny.qcow2", state="rebased")
+    assert done["steps"] == [f"define web1 (what {disk} stands on is read from the disk)", f"rebase disk {disk} on {place.pool / NEW}"]
+    assert OLD not in guest.XMLDesc(2) and "<backingStore" not in guest.XMLDesc(2)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        ({"image": "nothing.qcow2"}, NotFound, "there is no image nothing.qcow2 in pool default; bring it there with virt_image"),
+        ({"image": "tiny.qcow2", "image_pool": "fast"}, NotFound, "cannot find storage pool fast"),
+        ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; say with image what it is made from"),
+        ({"state": "flattened"}, NotFound, "there is no disk"),
+        ({"image": "tiny.qcow2", "size": "1MiB"}, BadInput, "smaller than image tiny.qcow2 .* allow_shrink: true"),
+        ({"image": "tiny.qcow2", "name": OLD}, BadInput, "is the content of an image"),
+        ({"image": "tiny.qcow2", "name": "tiny.qcow2"}, BadInput, "a disk is not made from itself"),
+        ({"image": OLD, "name": "tiny.qcow2"}, Refused, "is an image: disks are made from it"),
+        ({"state": "flattened", "name": "tiny.qcow2"}, Refused, "is an image: disks are made from it"),
+        ({"image": "../tiny.qcow2"}, BadInput, "is not a valid name"),
+        ({"image": "tiny.qcow2", "format": "raw"}, BadInput, "only qcow2 can stand on an image; set clone: copy"),
+        ({"image": "tiny.qcow2", "name": "disk"}, BadInput, "format of disk is unclear"),
+        ({"image": "tiny.qcow2", "size": "big"}, BadInput, "cannot read 'big' as a size"),
+        ({"clone": "copy", "size": "1GiB"}, BadInput, "clone: it says how a disk is made from image"),
+        ({"image": "tiny.qcow2", "url": "https://example.org/x"}, BadInput, "url: it brings an image into the pool"),
+        ({"state": "rebased"}, BadInput, "image: state rebased needs it"),
+        ({"state": "flattened", "image": "tiny.qcow2", "size": "1G"}, BadInput, "image: it has nothing .*; size: it has nothing to do"),
+        ({"state": "absent", "image": "tiny.qcow2"}, BadInput, "image: it has nothing to do with state absent"),
+        ({"image": "tiny.qcow2", "remove_storage": True}, BadInput, "remove_storage: it has nothing to do with state present"),
+        ({"image": "tiny.qcow2", "allow_shrink": True}, BadInput, "allow_shrink: it allows a smaller size; give size too"),
+        ({"image": "tiny.qcow2", "job_timeout": 0}, BadInput, "job_timeout: 0 must be at least 1 second"),
+    ],
+)
+def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str) -> None:
+    before = place.files()
+    for check_mode in (True, False):
+        with pytest.raises(kind, match=message):
+            place.converge(check_mode=check_mode, **said)
+    assert place.files() == before
+
+
+def test_all_problems_are_told_at_once(place: Place) -> None:
+    with pytest.raises(BadInput) as refusal:
+        place.converge(name="a/b", image="c/d", size="huge", state="flattened", job_timeout=0, remove_storage=True)
+    assert len(refusal.value.problems) == 8
+
+
+CHANGES: dict[str, dict[str, t.Any]] = {
+    "shrink": {"size": "2MiB", "allow_shrink": True},
+    "rebase": {"image": NEW, "state": "rebased"},
+    "flatten": {"state": "flattened"},
+    "remove": {"state": "absent", "remove_storage": True},
+    "grow": {"size": "8MiB"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_another_process_has_open_is_left_alone(place: Place, change: str) -> None:
+    """qemu-io holds the lock that a guest's QEMU holds; libvirt knows nothing of it."""
+    place.converge(image="tiny.qcow2")
+    with subprocess.Popen(["qemu-io", str(place.pool / "disk.qcow2")], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as stranger:
+        while not files.locked(str(place.pool / "disk.qcow2")):
+            time.sleep(0.02)
+        before = place.files()
+        for check_mode in (True, False):
+            with pytest.raises(Refused, match="a process that libvirt does not know has it open"):
+                place.converge(check_mode=check_mode, **CHANGES[change])
+        with pytest.raises(Failed, match="another process has it open: end that first"):
+            qemu_img.resize(str(place.pool / "disk.qcow2"), "qcow2", 8 * MIB)
+        assert place.files() == before
+        stranger.communicate(b"quit\n")
+    place.cycle(**CHANGES[change])
+
+
+@pytest.mark.parametrize("change", ["shrink", "rebase", "remove"])
+@pytest.mark.parametrize("where", ["disk", "base"])
+def test_what_a_running_guest_has_is_left_alone(place: Place, change: str, where: str) -> None:
+    disk, top = place.pool / "disk.qcow2", place.pool / "top.qcow2"
+    place.converge(image="tiny.qcow2")
+    place.converge(name="top.qcow2", image="disk.qcow2")
+    below = BELOW.format(disk)
+    guest = place.define(disk if where == "disk" else top, below="" if where == "disk" else below, running=True)
+    before = place.files()
+    with pytest.raises(Refused, match="guest web1"):
+        place.converge(**CHANGES[change])
+    with pytest.raises(Refused, match=r"guest web1 \(running\) has it"):
+        place.converge(name="more.qcow2", image="disk.qcow2", clone="copy")
+    if where == "base":
+        for one in ("grow", "flatten"):
+            with pytest.raises(Refused, match=r"web1 runs with it beneath another image"):
+                place.converge(**CHANGES[one])
+    assert place.files() == before
+    guest.destroy()
+
+
+def test_a_saved_guest_finds_its_disk_as_it_was(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    place.define(place.pool / "disk.qcow2", running=True).managedSave()
+    for change in ("grow", "shrink", "rebase", "flatten"):
+        with pytest.raises(Refused, match=r"guest web1 \(saved\) has it; .*managedsave-remove"):
+            place.converge(**CHANGES[change])
+
+
+def test_a_guests_disk_is_copied_not_stood_on(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    place.define(place.pool / "disk.qcow2")
+    with pytest.raises(Refused, match="clone: copy while the guest is off"):
+        place.converge(name="more.qcow2", image="disk.qcow2")
+    place.cycle(name="more.qcow2", image="disk.qcow2", clone="copy")
+
+
+def test_snapshots_inside_are_kept(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    subprocess.run(["qemu-img", "snapshot", "-c", "before", str(place.pool / "disk.qcow2")], check=True)
+    for change in ("shrink", "rebase", "flatten"):
+        with pytest.raises(Refused, match="snapshots inside it would be damaged; delete them first"):
+            place.converge(**CHANGES[change])
+
+
+def test_what_a_guest_wrote_is_not_believed(place: Place) -> None:
+    """A raw disk can hold what looks like a qcow2 with a secret of the host beneath."""
+    shutil.copy(place.pool / NEW, place.pool / "disk.img")
+    with pytest.raises(Refused, match=r"cannot change disk disk.img into raw: it is qcow2"):
+        place.converge(name="disk.img", size="1GiB")
+    with pytest.raises(Refused, match=r"by its name it is raw, by its first bytes qcow2"):
+        place.converge(name="more.qcow2", image="disk.img")
+
+
+def test_it_does_not_come_to_stand_on_itself(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    place.converge(name="top.qcow2", image="disk.qcow2")
+    with pytest.raises(Refused, match=r"cannot rebase disk disk.qcow2 on top.qcow2: that stands on disk.qcow2 itself"):
+        place.converge(image="top.qcow2", state="rebased")
+
+
+def test_a_disk_goes_only_when_told_and_nobody_needs_it(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    with pytest.raises(Refused, match="its data would be lost; set remove_storage: true"):
+        place.converge(state="absent")
+    guest = place.define(place.pool / "disk.qcow2")
+    with pytest.raises(Refused, match="guest web1 needs it"):
+        place.converge(**CHANGES["remove"])
+    guest.undefine()
+    pool = place.connection.storagePoolLookupByName("default")
+    backing = f"<backingStore><path>{place.pool / 'disk.qcow2'}</path><format type='qcow2'/></backingStore>"
+    overlay = pool.createXML(f"<volume><name>top.qcow2</name><capacity>1</capacity>{backing}</volume>")
+    with pytest.raises(Refused, match=r"image .*top.qcow2 needs it"):
+        place.converge(**CHANGES["remove"])
+    with pytest.raises(Refused, match=r"top.qcow2 stands on it; flatten that first"):
+        place.converge(**CHANGES["shrink"])
+    overlay.delete()
+    place.cycle(**CHANGES["remove"])
+    assert set(place.files()) == {OLD, NEW, "tiny.qcow2"}
+
+
+KILLED = """
+import os, sys
+from ansible_collections.corral.virt.plugins.module_utils._files import disk
+with disk.new(sys.argv[1]) as making:
+    open(making, "wb").write(b"half")
+    print("here", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_run_leaves_nothing_visible_and_the_next_cleans_up(place: Place) -> None:
+    root = Path(__file__).parents[2] / ".cache"
+    command = [sys.executable, "-c", KILLED, str(place.pool / "disk.qcow2")]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    for cleaner in ({"image": "tiny.qcow2"}, CHANGES["remove"]):
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as run:
+            assert t.cast("t.IO[bytes]", run.stdout).readline() == b"here\n"
+            run.send_signal(signal.SIGKILL)
+        assert "disk.qcow2" not in place.files() and len(place.files()) == 4
+        place.cycle(**cleaner)
+        if cleaner == CHANGES["remove"]:
+            assert set(place.files()) == {OLD, NEW, "tiny.qcow2"}
+        else:
+            assert set(place.files()) == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}
+            (place.pool / "disk.qcow2").unlink()
+
+
+def test_a_failed_copy_leaves_nothing(place: Place) -> None:
+    (place.pool / OLD).chmod(0o644)
+    with (place.pool / OLD).open("r+b") as content:  # of its first data cluster (1), the table says a place where none can be
+        table = 40  # in the header, the address of the first table; in that, of the second
+        for _level in range(2):
+            content.seek(table)
+            table = int.from_bytes(content.read(8), "big") & ~(1 << 63)
+        content.seek(table + 8)
+        content.write((1 << 63 | 0x200).to_bytes(8, "big"))
+    before = place.files()
+    with pytest.raises(Failed, match=r"^cannot convert .*tiny.0123456789ab.qcow2 to"):
+        place.converge(name="disk.raw", image="tiny.qcow2", clone="copy")
+    assert place.files() == before
+
+
+def test_progress_is_told(place: Place) -> None:
+    phases: list[tuple[str, int, int]] = []
+    known = {**image.OPTIONS, **clone.OPTIONS}
+    params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.raw", "image": "tiny.qcow2", "clone": "copy"}
+    clone.converge(place.connection, params, Gate(check_mode=False), lambda *phase: phases.append(phase))
+    assert phases[-1][0].startswith("create disk") and phases[-1][1:] == (4 * MIB, 4 * MIB)
+
+
+def test_the_link_to_what_is_below_is_cut_last(place: Place) -> None:
+    """Whoever kills qemu-img at any write must find the content as it was: the header comes after all tables, and is waited for."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace: install it to see in which order qemu-img writes")
+    place.converge(image="tiny.qcow2")
+    trace = place.pool.parent / "trace"
+    before = os.environ["PATH"]
+    wrapper = place.pool.parent / "bin/qemu-img"
+    wrapper.parent.mkdir()
+    real = shutil.which("qemu-img")
+    wrapper.write_text(f'#!/bin/sh\nexec strace -f -e trace=pwrite64,fdatasync,fsync -o {trace}.$$ {real} "$@"\n')
+    wrapper.chmod(0o755)
+    os.environ["PATH"] = f"{wrapper.parent}:{before}"
+    try:
+        place.converge(state="flattened")
+    finally:
+        os.environ["PATH"] = before
+    lines = [line for one in trace.parent.glob("trace.*") for line in one.read_text().splitlines()]
+    calls = [line for line in lines if "pwrite64(" in line or "sync(" in line]
+    header = next(number for number, call in enumerate(calls) if '"QFI' in call)
+    assert any("pwrite64" in call for call in calls[:header]) and "sync(" in calls[header - 1]
+    assert not [call for call in calls[header + 1 :] if "pwrite64" in call]
