@@ -243,12 +243,17 @@ disks:
   - A guest that is made without O(disks) gets one, C(system), of 8 GiB or the size of its image if that is larger.
 disks[].name: Identity of the disk; also part of the name of its file. For disks made by others, the target (V(vda)) serves.
 disks[].state: V(absent) detaches the disk; its file stays.
-disks[].size: In GiB, or with a unit. A larger size grows the disk, also while the guest runs; a smaller one is refused.
+disks[].size: In GiB, or with a unit. A larger size grows the disk, also while the guest runs; a smaller one is refused
+  (M(corral.virt.virt_image) can shrink it while the guest is off).
 disks[].pool: Storage pool for a disk that is made. V(default) when not given.
-disks[].image: Image in the pool on which a disk that is made stands, as a copy-on-write overlay.
+disks[].image: Image in the pool from which a disk is made. A disk that is there keeps what it was made from.
+disks[].clone:
+  - How the disk is made from O(disks[].image). With V(overlay), what the guest writes goes into the disk, the rest is read from the image.
+  - V(copy) takes all of the image, so that the disk stands on nothing; then O(disks[].format) can also be V(raw).
+  - Follows as V(overlay) when not given.
 disks[].device: Kind of device. A C(lun) passes SCSI commands through to a block device.
-disks[].source: A file, or a block device below C(/dev), to use as it is. Excludes O(disks[].image) and O(disks[].size). V('') ejects
-  the medium of a CD-ROM.
+disks[].source: A file, or a block device below C(/dev), to use as it is. Excludes O(disks[].image), O(disks[].clone) and
+  O(disks[].size). V('') ejects the medium of a CD-ROM.
 disks[].volume: A volume to use as it is, as C(pool/volume).
 disks[].url: A medium or disk on the network, over http, https, ftp, ftps, tftp, nbd or iscsi.
 disks[].startup_policy: What to do when the medium is not there at start; for CD-ROMs and floppies.

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, record
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
@@ -116,13 +116,40 @@ def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, sur
     assert steps_of(connection, more) == []
 
 
-def test_images_that_were_booted_from_are_never_made_anew(connection: t.Any) -> None:
+@pytest.mark.parametrize("survived", [1, 2, 3])
+def test_nobody_can_start_a_guest_whose_disks_are_not_complete(connection: t.Any, survived: int) -> None:
+    """What can be made anew was never booted from: the definition names files that are not there."""
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(3))
-    connection.lookupByName("box1").create()  # somebody did not wait
+        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+    named = disk.sources(connection.lookupByName("box1").XMLDesc())
+    assert len(named) == 2 and not set(named) & set(map(str, (volume.path() for volume in volumes(connection))))
     result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
-    assert not [step for step in result["steps"] if step.startswith("create")]
+    assert sum(step.startswith("create disk") for step in result["steps"]) == 2
+    assert set(disk.sources(connection.lookupByName("box1").XMLDesc())) <= {volume.path() for volume in volumes(connection)}
     assert steps_of(connection, GUEST) == []
+
+
+def volumes(connection: t.Any) -> list[t.Any]:
+    return t.cast("list[t.Any]", connection.storagePoolLookupByName("default").listAllVolumes())
+
+
+def test_a_disk_that_the_running_guest_has_is_never_made_anew(connection: t.Any) -> None:
+    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    path = "/var/lib/libvirt/images/box1-system.qcow2"
+    domain = connection.lookupByName("box1")
+    domain.setMetadata(2, record.update(domain.XMLDesc(), {"making": (path,)}), "corral", "urn:corral:virt:guest:1", 2)
+    assert not [step for step in steps_of(connection, GUEST) if step.startswith("create")]
+
+
+def test_a_copy_of_an_image_is_made_again(connection: t.Any) -> None:
+    """Unlike an overlay it holds data from the first moment on."""
+    copied = {**GUEST, "disks": [{"name": "system", "image": "debian-12.qcow2", "clone": "copy", "format": "raw"}]}
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(copied), DyingGate(2))
+    assert [volume.name() for volume in volumes(connection)].count("box1-system.img") == 1
+    assert [step.split()[0] for step in steps_of(connection, copied)] == ["define", "create", "define", "set", "start"]
+    guest.converge(connection, domain_options.wanted(copied), Gate(check_mode=False))
+    assert steps_of(connection, copied) == []
 
 
 def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -> None:

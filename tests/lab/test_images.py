@@ -150,7 +150,8 @@ def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, serve
     local.write_bytes(os.urandom(300 * MIB))
     command = adhoc(lab, server, url=None, checksum=None, src=local, name="disk.raw")
     dying = lab.start(*command)
-    until(lambda: any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1")))
+    until(lambda: dying.poll() is not None or any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1")))
+    assert dying.poll() is None, dying.communicate()[0]
     end_group(dying)
     (part,) = unfinished(lab, "hyper1")
     assert 0 < int(part.split()[1]) < 300 * MIB

@@ -23,7 +23,8 @@ __all__ = ["Making", "plan", "with_seed"]
 
 DEFAULT_POOL = "default"
 DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
-_EMPTY_BYTES = 4 * 1024**2  # more than the tables of an image just made take
+_UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+_SEED = "-seed.iso"
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 
 
@@ -39,6 +40,12 @@ class Making:
     seed: Volume | None = None
     replace_seed: bool = False
 
+    def unmade(self) -> tuple[Disk, ...]:
+        """The disks of a guest that nobody can start before the steps are done."""
+        making = {path: path + _UNMADE for path in self.making if not path.endswith(_SEED)}
+        sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
+        return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
+
     def remember(self, memory: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
         owned = tuple(memory.get("volumes") or ())
@@ -50,7 +57,9 @@ class Making:
 def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memory: t.Mapping[str, t.Any]) -> Making:
     """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
     there = disk_rows.by_name(base) if found else {}
-    unfinished, result = _unfinished(connection, found, memory), Making(None)
+    for known in there.values():
+        known["source"] = (known.get("source") or "").removesuffix(_UNMADE)
+    unfinished, result = _unfinished(found, memory), Making(None)
     system = there.get("system")
     if wanted.disks is None and system and system.get("source") in unfinished and (wanted.image or _whole(wanted)):
         # It was made without `disks`, and is described so again: the one disk of the default profile.
@@ -74,7 +83,7 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
             _grown(connection, wanted, item, device, found, result)
             done.append(item)
     result.disks = tuple(done)
-    result.left = tuple(path for path in unfinished if path not in result.making and not path.endswith("-seed.iso"))
+    result.left = tuple(path for path in unfinished if path not in result.making and not path.endswith(_SEED))
     return result
 
 
@@ -88,19 +97,10 @@ def _whole(wanted: Wanted) -> bool:
     return {"vcpus.current", "memory.current_kib"} <= set(wanted.fields)
 
 
-def _unfinished(connection: t.Any, found: Found | None, memory: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Images that an interrupted run was making and that nobody has used since.
-
-    One that the running guest has, or that holds data, was booted from: it is kept as it is, whatever the record says.
-    """
-    paths = tuple(memory.get("making") or ())
+def _unfinished(found: Found | None, memory: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Images that an interrupted run was making; one that the running guest has is kept as it is, whatever the record says."""
     in_use = set(disk_rows.sources(found.live_xml)) if found is not None and found.live_xml else set()
-    return tuple(path for path in paths if path.endswith("-seed.iso") or (path not in in_use and not _holds_data(connection, path)))
-
-
-def _holds_data(connection: t.Any, path: str) -> bool:
-    xml = storage.volume_at(connection, path)
-    return xml is not None and caps.volume(xml)["allocation_bytes"] > _EMPTY_BYTES
+    return tuple(path for path in memory.get("making") or () if path.endswith(_SEED) or path not in in_use)
 
 
 def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> Making:
@@ -108,7 +108,7 @@ def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> M
     pool = next((item.pool for item in making.disks or () if item.pool), DEFAULT_POOL)
     device = disk_rows.by_name(base).get("seed")
     path = device.get("source") if device else None
-    name = os.path.basename(path) if path else f"{wanted.name}-seed.iso"
+    name = os.path.basename(path) if path else f"{wanted.name}{_SEED}"
     path = path or _path(connection, pool, name)
     exists = storage.volume_in(connection, pool, name) is not None
     ours = device is not None
@@ -133,21 +133,22 @@ def _made(
     name = f"{wanted.name}-{item.name}.{'img' if form == 'raw' else form}"
     path = _path(connection, pool, name)
     size = item.size_bytes
-    backing: dict[str, t.Any] | None = None
+    origin: dict[str, t.Any] = {}
+    copied = item.clone == "copy"
     if item.image:
-        backing = _image(connection, pool, item.image, wanted.name)
-        if form != "qcow2":
-            raise BadInput(f"disk {item.name} of {wanted.name}: a disk on image {item.image} is an overlay, which only qcow2 can be")
-        if size is not None and size < backing["capacity_bytes"]:
+        origin = _image(connection, pool, item.image, wanted.name, copied=copied)
+        if form != "qcow2" and not copied:
+            raise BadInput(f"disk {item.name} of {wanted.name}: only qcow2 can stand on an image; set clone: copy, or format: qcow2")
+        if size is not None and size < origin["capacity_bytes"]:
             raise BadInput(
                 f"disk {item.name} of {wanted.name}: size {gib_text(size)} is smaller than its image {item.image} "
-                f"({gib_text(backing['capacity_bytes'])})"
+                f"({gib_text(origin['capacity_bytes'])})"
             )
-        size = size or max(DEFAULT_SIZE_BYTES, backing["capacity_bytes"])
+        size = size or max(DEFAULT_SIZE_BYTES, origin["capacity_bytes"])
     exists = storage.volume_in(connection, pool, name) is not None
     if exists and path not in unfinished and path in (memory.get("volumes") or ()):
         _grown(connection, wanted, item, {"source": path}, None, result)
-        return _placed(item, path, form)
+        return _placed(item, path, format=form)
     if exists and path not in unfinished:
         raise Refused(
             f"cannot make disk {item.name} of {wanted.name}: {path} exists already; remove it, or use it as it is with "
@@ -159,22 +160,21 @@ def _made(
         path=path,
         capacity_bytes=size or DEFAULT_SIZE_BYTES,
         format=form,
-        backing_path=backing["path"] if backing else None,
-        backing_format=backing["format"] if backing else None,
+        **({"copy_of": origin["path"]} if copied else {"backing_path": origin.get("path"), "backing_format": origin.get("format")}),
     )
     result.steps.append(steps.CreateVolume(wanted.name, volume, caps.new_volume(volume), replace=path in unfinished))
     result.making = (*result.making, path)
-    return _placed(item, path, form)
+    return _placed(item, path, format=form)
 
 
-def _placed(item: Disk, path: str, form: str) -> Disk:
-    return dataclasses.replace(item, fields={**item.fields, "source": path, "format": form})
+def _placed(item: Disk, path: str, **more: str) -> Disk:
+    return dataclasses.replace(item, fields={**item.fields, "source": path, **more})
 
 
 def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str, t.Any], found: Found | None, result: Making) -> None:
     """A disk that exists: grow it when asked, never shrink it."""
     path = device.get("source")
-    if item.size_bytes is None or path is None:
+    if item.size_bytes is None or not path:
         return
     xml = storage.volume_at(connection, path)
     if xml is None:
@@ -182,7 +182,8 @@ def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str,
     have = caps.volume(xml)["capacity_bytes"]
     if have > item.size_bytes:
         raise Refused(
-            f"cannot shrink disk {item.name} of {wanted.name} from {gib_text(have)} to {gib_text(item.size_bytes)}: data would be lost"
+            f"cannot shrink disk {item.name} of {wanted.name} from {gib_text(have)} to {gib_text(item.size_bytes)}: data would be lost; "
+            "shrink what is in it, shut the guest down, and use virt_image with allow_shrink: true"
         )
     if have < item.size_bytes:
         active = found is not None and found.active
@@ -191,21 +192,21 @@ def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str,
         result.changes.append(Change(f"disks[{item.name}].size", gib_text(have), gib_text(item.size_bytes)))
 
 
-def _image(connection: t.Any, pool: str, image: str, guest: str) -> dict[str, t.Any]:
+def _image(connection: t.Any, pool: str, image: str, guest: str, *, copied: bool) -> dict[str, t.Any]:
     xml = storage.volume_in(connection, pool, image)
     if xml is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
     found = caps.volume(xml)
-    if ":///" in connection.getURI():  # no host in it: this machine
-        # A name like debian-12.qcow2 points to the current content; the overlay must stand on the content itself.
-        found["path"] = os.path.realpath(found["path"])
-    elif not CONTENT_NAME.search(image):
+    here = ":///" in connection.getURI()  # no host in it: this machine
+    # A name like debian-12.qcow2 points to the current content; an overlay must stand on the content itself.
+    content = os.path.realpath(found["path"]) if here else found["path"]
+    if not (here or copied or CONTENT_NAME.search(image)):
         raise Refused(
             f"cannot create {guest} on image {image} over {connection.getURI()}: from here the content behind that name cannot be told; "
-            "name the content (as virt_image returns it), or run the module on the hypervisor"
+            "name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
         )
-    _no_guests_disk(connection, found["path"], guest, image)
-    return found
+    _no_guests_disk(connection, content, guest, image)
+    return found if copied else {**found, "path": content}
 
 
 def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> None:

@@ -65,9 +65,12 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "agent"]},
 }
-GUEST_OPTIONS["disks"]["options"].update(size={"type": "raw"}, pool=_STR, image=_STR)
+GUEST_OPTIONS["disks"]["options"].update(
+    size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]}
+)
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
+_MAKING = ("image", "clone", "size")
 _SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_for_ip")
 
 
@@ -162,13 +165,12 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
             if entry.get(option) is not None:
                 _try(functools.partial(_units.check_name, entry[option], what=f"{option} of {what}"), problems)
         places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
-        if len(places) > 1 or (places and (entry.get("image") or size is not None)):
-            problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], 'image and size'])}")
+        if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
+            problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], *_MAKING])}")
         if item.name == "seed":
             problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
-        found.append(
-            Disk(item.name, item.state, item.fields, size_bytes=size_bytes, pool=entry.get("pool"), image=entry.get("image"))
-        )
+        made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
+        found.append(Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made))
     return tuple(found)
 
 
@@ -176,14 +178,16 @@ def _with_image(guest: Wanted) -> Wanted:
     """`image` is short for the image of the first disk."""
     disks = list(guest.disks or ())
     first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _made(disk)), None)
-    if guest.image is None or guest.disks is None:
-        return guest
-    if first is None:
-        raise BadInput(f"image of {guest.name}: none of its disks is made, so none can stand on it; leave it out or give a disk for it")
-    if disks[first].image not in (None, guest.image):
-        raise BadInput(f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; leave out one")
-    disks[first] = dataclasses.replace(disks[first], image=guest.image)
-    return guest.with_fields(disks=tuple(disks))
+    if guest.image and disks:
+        if first is None:
+            raise BadInput(f"image of {guest.name}: none of its disks is made, so none is made from it; leave it out or give a disk for it")
+        if disks[first].image not in (None, guest.image):
+            raise BadInput(f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; leave out one")
+        disks[first] = dataclasses.replace(disks[first], image=guest.image)
+    bare = [disk.name for disk in disks if disk.clone and not disk.image]
+    if bare:
+        raise BadInput([f"disk {name} of {guest.name}: clone says how it is made from image; give that too" for name in bare])
+    return guest.with_fields(disks=tuple(disks)) if disks else guest
 
 
 def _made(disk: Disk) -> bool:

@@ -87,7 +87,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         raise BadInput(problems)
     unfinished = None
     if making.making:
-        unfinished = domain.graft(base, wanted, {**remember, "making": making.making}).xml
+        unfinished = domain.graft(base, wanted.with_fields(disks=making.unmade()), {**remember, "making": making.making}).xml
     now = _now(found, wanted, remember, memory)
     plan = plans.plan(
         wanted,

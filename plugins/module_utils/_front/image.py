@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import fetch, signature
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
@@ -117,8 +117,14 @@ class _Work:
     def do(self, step: plans.ImageStep) -> None:
         """Hand a step to the room that knows how."""
         if isinstance(step, plans.Fetch):
-            with Progress(files.work_path(self.image, "progress")) as tell:
-                self.fetched = self._fetch(tell)
+            part = self._part()
+            try:
+                with Progress(files.work_path(self.image, "progress")) as tell:
+                    self.fetched = self._fetch(part, tell)
+            except VirtError:
+                if not os.path.exists(part):  # nothing that another run could go on with
+                    files.tidy(self.image)
+                raise
         elif isinstance(step, plans.Point):
             files.point(self.image, step.target or t.cast(Manifest, self.fetched).content)
         elif isinstance(step, plans.Remove):
@@ -157,8 +163,8 @@ class _Work:
         told = (source.kind, "" if self.offered else source.location, str(offered))
         return files.work_path(self.image, f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}.part")
 
-    def _fetch(self, tell: Tell) -> Manifest:
-        image, source, path = self.image, t.cast(Source, self.image.source), self._part()
+    def _fetch(self, path: str, tell: Tell) -> Manifest:
+        image, source = self.image, t.cast(Source, self.image.source)
         files.tidy(image, but=path)
         if self.offered:
             self._receive(self.offered, path, source, tell)

@@ -193,7 +193,8 @@ def _set_autostart(connection: Connection, step: steps.SetAutostart) -> None:
 
 
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
-    storage.create(connection, step.volume.pool, step.xml, name=step.volume.name, replace=step.replace)
+    volume = step.volume
+    storage.create(connection, volume.pool, step.xml, name=volume.name, replace=step.replace, copy_of=volume.copy_of)
 
 
 def upload(connection: Connection, pool: str, name: str, data: bytes) -> None:

@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
+from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 CHUNK = 262144
 _AT_HOLE = -3  # what recvFlags returns there
+_BUSY_S = 600
 
 __all__ = ["CHUNK", "copy", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at", "volume_in", "volumes"]
 
@@ -26,7 +29,21 @@ def pool_xml(connection: Connection, name: str) -> str:
 def refresh(connection: Connection, pool: str) -> None:
     """Make libvirt look again at what is in the pool: files that came or went behind its back."""
     with said("refresh storage pool", pool):
-        connection.storagePoolLookupByName(pool).refresh()
+        _refresh(connection.storagePoolLookupByName(pool))
+
+
+def _refresh(pool: t.Any) -> None:
+    """While a copy is being made in a pool, perhaps for a run that was killed, libvirt does not look at it; no event tells the end."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            pool.refresh()
+        except libvirt.libvirtError as error:
+            if "asynchronous jobs" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+        else:
+            return
 
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
@@ -59,13 +76,27 @@ def volumes(connection: Connection, pool: str) -> list[str]:
         return [volume.XMLDesc() for volume in connection.storagePoolLookupByName(pool).listAllVolumes()]
 
 
-def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False) -> None:
-    """Make a volume. With `replace`, a volume of that name is deleted first."""
+def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False, copy_of: str | None = None) -> None:
+    """Make a volume, empty or as a copy of another. With `replace`, a volume of that name is deleted first."""
     with said("create volume", f"{name} in pool {pool}"):
         target = connection.storagePoolLookupByName(pool)
         if replace:
             _delete_if_there(target, name)
-        target.createXML(xml)
+        if copy_of is None:
+            target.createXML(xml)
+        else:
+            _create_from(target, xml, connection.storageVolLookupByPath(copy_of))
+
+
+def _create_from(pool: t.Any, xml: str, source: t.Any) -> None:
+    """The copy is of the size of what it is a copy of, and then grows to its own. Blocks are shared where the filesystem can."""
+    try:
+        made = pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
+    except libvirt.libvirtError:
+        made = pool.createXMLFrom(xml, source)
+    capacity = int(ElementTree.fromstring(xml).findtext("capacity") or 0)  # noqa: S314 (it is ours)
+    if made.info()[1] < capacity:
+        made.resize(capacity)
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str) -> None:
@@ -126,13 +157,13 @@ def delete(connection: Connection, path: str) -> None:
     except NotFound:
         for pool in connection.listAllStoragePools():
             if pool.isActive():
-                pool.refresh()
+                _refresh(pool)
         if volume_at(connection, path) is not None:
             with said("delete disk", path):
                 connection.storageVolLookupByPath(path).delete()
 
 
 def _delete_if_there(pool: t.Any, name: str) -> None:
-    pool.refresh()  # an interrupted run may have left a file that libvirt has not seen
+    _refresh(pool)  # an interrupted run may have left a file that libvirt has not seen
     if name in pool.listVolumes():
         pool.storageVolLookupByName(name).delete()

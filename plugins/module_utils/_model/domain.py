@@ -39,6 +39,7 @@ class Disk(Item):
     size_bytes: int | None = None
     pool: str | None = None
     image: str | None = None
+    clone: str | None = None  # of the image: overlay (when silent) or copy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Volume:
     format: str = "qcow2"
     backing_path: str | None = None
     backing_format: str | None = None
+    copy_of: str | None = None
     allocation_bytes: int | None = None
 
 

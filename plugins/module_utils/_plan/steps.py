@@ -79,7 +79,8 @@ class CreateVolume(Step):
     def __str__(self) -> str:
         volume = self.volume
         what = f"create disk {volume.path} ({gib_text(volume.capacity_bytes)}, {volume.format}"
-        return what + (f", on {volume.backing_path})" if volume.backing_path else ")")
+        below = f", on {volume.backing_path}" if volume.backing_path else f", copy of {volume.copy_of}" if volume.copy_of else ""
+        return f"{what}{below})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | 
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "LC_ALL": "C"},
-                preexec_fn=_die_with_us,
+                preexec_fn=_die_with_us,  # noqa: PLW1509 (no thread of ours does more than wait)
             )
         except FileNotFoundError as error:
             raise Unsupported(f"cannot {verb} {what}: there is no qemu-img; install qemu-utils (qemu-img) on this host") from error

@@ -1,0 +1,212 @@
+"""Disks made from images on a real hypervisor: made, grown, rebased, flattened; judged by qemu-img, virsh and cmp, never by our modules.
+
+The guests have no operating system: QEMU holds their disks all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NAME = "clones"
+LAB = os.environ.get("CORRAL_LAB_KEPT", NAME)  # for work on these tests: a lab that is up is used as it is
+FOLDER = ROOT / "build/lab" / LAB
+IMAGES = "/var/lib/libvirt/images"
+OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
+SETUP_S, COMMAND_S = 900, 180
+CONTENTS = f"""cd {IMAGES} && rm -rf ./* .*.clone
+qemu-img create -q -f qcow2 {OLD} 64M && qemu-io -c 'write -P 1 64k 40M' {OLD} >/dev/null
+qemu-img create -q -f qcow2 {NEW} 64M && qemu-io -c 'write -P 2 1M 30M' {NEW} >/dev/null
+chmod 444 tiny.*; ln -s {OLD} tiny.qcow2; virsh pool-refresh default"""
+GUEST = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>
+<os><type arch='x86_64' machine='q35'>hvm</type></os><devices>
+<disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{path}'/>{below}<target dev='vda' bus='virtio'/></disk>
+</devices></domain>"""
+BELOW = "<backingStore type='file'><format type='qcow2'/><source file='{}'/><backingStore/></backingStore>"
+
+
+def run(*command: str | Path, timeout_s: int = COMMAND_S, ok: bool = True, given: str | None = None) -> str:
+    """Run a command as a user of the lab would; what it printed."""
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
+    )
+    output = done.stdout + done.stderr
+    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
+    return output
+
+
+def on(command: str, *, ok: bool = True) -> str:
+    """Run a shell command on the hypervisor."""
+    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, ok=ok).strip()
+
+
+def module(*flags: str, ok: bool = True, **arguments: t.Any) -> str:
+    """Call virt_image: what it says, in one line."""
+    return re.sub(r"\s+", " ", run("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments), *flags, ok=ok))
+
+
+def cycle(**arguments: t.Any) -> str:
+    """Check, do, check again, do again."""
+    before = on(f"ls -lAR --time-style=full-iso {IMAGES} /srv")
+    assert "CHANGED" in module("--check", **arguments)
+    assert on(f"ls -lAR --time-style=full-iso {IMAGES} /srv") == before, "check mode wrote something"
+    done = module(**arguments)
+    assert "CHANGED" in done
+    for flags in (["--check"], []):
+        assert "CHANGED" not in module(*flags, **arguments)
+    return done
+
+
+def info(path: str) -> dict[str, t.Any]:
+    """What qemu-img says."""
+    return t.cast("dict[str, t.Any]", json.loads(on(f"qemu-img info -U --output=json {path}")))
+
+
+def define(name: str, path: str, *, below: str = "", form: str = "qcow2", start: bool = True) -> None:
+    """A guest with that disk."""
+    xml = GUEST.format(name=name, path=path, below=below, form=form)
+    command = f"cat >/tmp/{name}.xml && virsh define /tmp/{name}.xml{f' && virsh start {name}' if start else ''}"
+    run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, given=xml)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """One host, set up by the collection's own roles."""
+    if LAB == NAME:
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=SETUP_S)
+        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
+        book = FOLDER / "hypervisor.json"
+        book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in ("hypervisor", "storage")]}]))
+        run("ansible-playbook", book, timeout_s=SETUP_S)
+    yield
+    if LAB == NAME:
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+
+
+@pytest.fixture(autouse=True)
+def contents() -> Iterator[None]:
+    """A pool in which `tiny.qcow2` points to OLD; NEW is there too, and differs."""
+    on(CONTENTS)
+    yield
+    on(
+        "for guest in $(virsh list --name); do virsh destroy $guest; done; "
+        "for guest in $(virsh list --all --name); do virsh undefine $guest; done"
+    )
+
+
+def test_an_overlay_grows_off_and_while_its_guest_runs() -> None:
+    disk = f"{IMAGES}/web1-data.qcow2"
+    cycle(name="web1-data.qcow2", image="tiny.qcow2", size="1GiB")
+    assert (info(disk)["backing-filename"], info(disk)["virtual-size"]) == (f"{IMAGES}/{OLD}", 2**30)
+    cycle(name="web1-data.qcow2", size="2GiB")
+    define("web1", disk)
+    cycle(name="web1-data.qcow2", size="3GiB")
+    assert "3221225472" in on("virsh domblkinfo web1 vda")
+    assert "guest web1 (running) has it" in module(name="web1-data.qcow2", size="1GiB", allow_shrink=True, ok=False)
+    assert "guest web1 (running) has it" in module(name="web1-data.qcow2", image=NEW, state="rebased", ok=False)
+    assert "guest web1 needs it" in module(name="web1-data.qcow2", state="absent", remove_storage=True, ok=False)
+    on("virsh destroy web1")
+    cycle(name="web1-data.qcow2", size="64MiB", allow_shrink=True)
+    on(f"qemu-img check -q {disk} && qemu-img compare {disk} {IMAGES}/{OLD}")
+
+
+def test_rebased_and_flattened_it_keeps_its_content() -> None:
+    disk, reference = f"{IMAGES}/web1-data.qcow2", "/var/tmp/reference.raw"
+    cycle(name="web1-data.qcow2", image="tiny.qcow2")
+    on(f"qemu-io -c 'write -P 7 5M 1M' {disk} && qemu-img convert -O raw {disk} {reference}")
+    define("web1", disk, below=BELOW.format(f"{IMAGES}/{OLD}"), start=False)
+    on(f"ln -sfn {NEW} {IMAGES}/tiny.qcow2")
+    cycle(name="web1-data.qcow2", image="tiny.qcow2", state="rebased")
+    assert info(disk)["backing-filename"] == f"{IMAGES}/{NEW}"
+    on(f"qemu-img check -q {disk} && qemu-img compare {disk} {reference}")
+    assert OLD not in on("virsh start web1 && virsh dumpxml web1") and NEW in on("virsh dumpxml web1")
+    on("virsh destroy web1")
+    cycle(name="web1-data.qcow2", state="flattened")
+    on(f"rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} && virsh start web1")
+
+
+@pytest.mark.parametrize("below", ["", BELOW.format(f"{IMAGES}/{OLD}")], ids=["silent", "explicit"])
+def test_a_running_guest_flattens_its_disk(below: str) -> None:
+    disk, reference = f"{IMAGES}/web1-data.qcow2", "/var/tmp/reference.raw"
+    module(name="web1-data.qcow2", image="tiny.qcow2")
+    on(f"qemu-io -c 'write -P 7 5M 1M' {disk} && qemu-img convert -O raw {disk} {reference}")
+    define("web1", disk, below=below)
+    cycle(name="web1-data.qcow2", state="flattened")
+    assert "backing-filename" not in info(disk)
+    assert OLD not in on("virsh dumpxml web1; virsh dumpxml --inactive web1")
+    on(f"virsh destroy web1 && rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} && virsh start web1")
+
+
+def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
+    disk = f"{IMAGES}/web1-data.qcow2"
+    module(name="web1-data.qcow2", image="tiny.qcow2")
+    define("web1", disk)
+    on("virsh blockpull web1 vda --bandwidth 1")  # as a killed run would leave it, but slow
+    said = module(name="web1-data.qcow2", state="flattened", timeout=2, ok=False)
+    assert "within 2 s; it stands where it stood" in said
+    assert "No current block job" in on("virsh blockjob web1 vda") and info(disk)["backing-filename"] == f"{IMAGES}/{OLD}"
+    cycle(name="web1-data.qcow2", state="flattened")
+
+
+def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
+    """And one that is full takes none of it."""
+    loops = "for i in 0 1 2 3 4 5 6 7; do test -e /dev/loop$i || mknod /dev/loop$i b 7 $i; done"
+    control = "test -e /dev/loop-control || mknod /dev/loop-control c 10 237"
+    made = "truncate -s 400M /var/tmp/small.img && mkfs.xfs -qf /var/tmp/small.img && mkdir -p /srv/small"
+    on("which mkfs.xfs >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get -qq install xfsprogs >/dev/null")
+    if "mounted" not in on(f"({control}; {loops}; {made} && mount -o loop /var/tmp/small.img /srv/small) 2>&1 && echo mounted; true"):
+        pytest.skip("this machine lets the lab's hosts mount no loop device")
+    try:
+        on("virsh pool-create-as small dir --target /srv/small")
+        on("head -c 150M /dev/urandom >/srv/small/big.0123456789ab.raw")
+        for copy in ("one.img", "two.img"):  # 150 MiB three times are more than there is
+            cycle(name=copy, pool="small", image="big.0123456789ab.raw", clone="copy")
+            on(f"cmp /srv/small/{copy} /srv/small/big.0123456789ab.raw")
+        before = on("ls -lA --time-style=full-iso /srv/small")
+        on(f"qemu-img convert -O qcow2 /srv/small/one.img {IMAGES}/large.0123456789ab.qcow2 && fallocate -l 100M /srv/small/ballast")
+        said = module(name="three.img", pool="small", image="large.0123456789ab.qcow2", image_pool="default", clone="copy", ok=False)
+        assert "No space left on device; make room in /srv/small" in said
+        on("rm /srv/small/ballast")
+        assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
+    finally:
+        on("virsh pool-destroy small; umount /srv/small; rm -rf /srv/small /var/tmp/small.img")
+
+
+def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
+    on(f"head -c 600M /dev/urandom >{IMAGES}/big.0123456789ab.raw")
+    arguments = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
+    command = ["ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        on(
+            f"for i in $(seq 600); do test -s {IMAGES}/.db1.qcow2.*.clone && break; sleep 0.1; done; "
+            "kill -9 $(ps -o ppid= -p $(pidof qemu-img)) && sleep 1 && ! pidof qemu-img"
+        )
+    assert on(f"ls -A {IMAGES} | grep db1").endswith(".clone"), "nothing is visible under its name"
+    module(**arguments)
+    on(f"qemu-img compare {IMAGES}/db1.qcow2 {IMAGES}/big.0123456789ab.raw")
+    assert on(f"ls -A {IMAGES} | grep db1") == "db1.qcow2"
+
+
+def test_a_guest_with_a_copy_of_its_own() -> None:
+    disks = [{"name": "system", "image": "tiny.qcow2", "clone": "copy", "format": "raw", "size": "1GiB"}]
+    arguments = {"name": "app1", "vcpus": 1, "memory": "32MiB", "interfaces": [], "disks": disks, "state": "running"}
+    assert "CHANGED" in run("ansible", "hyper1", "-m", "virt_domain", "-a", json.dumps(arguments))
+    assert "CHANGED" not in run("ansible", "hyper1", "-m", "virt_domain", "-a", json.dumps(arguments))
+    found = info(f"{IMAGES}/app1-system.img")
+    assert (found["format"], found["virtual-size"]) == ("raw", 2**30)
+    on(f"virsh destroy app1 && qemu-img compare {IMAGES}/app1-system.img {IMAGES}/{OLD}")
