@@ -39,7 +39,8 @@ options:
     description:
       - V(present) has the image, or the disk; a disk that is there is kept, with its content, whatever O(clone) says.
       - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host stands on one of
-        them. A disk is only removed with O(remove_storage), and when no guest has it, no image in an active pool stands on it, and no process has it open.
+        them. A disk is only removed with O(remove_storage), and when no guest has it, no image in an active pool stands on it, and no
+        process has it open.
       - V(rebased) lets the disk stand on the current content of O(image). Its own content stays as it is; what differs is copied into it.
         Refused while a guest runs with it.
       - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with it, by a job of

@@ -188,7 +188,7 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
 
 def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
     on(f"head -c 600M /dev/urandom >{IMAGES}/big.0123456789ab.raw")
-    arguments = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
+    arguments: dict[str, t.Any] = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
     command = ["ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
