@@ -23,16 +23,24 @@ class ActionModule(ActionBase):
         """Texts instead of structures in the seed; everything else as it is."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        try:
-            if isinstance(arguments.get("domains"), list):
-                arguments["domains"] = [self._prepared(one, task_vars) if isinstance(one, dict) else one for one in arguments["domains"]]
-            else:
-                arguments = self._prepared(arguments, task_vars)
-        except ValueError as error:
-            raise AnsibleActionFail(str(error)) from error
+        problems: list[str] = []
+        if isinstance(arguments.get("domains"), list):
+            arguments["domains"] = [self._prepared(one, task_vars, problems) for one in arguments["domains"]]
+        else:
+            arguments = self._prepared(arguments, task_vars, problems)
+        if problems:
+            raise AnsibleActionFail("; ".join(problems))
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
         return result
 
-    def _prepared(self, guest: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+    def _prepared(self, guest: t.Any, task_vars: dict[str, t.Any] | None, problems: list[str]) -> t.Any:
+        """The guest as the host is told of it; what is wrong goes into `problems`."""
+        if not isinstance(guest, dict):
+            return guest  # the module says what it must be
         profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in ("virt_nic_profiles", "virt_disk_profiles")}
-        return _guest.prepared(_guest.with_profiles(guest, profiles))
+        for step in (lambda one: _guest.with_profiles(one, profiles), _guest.prepared):
+            try:
+                guest = step(guest)
+            except ValueError as error:
+                problems.append(str(error))
+        return guest

@@ -387,11 +387,20 @@ xml:
     is added. Nothing is taken away.
 cloud_init:
   - Seed for cloud-init (NoCloud), on a read-only virtio disk. The guest's SSH host key is made with it, so that it can be trusted
-    before the first contact.
+    before the first contact. Where user data brings C(ssh_keys), the best of those (Ed25519, ECDSA, RSA) is the trusted one instead.
   - Dictionaries and YAML text both serve.
 cloud_init.user_data: User data; text must begin with a line such as C(#cloud-config).
+cloud_init.vendor_data: Vendor data, in the forms of user data except MIME. It shares its file with the guest's SSH host key; both act.
 cloud_init.meta_data: Meta data. C(local-hostname) is the guest's name and C(instance-id) follows the content when not given.
-cloud_init.network_config: Network configuration, version 1 or 2.
+cloud_init.network_config: Network configuration, version 1 or 2, also below a key C(network). Without it cloud-init asks for an
+  address by DHCP.
+cloud_init.method:
+  - V(nocloud) is a seed for cloud-init in the guest.
+  - V(virt_customize) is for images without cloud-init. The same options are applied to the guest's disk before its first start by
+    C(virt-customize), which the hypervisor must have (C(libguestfs-tools), on Enterprise Linux C(guestfs-tools)).
+  - Then user data is a C(#cloud-config) of C(hostname), C(fqdn), C(timezone), C(users), C(ssh_authorized_keys) (root's), C(ssh_keys),
+    C(ssh_deletekeys), C(write_files), C(packages) and C(runcmd) (the last two at the first boot), the network configuration is of
+    version 2 and has only C(ethernets), for netplan or NetworkManager. What cannot be applied is refused.
 cloud_init.on_change:
   - What to do when this differs from the seed the guest was made with.
   - V(ignore) leaves the seed alone and says so; V(next_boot) writes a new seed with a new instance-id, which makes cloud-init run

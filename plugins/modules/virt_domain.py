@@ -107,8 +107,6 @@ ssh_host_key:
   type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -117,7 +115,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 def main() -> None:
     """Parameters in, one guest converged, result out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **domain_options.GUEST_OPTIONS}, supports_check_mode=True)
+    module = guest.GuestModule(argument_spec={**URI_OPTION, **domain_options.GUEST_OPTIONS}, supports_check_mode=True)
     with failures(module):
         wanted = domain_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:

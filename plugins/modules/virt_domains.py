@@ -52,8 +52,6 @@ pending:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -67,7 +65,7 @@ OPTIONS = {
 
 def main() -> None:
     """Check all, then converge each; one result for all."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = guest.GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         wanted = many.all_wanted(module.params["domains"])
         gate = Gate(check_mode=module.check_mode)

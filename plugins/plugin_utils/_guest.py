@@ -10,8 +10,11 @@ import typing as t
 
 import yaml
 
+from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS
+
 __all__ = ["prepared", "with_profiles"]
 
+_HEADER = "#cloud-config\n"
 _PROFILES = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile": ("disks", "virt_disk_profiles")}
 
 
@@ -49,29 +52,41 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
 
 
 def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The guest's options with its cloud-init documents as texts.
+    """The guest's options with its cloud-init documents as JSON, which is YAML too.
 
-    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden from every log. Raises
-    ValueError with object and reason.
+    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises ValueError with every
+    problem.
     """
-    options = dict(guest)
+    options, problems = dict(guest), list[str]()
     seed = options.get("cloud_init")
     if not isinstance(seed, dict):
         return options
-    seed = dict(seed)
-    if isinstance(seed.get("user_data"), (dict, list)):
-        seed["user_data"] = "#cloud-config\n" + json.dumps(seed["user_data"], sort_keys=True) + "\n"
-    for key in ("meta_data", "network_config"):
-        if isinstance(seed.get(key), str):
-            seed[key] = _read(seed[key], f"cloud_init.{key} of {options.get('name')}")
-        if isinstance(seed.get(key), (dict, list)):
-            seed[key] = json.dumps(seed[key], sort_keys=True)
-    options["cloud_init"] = seed
+    options["cloud_init"] = {
+        key: _sent(key, value, f"cloud_init.{key} of {options.get('name')}", problems) if key in DOCUMENTS else value
+        for key, value in seed.items()
+    }
+    if problems:
+        raise ValueError("; ".join(problems))
     return options
 
 
-def _read(text: str, what: str) -> object:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{what}: cannot be read as YAML: {error}") from error
+def _sent(document: str, value: object, what: str, problems: list[str]) -> object:
+    """A document as the host reads it; text that is no cloud-config (a script, a template) as it is."""
+    header = _HEADER if document in ("user_data", "vendor_data") else ""
+    if isinstance(value, str):
+        first, _newline, rest = value.lstrip().partition("\n")
+        if header and first.strip() != header.strip():
+            return value
+        try:
+            value = yaml.safe_load(rest if header else value) or {}
+        except yaml.YAMLError as error:
+            problems.append(f"{what}: cannot be read as YAML: {_place(error)}")
+            return value
+    return value if value is None else header + json.dumps(value, sort_keys=True, default=str) + ("\n" if header else "")
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the text itself, which may be secret."""
+    mark = getattr(error, "problem_mark", None)
+    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return f"{getattr(error, 'problem', None) or type(error).__name__}{where}"

@@ -2,22 +2,34 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Write a NoCloud seed image and make SSH host keys; the bytes stay on the host they are made on."""
+"""Write a NoCloud seed image, apply a seed to a disk, and make SSH host keys; the bytes stay on the host they are made on."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
+import subprocess
+import tempfile
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
 
 try:
     import pycdlib
 except ImportError:
     pycdlib = None
+try:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+except ImportError:
+    serialization = None  # type: ignore[assignment]
 
-__all__ = ["host_key", "host_key_in", "iso"]
+__all__ = ["customize", "host_key", "host_key_in", "iso", "need_customize", "public_key"]
+
+_CUSTOMIZE_S = 1800  # an emulated appliance takes half a minute to boot
 
 
 def iso(files: t.Mapping[str, str]) -> bytes:
@@ -37,15 +49,27 @@ def iso(files: t.Mapping[str, str]) -> bytes:
 
 def host_key() -> tuple[str, str]:
     """A new Ed25519 SSH host key: private in OpenSSH's format, public as one line."""
+    _need_cryptography()
+    made = ed25519.Ed25519PrivateKey.generate()
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    private = made.private_bytes(*form).decode()
+    return private, public_key(private)
+
+
+def public_key(private: str) -> str:
+    """The public part of a private SSH key, as one line."""
+    _need_cryptography()
     try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError as error:
-        raise Unsupported("making SSH host keys needs cryptography; install python3-cryptography on this host") from error
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return private.decode(), public.decode()
+        load = serialization.load_ssh_private_key if "OPENSSH" in private else serialization.load_pem_private_key
+        public = load(private.encode(), password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadInput(f"ssh_keys in cloud_init: a private key cannot be read ({type(error).__name__}); give it unencrypted") from None
+    return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def _need_cryptography() -> None:
+    if serialization is None:
+        raise Unsupported("making and reading SSH host keys needs cryptography; install python3-cryptography on this host")
 
 
 def host_key_in(image: bytes) -> tuple[str, str] | None:
@@ -57,7 +81,44 @@ def host_key_in(image: bytes) -> tuple[str, str] | None:
         opened.open_fp(io.BytesIO(image))
         opened.get_file_from_iso_fp(out, joliet_path="/vendor-data")
         opened.close()
-        keys = json.loads(out.getvalue().decode().partition("\n")[2])["ssh_keys"]
+        keys = json.loads(out.getvalue().decode().rpartition("#cloud-config\n")[2].partition("\n")[0])["ssh_keys"]
         return keys["ed25519_private"], keys["ed25519_public"]
     except (pycdlib.pycdlibexception.PyCdlibException, ValueError, KeyError):
         return None  # half-written, or not ours
+
+
+def need_customize(guest: str) -> None:
+    """Raises Unsupported where virt-customize is missing."""
+    if shutil.which("virt-customize") is None:
+        raise Unsupported(
+            f"cannot apply cloud_init of {guest} with method virt_customize: this host has no virt-customize; install libguestfs-tools "
+            "(Enterprise Linux: guestfs-tools)"
+        )
+
+
+def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> None:
+    """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all."""
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:  # for its owner only
+        arguments = []
+        for option, value in commands:
+            script = os.path.join(folder, option)
+            if option in ("run", "firstboot"):
+                with open(script, "w", encoding="utf-8") as handle:
+                    handle.write(value)
+            arguments += [f"--{option}", script if os.path.exists(script) else value]
+        command = ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
+        try:
+            done = subprocess.run(
+                [*command, *arguments],
+                env={**os.environ, "LIBGUESTFS_BACKEND": "direct", "LC_ALL": "C.UTF-8"},
+                check=False,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_CUSTOMIZE_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"cannot customize disk {to}: virt-customize took more than {_CUSTOMIZE_S} s; try libguestfs-test-tool") from None
+    if done.returncode:
+        raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
+    os.replace(path, to)

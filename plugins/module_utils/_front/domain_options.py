@@ -51,9 +51,8 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "cloud_init": {
         "type": "dict",
         "options": {
-            "user_data": {"type": "raw", "no_log": True},
-            "meta_data": {"type": "raw"},
-            "network_config": {"type": "raw"},
+            **{document: {"type": "raw", "no_log": True} for document in seeds.DOCUMENTS},
+            "method": {"type": "str", "choices": list(seeds.METHODS), "default": "nocloud"},
             "on_change": {"type": "str", "choices": list(seeds.ON_CHANGE), "default": "ignore"},
         },
     },

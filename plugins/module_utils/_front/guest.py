@@ -11,23 +11,35 @@ import re
 import typing as t
 import uuid
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import disks
+from ansible_collections.corral.virt.plugins.module_utils._front import disks, seeds
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Item, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Item, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["converge"]
+__all__ = ["GuestModule", "converge"]
+
+
+class GuestModule(AnsibleModule):
+    """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
+
+    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends and quotes are
+    written in another way.
+    """
+
+    def _log_invocation(self) -> None:
+        names = [str(guest["name"]) for guest in self.params.get("domains") or [self.params]]
+        self.log(f"Invoked for {', '.join(map(ascii, names))}")
 
 
 def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
@@ -68,19 +80,11 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     memory = record.read(base) if found else {}
     wanted = plans.completed(wanted, domain.sizes(base) if found else {})
     wanted = _with_macs(wanted, found.uuid if found else t.cast(str, wanted.uuid))
-    seed_work = _seed_work(wanted, memory, found)
     making = disks.plan(connection, wanted, base, found, memory)
-    if seed_work in ("write", "rewrite"):
-        making = disks.with_seed(connection, wanted, making, base)
+    seeding = seeds.plan(connection, wanted, making, base, found, memory)
+    making = seeding.making
     wanted = wanted.with_fields(disks=making.disks)
-    remember = making.remember(memory)
-    key = memory.get("ssh_host_key")
-    storage_steps: list[steps.Step] = list(making.steps)
-    if wanted.seed and making.seed:
-        step, more = _write_seed(connection, wanted, wanted.seed, making)
-        storage_steps.append(step)
-        remember.update(more)
-        key = more["ssh_host_key"]
+    remember = {**making.remember(memory), **seeding.remember}
     stored = domain.graft(base, wanted, remember)
     problems = whole.problems(base, wanted, stored)
     if problems:
@@ -94,15 +98,12 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
         found,
         stored,
         now,
-        storage=storage_steps,
+        storage=making.steps,
         unfinished_xml=unfinished,
-        seed_changed=seed_work == "rewrite",
+        seed_changed=seeding.rewritten,
         record_changed=bool(remember),
     )
-    if seed_work == "differs":
-        plan.warnings.append(
-            f"cloud_init of {wanted.name} differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
-        )
+    plan.warnings += seeding.notes
     if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.name):
         plan.warnings.append(
             f"{wanted.name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
@@ -111,9 +112,9 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     changes = [*_changes_of(wanted, stored, now, plan), *making.changes]
     if found is None:  # what the skeleton said was never anybody's wish
         changes = [Change(change.where, None, change.after) for change in changes]
-    if seed_work == "rewrite":
+    if seeding.rewritten:
         changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
-    return plan, changes, key
+    return plan, changes, remember.get("ssh_host_key") or memory.get("ssh_host_key")
 
 
 def _changes_of(wanted: Wanted, stored: Grafted, now: live.Now | None, plan: plans.Plan) -> list[Change]:
@@ -123,21 +124,6 @@ def _changes_of(wanted: Wanted, stored: Grafted, now: live.Now | None, plan: pla
         return list(running)
     stored_places = {change.where for change in stored.changes}
     return [*stored.changes, *(change for change in running if change.where not in stored_places and str(change) not in plan.pending)]
-
-
-def _write_seed(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Making) -> tuple[steps.Step, dict[str, t.Any]]:
-    """The step that writes the seed, and what must be remembered of it. A guest that has an SSH host key keeps it."""
-    volume = t.cast(Volume, making.seed)
-    old = storage.volume_in(connection, volume.pool, volume.name) if making.replace_seed else None
-    private, public = (seed_files.host_key_in(doers.content(connection, volume.path)) if old else None) or seed_files.host_key()
-    content = seeds.files(seed, guest=wanted.name, host_key=(private, public))
-    remember = {
-        "seed": seed.digest,
-        "instance_id": seeds.instance_id(seed, wanted.name),
-        "ssh_host_key": public,
-        "addresses": seed.addresses,
-    }
-    return steps.WriteSeed(wanted.name, volume, content, replace=making.replace_seed), remember
 
 
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
@@ -188,21 +174,6 @@ def _with_macs(wanted: Wanted, guest_uuid: str) -> Wanted:
     """A stable MAC for interfaces that are made now; those that exist keep theirs."""
     named = [dataclasses.replace(item, when_made={"mac": derived_mac(guest_uuid, item.name)}) for item in wanted.interfaces or ()]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
-
-
-def _seed_work(wanted: Wanted, memory: t.Mapping[str, t.Any], found: Found | None) -> str:
-    """What the seed needs: nothing (""), to be written, rewritten (for the next boot), or only to be talked about ("differs")."""
-    if wanted.seed is None:
-        return ""
-    if found is None or "seed" not in memory or any(path.endswith("-seed.iso") for path in memory.get("making") or ()):
-        return "write"
-    if memory["seed"] == wanted.seed.digest:
-        return ""
-    if wanted.seed.on_change == "refuse":
-        raise Refused(
-            f"cloud_init of {wanted.name} differs from the seed it was made with; set cloud_init.on_change to next_boot or ignore"
-        )
-    return "rewrite" if wanted.seed.on_change == "next_boot" else "differs"
 
 
 def _now(
@@ -287,10 +258,7 @@ def _state_change(found: Found | None, wanted: Wanted, plan: plans.Plan) -> list
 
 def _do(connection: t.Any, step: steps.Step) -> object:
     """Hand a step to the room that knows how."""
-    if isinstance(step, steps.WriteSeed):
-        data = seed_files.iso(step.files)
-        volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
-        storage.create(connection, volume.pool, caps.new_volume(volume), name=volume.name, replace=step.replace)
-        doers.upload(connection, volume.pool, volume.name, data)
+    if isinstance(step, (steps.WriteSeed, steps.Customize)):
+        seeds.do(connection, step)
         return None
     return doers.do(connection, step)

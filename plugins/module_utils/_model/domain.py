@@ -11,11 +11,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 
-__all__ = ["ACTIONS", "APPLY", "STATES", "Disk", "Found", "Grafted", "Item", "Seed", "Volume", "Wanted"]
+__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "Found", "Grafted", "Item", "Seed", "Volume", "Wanted"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
 APPLY = ("both", "live", "next_boot")
+OFFLINE = "virt_customize"  # the seed is applied to the disk before the first start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +45,17 @@ class Disk(Item):
 
 @dataclasses.dataclass(frozen=True)
 class Seed:
-    """What cloud-init is told at first boot (NoCloud). Texts, ready to be written; `digest` is over what the user said."""
+    """What cloud-init is told at first boot. Texts, ready to be written; `digest` is over what the user said."""
 
     user_data: str = dataclasses.field(repr=False)
-    meta_data: t.Mapping[str, t.Any]
-    network_config: str | None
+    vendor_data: str = dataclasses.field(repr=False)
+    meta_data: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+    network_config: str | None = dataclasses.field(repr=False)
+    config: t.Mapping[str, t.Any] = dataclasses.field(repr=False)  # what user data says where it is a cloud-config
+    vendor_config: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+    host_keys: t.Mapping[str, str] = dataclasses.field(repr=False)  # the user's own, private, by kind and best first
     on_change: str
+    method: str
     digest: str
     addresses: tuple[str, ...] = ()
 

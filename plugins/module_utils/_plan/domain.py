@@ -151,7 +151,7 @@ def _restart(wanted: Wanted, found: Found, result: Plan) -> None:
     result.pending = []
 
 
-_OFFLINE = (steps.Define, steps.CreateVolume, steps.WriteSeed, steps.GrowDisk, steps.SetAutostart)
+_OFFLINE = (steps.Define, steps.CreateVolume, steps.WriteSeed, steps.Customize, steps.GrowDisk, steps.SetAutostart)
 
 
 def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:

@@ -6,48 +6,64 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import ipaddress
 import json
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Seed
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Seed
+from ansible_collections.corral.virt.plugins.module_utils._plan import customize
 
-__all__ = ["files", "instance_id", "seed"]
+__all__ = ["DOCUMENTS", "METHODS", "ON_CHANGE", "files", "instance_id", "seed"]
 
 ON_CHANGE = ("ignore", "next_boot", "refuse")
-_HEADERS = (
-    "#cloud-config",
-    "#!",
-    "#include",
-    "#cloud-boothook",
-    "#cloud-config-archive",
-    "Content-Type:",
-    "MIME-Version:",
-    "## template:",
+METHODS = ("nocloud", OFFLINE)
+DOCUMENTS = ("user_data", "meta_data", "network_config", "vendor_data")
+_HEADER = "#cloud-config"
+_FIRST_LINE = re.compile(
+    r"#!|#include(-once)?\s*$|#part-handler\s*$|#cloud-boothook\s*$|#cloud-config(-archive|-jsonp)?\s*$|## template: jinja\s*$"
+    r"|(Content-Type|MIME-Version):"
 )
+_KINDS = ("ed25519", "ecdsa", "rsa")  # of host keys, in the order in which clients like them
+_OFF = ("false", "no", "off", "0")
 
 
 def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
     """Check and normalise option `cloud_init`; raises BadInput with all problems."""
     problems: list[str] = []
-    user_data = _document(options.get("user_data"), header="#cloud-config\n")
-    if user_data and not user_data.startswith(_HEADERS):
-        problems.append(f"cloud_init.user_data of {guest}: cloud-init ignores it without a first line such as '#cloud-config'")
-    meta_data = _mapping(options.get("meta_data"), f"cloud_init.meta_data of {guest}", problems)
-    network = _mapping(options.get("network_config"), f"cloud_init.network_config of {guest}", problems)
+    where = {name: f"cloud_init.{name} of {guest}" for name in DOCUMENTS}
+    user_data, config = _document(options.get("user_data"), where["user_data"], problems)
+    vendor_data, vendor = _document(options.get("vendor_data"), where["vendor_data"], problems)
+    meta_data = _mapping(options.get("meta_data"), where["meta_data"], problems)
+    network = _network(options.get("network_config"), where["network_config"], problems)
+    method, on_change = options.get("method") or METHODS[0], options.get("on_change") or "ignore"
+    if vendor_data.startswith(("Content-Type:", "MIME-Version:")):
+        problems.append(f"{where['vendor_data']}: it shares its file with the SSH host key; instead of MIME give {_HEADER}-archive")
+    if meta_data.get("instance-id") and on_change == "next_boot":
+        problems.append(f"{where['meta_data']}: on_change: next_boot works by a new instance-id; leave out the one that never changes")
+    if method == OFFLINE:
+        problems += customize.problems(options, config, meta_data, network, guest=guest)
+    keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
+    if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in _OFF:
+        problems.append(f"{where['user_data']}: vendor_data.enabled: false keeps the SSH host key out, too; leave it out, or give ssh_keys")
     if problems:
         raise BadInput(problems)
-    network_text = json.dumps(network, sort_keys=True) if network else None
-    spoken = json.dumps([user_data, meta_data, network], sort_keys=True)
+    spoken = [user_data, meta_data, network, *([vendor_data, method] if vendor_data or method == OFFLINE else [])]
     return Seed(
-        user_data=user_data or "#cloud-config\n{}\n",
+        user_data=user_data or f"{_HEADER}\n{{}}\n",
+        vendor_data=vendor_data,
+        config=config,
+        vendor_config=vendor,
         meta_data=meta_data,
-        network_config=network_text,
-        on_change=options.get("on_change") or "ignore",
-        digest=hashlib.sha256(spoken.encode()).hexdigest(),
-        addresses=tuple(_addresses(network)),
+        network_config=json.dumps(network, sort_keys=True) if network else None,
+        on_change=on_change,
+        method=method,
+        host_keys=keys,
+        digest=hashlib.sha256(json.dumps(spoken, sort_keys=True).encode()).hexdigest(),
+        addresses=tuple(address for address, _given in _addresses(network)),
     )
 
 
@@ -60,24 +76,45 @@ def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, s
     """The seed's files. The guest's SSH host key travels as vendor data, so that user data stays as the user wrote it."""
     meta_data = {"local-hostname": guest, **wanted.meta_data, "instance-id": instance_id(wanted, guest)}
     private, public = host_key
-    vendor_data = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": private, "ed25519_public": public}}
+    ours = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": private, "ed25519_public": public}}
     result = {
         "user-data": wanted.user_data,
         "meta-data": json.dumps(meta_data, sort_keys=True) + "\n",
-        "vendor-data": "#cloud-config\n" + json.dumps(vendor_data) + "\n",
+        "vendor-data": wanted.vendor_data if wanted.host_keys else _with(wanted, ours),
     }
     if wanted.network_config:
         result["network-config"] = wanted.network_config + "\n"
-    return result
+    return {name: content for name, content in result.items() if content}
 
 
-def _document(value: object, *, header: str) -> str:
-    """Text as it is; a mapping as JSON, which is YAML, below its header."""
-    if value in (None, ""):
-        return ""
-    if isinstance(value, str):
-        return value
-    return header + json.dumps(value, sort_keys=True) + "\n"
+def _with(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
+    """The user's vendor data and ours: in one cloud-config, or as two parts. Ours is the last line of text after `#cloud-config`.
+
+    A cloud-config-archive, which cloud-init also knows, stops the boot with its release 24.4.
+    """
+    merged = f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"
+    if not wanted.vendor_data or wanted.vendor_config:
+        return merged
+    theirs = base64.encodebytes(wanted.vendor_data.encode()).decode()
+    start, coded = "--corral\nContent-Type: text/", 'plain; charset="utf-8"\nContent-Transfer-Encoding: base64\n\n'
+    mime = 'Content-Type: multipart/mixed; boundary="corral"\nMIME-Version: 1.0\n\n'
+    return f"{mime}{start}{coded}{theirs}{start}cloud-config\n\n{merged}--corral--\n"
+
+
+def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:
+    """A cloud-config as JSON, which is YAML, below its header, and what it says; other text as it is."""
+    config = value if isinstance(value, dict) else {}
+    if isinstance(value, str) and value:
+        first, _newline, rest = value.lstrip().partition("\n")
+        if first.strip() == _HEADER:
+            config = _mapping(rest.strip(), what, problems)
+        elif _FIRST_LINE.match(first):
+            return value, {}
+        else:
+            problems.append(f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or give a mapping")
+    elif not isinstance(value, (dict, str)) and value is not None:
+        problems.append(f"{what}: must be a mapping or text, not {type(value).__name__}")
+    return (f"{_HEADER}\n{json.dumps(config, sort_keys=True)}\n", config) if config else ("", {})
 
 
 def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
@@ -88,22 +125,63 @@ def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
         try:
             value = json.loads(value)
         except ValueError:
-            problems.append(f"{what}: must be a mapping or JSON text on the host")
+            problems.append(f"{what}: must be a mapping, or JSON text (which tasks and ansible -m make of YAML)")
             return {}
-    if not isinstance(value, dict):
+    if isinstance(value, dict):
+        return value
+    if value is not None:
         problems.append(f"{what}: must be a mapping, not {type(value).__name__}")
-        return {}
-    # `network:` as the only key is how netplan files and cloud images' docs show it.
-    return t.cast("dict[str, t.Any]", value.get("network", value) if set(value) == {"network"} else value)
+    return {}
 
 
-def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Static addresses of a version 1 or 2 network config, without their prefix length."""
-    nics = [nic for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in (network.get(kind) or {}).values()]
-    for nic in nics:
-        for item in nic.get("addresses") or []:
-            yield re.sub(r"/.*", "", str(next(iter(item), "") if isinstance(item, dict) else item))
-    for entry in network.get("config") or []:
-        for subnet in entry.get("subnets") or []:
-            if subnet.get("address"):
-                yield re.sub(r"/.*", "", str(subnet["address"]))
+def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
+    """A network config of version 1 or 2. `network:` as the only key is how netplan files and cloud images' docs show it."""
+    network = _mapping(value, what, problems)
+    if set(network) == {"network"}:
+        network = _mapping(network["network"], what, problems)
+    if not network or network.get("config") == "disabled":
+        return network
+    if network.get("version") not in (1, 2):
+        problems.append(f"{what}: version must be 1 or 2, not {network.get('version')!r}")
+    elif network["version"] == 1 and not (isinstance(network.get("config"), list) and all(isinstance(i, dict) for i in network["config"])):
+        problems.append(f"{what}: version 1 needs config, a list of mappings")
+    sections = [name for name in network if name not in ("version", "renderer", "config")]
+    wrong = [name for name in sections if any(nic is not None and not isinstance(nic, dict) for nic in _nics(network[name]))]
+    problems += [f"{what}: {name} must be a mapping of mappings" for name in wrong]
+    if not wrong:
+        for address, given in _addresses(network):
+            try:
+                ipaddress.ip_address(address)
+            except ValueError:
+                problems.append(f"{what}: {given!r} is no address")
+    return network
+
+
+def _nics(section: object) -> t.Iterable[object]:
+    return () if section is None else section.values() if isinstance(section, dict) else (section,)
+
+
+def _dict(value: object) -> dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[t.Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
+    """Static addresses of a version 1 or 2 network config without their prefix length, and as they are given."""
+    nics = [_dict(nic) for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in _nics(network.get(kind))]
+    given = [next(iter(item), "") if isinstance(item, dict) else item for nic in nics for item in _list(nic.get("addresses"))]
+    subnets = [_dict(one) for entry in _list(network.get("config")) for one in _list(_dict(entry).get("subnets"))]
+    for address in [*given, *(one["address"] for one in subnets if one.get("address"))]:
+        yield re.sub(r"/\d+$", "", str(address)), address
+
+
+def _host_keys(value: object, what: str, problems: list[str]) -> dict[str, str]:
+    """The private host keys that the user brings by kind, best first."""
+    found = {kind: _dict(value).get(f"{kind}_private") for kind in _KINDS}
+    keys = {kind: key for kind, key in found.items() if isinstance(key, str)}
+    if value not in (None, {}) and not keys:
+        problems.append(f"{what}: has no private key; give one of {', '.join(f'{kind}_private' for kind in _KINDS)}, or leave it out")
+    return keys

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 __all__ = [
     "Attach",
     "CreateVolume",
+    "Customize",
     "Define",
     "DeleteVolume",
     "Destroy",
@@ -93,6 +94,19 @@ class WriteSeed(Step):
 
     def __str__(self) -> str:
         return f"write cloud-init seed {self.volume.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Customize(Step):
+    """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
+
+    pool: str
+    source: str
+    path: str
+    commands: tuple[tuple[str, str], ...] = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"apply cloud-init seed to disk {self.path} (virt-customize)"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
@@ -174,7 +175,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_secrets_are_marked() -> None:
     marked = {".".join(path) for path in said.PLACES if option_at(path).get("no_log")}
-    assert marked == {"graphics.password", "cloud_init.user_data"}
+    assert marked == {"graphics.password", *(f"cloud_init.{document}" for document in seeds.DOCUMENTS)}
 
 
 def test_a_kind_that_has_a_form_says_it() -> None:

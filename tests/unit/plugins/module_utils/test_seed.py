@@ -17,7 +17,7 @@ V1 = {"version": 1, "config": [{"type": "physical", "subnets": [{"type": "static
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ("#cloud-config\nhostname: a\n", "#cloud-config\nhostname: a\n"),
+        ('#cloud-config\n{"b": 1, "a": 2}\n', '#cloud-config\n{"a": 2, "b": 1}\n'),
         ("#!/bin/sh\ntrue\n", "#!/bin/sh\ntrue\n"),
         ({"b": 1, "a": [True, None]}, '#cloud-config\n{"a": [true, null], "b": 1}\n'),
         (None, "#cloud-config\n{}\n"),
@@ -82,4 +82,4 @@ def test_an_instance_id_can_be_given() -> None:
 
 
 def test_user_data_is_not_shown() -> None:
-    assert "secret" not in repr(seeds.seed({"user_data": "#cloud-config\npassword: secret"}, guest="web1"))
+    assert "secret" not in repr(seeds.seed({"user_data": {"password": "secret"}}, guest="web1"))
