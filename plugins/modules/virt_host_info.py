@@ -75,7 +75,11 @@ host:
     bridges: {description: Bridges of the host; null behind a remote connection., type: list, elements: str, returned: always}
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
-    guests: {description: 'Name, uuid, state, vcpus, memory_mib and tags of every guest.', type: list, elements: dict, returned: always}
+    guests:
+      description: Name, uuid, state, vcpus, memory_mib, tags and unfinished (being made) of every guest.
+      type: list
+      elements: dict
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule

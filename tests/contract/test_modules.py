@@ -91,7 +91,7 @@ def test_no_daemon_is_said() -> None:
     assert "is the libvirt daemon installed" in result["msg"]
 
 
-@pytest.mark.parametrize("user_data", [f'#cloud-config\n{{"password": "{SECRETS[0]}"}}\n', {"password": SECRETS[0]}], ids=["text", "mapping"])
+@pytest.mark.parametrize("user_data", [f'#cloud-config\n{{"p": "{SECRETS[0]}"}}\n', {"p": SECRETS[0]}], ids=["text", "mapping"])
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("many", [True, False])
 def test_secrets_stay_secret(user_data: object, check_mode: bool, many: bool) -> None:

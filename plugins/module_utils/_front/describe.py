@@ -121,6 +121,7 @@ def _brief(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "vcpus": guest["vcpus"]["current"],
         "memory_mib": guest["memory"]["maximum_mib"],
         "tags": guest["tags"],
+        "unfinished": guest["unfinished"],
     }
 
 

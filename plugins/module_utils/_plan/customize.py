@@ -42,7 +42,8 @@ def problems(
         yield f"cloud_init.vendor_data {where} nobody reads it; say it in user_data"
     if said.get("user_data") and not config:
         yield f"cloud_init.user_data {where} it must be a #cloud-config"
-    if network and network.get("version") != 2:
+    if network.get("version", 2) != 2:
+        network = {}
         yield f"cloud_init.network_config {where} it must be of version 2"
     unknown = {*_unknown("", config, _CONFIG), *_unknown("meta_data.", meta, _META), *_unknown_inside(config), *_unknown_of_nics(network)}
     if unknown:

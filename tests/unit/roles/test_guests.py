@@ -18,7 +18,10 @@ def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]])
     known = {
         "virt_guest_defaults": {},
         "virt_guests": guests,
-        "virt_host": {"host": {"guests": [{"name": name, "tags": tags} for name, tags in there.items()]}},
+        "guests_seed": True,
+        "guests_user": "",
+        "__guests_keys_in": ["ssh-ed25519 AAAA me"],
+        "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
     }
     debug = {"ansible.builtin.debug": {"msg": "{{ {'here': __guests_here} }}"}}
@@ -57,3 +60,24 @@ def test_apart_becomes_a_tag_and_takes_none_away(tmp_path: Path) -> None:
         {"name": "cleared", "tags": ["apart-web"]},
         {"name": "alone", "vcpus": 1},
     ]
+
+
+def test_guests_from_an_image_are_seeded_when_they_are_made(tmp_path: Path) -> None:
+    """What a guest says itself goes before, and one that is there is left as it is."""
+    keys, own = {"user_data": {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}}, {"user_data": "#!/bin/sh\n"}
+    network = {"network_config": {"version": 2}}
+    seen = here(
+        tmp_path,
+        {"name": "new", "image": "a"},
+        {"name": "disk", "disks": [{"name": "system", "image": "a"}]},
+        {"name": "half", "image": "a"},
+        {"name": "there", "image": "a"},
+        {"name": "empty", "disks": [{"name": "system"}]},
+        {"name": "own", "image": "a", "cloud_init": own},
+        {"name": "static", "image": "a", "cloud_init": network},
+        {"name": "never", "image": "a", "cloud_init": None},
+        there={"half": [], "there": []},
+    )
+    assert {one["name"]: one.get("cloud_init") for one in seen} == {
+        "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "own": own, "static": {**network, **keys}, "never": None,
+    }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import typing as t
 
@@ -83,3 +84,60 @@ def test_an_instance_id_can_be_given() -> None:
 
 def test_user_data_is_not_shown() -> None:
     assert "secret" not in repr(seeds.seed({"user_data": {"password": "secret"}}, guest="web1"))
+
+
+OURS = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": "PRIVATE", "ed25519_public": "PUBLIC"}}
+
+
+def vendor(said: object) -> str:
+    seed = seeds.seed({"vendor_data": said}, guest="web1")
+    return seeds.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))["vendor-data"]
+
+
+def test_vendor_data_is_kept_beside_the_host_key() -> None:
+    assert json.loads(vendor({"packages": ["vim"]}).partition("\n")[2]) == {"packages": ["vim"], **OURS}
+    script = "#!/bin/sh\necho \u00e9 --corral\n"
+    parts = t.cast("list[email.message.Message]", email.message_from_string(vendor(script)).get_payload())
+    assert t.cast(bytes, parts[0].get_payload(decode=True)).decode() == script
+    assert json.loads(str(parts[1].get_payload()).partition("\n")[2]) == OURS
+    assert seeds.seed({"vendor_data": script}, guest="a").digest != seeds.seed({}, guest="a").digest
+
+
+def test_host_keys_of_the_user_take_the_place_of_ours() -> None:
+    said = {"user_data": {"ssh_keys": {"rsa_private": "R", "ed25519_private": "E"}}}
+    seed = seeds.seed(said, guest="web1")
+    assert list(seed.host_keys.items()) == [("ed25519", "E"), ("rsa", "R")]
+    assert "vendor-data" not in seeds.files(seed, guest="web1", host_key=("E", "P"))
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"user_data": "#cloud-configuration\n"}, "without a first line"),
+        ({"user_data": "#cloud-config\n[1]"}, "must be a mapping, not list"),
+        ({"user_data": [1]}, "must be a mapping or text"),
+        ({"user_data": {"vendor_data": {"enabled": False}}}, "keeps the SSH host key out"),
+        ({"user_data": {"ssh_keys": {"rsa_public": "x"}}}, "has no private key"),
+        ({"vendor_data": "MIME-Version: 1.0\n"}, "instead of MIME"),
+        ({"meta_data": {"instance-id": "x"}, "on_change": "next_boot"}, "never changes"),
+        ({"network_config": {"version": 3}}, "version must be 1 or 2, not 3"),
+        ({"network_config": {"ethernets": {}}}, "version must be 1 or 2, not None"),
+        ({"network_config": {"version": 1}}, "needs config"),
+        ({"network_config": {"version": 2, "ethernets": ["eth0"]}}, "ethernets must be a mapping of mappings"),
+        ({"network_config": {"version": 2, "ethernets": {"a": {"addresses": ["10.0.0.300/24"]}}}}, "is no address"),
+        ({"method": "virt_customize", "on_change": "next_boot"}, "written once"),
+        ({"method": "virt_customize", "vendor_data": {"a": 1}}, "nobody reads it"),
+        ({"method": "virt_customize", "user_data": "#!/bin/sh\n"}, "must be a #cloud-config"),
+        ({"method": "virt_customize", "network_config": V1}, "of version 2"),
+        ({"method": "virt_customize", "user_data": {"users": ["default"]}}, r"users\[\]\.'default'"),
+        ({"method": "virt_customize", "user_data": {"users": [{"name": "a; rm"}]}}, "'a; rm' must be a word"),
+        (
+            {"method": "virt_customize", "user_data": {"swap": {}, "bootcmd": []}, "meta_data": {"k": 1}},
+            "these cannot be applied: bootcmd, meta_data.k, swap",
+        ),
+    ],
+)
+def test_bad_documents_are_refused(said: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(BadInput, match=problem) as caught:
+        seeds.seed(said, guest="web1")
+    assert len(caught.value.problems) == 1
