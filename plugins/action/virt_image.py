@@ -116,23 +116,28 @@ class ActionModule(WatchedAction):
             return result
 
     def _upload(self, what: str, local: Path, part: t.Mapping[str, t.Any]) -> None:
-        """Add to what the host has of the file, piece by piece, so that a broken transfer goes on where it ended."""
+        """Send what the host lacks of the file, piece by piece, so that a broken transfer goes on where it ended.
+
+        Every piece has its place: another run that sends the same file at the same time writes the same. When that one has finished, the
+        part is gone, and the module finds the image.
+        """
         path, total = shlex.quote(part["path"]), local.stat().st_size
         directory = shlex.quote(part["path"].rpartition("/")[0])
         done = int(part["bytes"]) if part["bytes"] <= total else 0
         begun, start, shown = done, time.monotonic(), time.monotonic()
-        self._append(f"umask 077; mkdir -p {directory} && truncate -s {done} {path}", b"", what)
+        self._send(f"umask 077; mkdir -p {directory} && touch {path}{'' if done else f' && truncate -s 0 {path}'}", b"", what)
         with local.open("rb") as stream:
             stream.seek(done)
             for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
-                self._append(f"cat >> {path}", piece, what)
+                write = f"dd of={path} bs=1M seek={done} oflag=seek_bytes iflag=fullblock conv=notrunc,nocreat status=none"
+                self._send(f"{write} || test ! -e {path}", piece, what)
                 done += len(piece)
                 if time.monotonic() - shown > 2:
                     shown = time.monotonic()
                     rate = (done - begun) / (shown - start) / _MIB
                     self._show(what, f"sending {100 * done // total} %, {done / _MIB:.1f} of {total / _MIB:.1f} MiB, {rate:.1f} MiB/s")
 
-    def _append(self, command: str, piece: bytes, what: str) -> None:
+    def _send(self, command: str, piece: bytes, what: str) -> None:
         done = self._low_level_execute_command(command, in_data=piece or None)
         if done["rc"]:
             raise AnsibleActionFail(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}")

@@ -5,6 +5,7 @@ The judges are sha256sum, qemu-img, ls and what the server was asked, never our 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -171,9 +172,17 @@ def test_progress_is_shown(lab: Hypervisors, server: Server) -> None:
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """As when the machine loses its power: nobody gets to clean up."""
-    os.killpg(process.pid, signal.SIGKILL)
+    """As when the machine loses its power: nobody gets to clean up, nor the workers, which have sessions of their own."""
+    for pid in [*descendants(process.pid), process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process started, and those that these started."""
+    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    return [*children, *(more for child in children for more in descendants(child))]
 
 
 def kill_module(lab: Hypervisors, host: str = "hyper1") -> None:
