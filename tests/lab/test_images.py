@@ -181,7 +181,8 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 def descendants(pid: int) -> list[int]:
     """Processes that a process started, and those that these started."""
-    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True).stdout
+    children = [int(child) for child in found.split()]
     return [*children, *(more for child in children for more in descendants(child))]
 
 
