@@ -125,7 +125,8 @@ class ActionModule(WatchedAction):
         directory = shlex.quote(part["path"].rpartition("/")[0])
         done = int(part["bytes"]) if part["bytes"] <= total else 0
         begun, start, shown = done, time.monotonic(), time.monotonic()
-        self._send(f"umask 077; mkdir -p {directory} && touch {path}{f' && truncate -s 0 {path}' if part['bytes'] > total else ''}", b"", what)
+        cut = f" && truncate -s 0 {path}" if part["bytes"] > total else ""
+        self._send(f"umask 077; mkdir -p {directory} && touch {path}{cut}", b"", what)
         with local.open("rb") as stream:
             stream.seek(done)
             for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
