@@ -50,7 +50,7 @@ ansible-lint: venv
 	ansible-lint -q
 
 shellcheck: venv
-	shellcheck .ci/run $(wildcard tests/*/*.sh)
+	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
 
 .PHONY: sanity
 sanity: venv ## ansible-test: sanity, and the unit tests as ansible-test runs them

@@ -113,6 +113,7 @@ def test_inside_is_a_general_cloud_image(built: Path, tmp_path: Path) -> None:
             assert (root / program).exists(), program
         for link in ("boot/vmlinuz", "boot/initrd.img"):
             assert (root / link).stat().st_size > 1024**2
+        assert "C.UTF-8" in (root / "etc/cloud/cloud.cfg.d/10_image.cfg").read_text()
         assert "console=ttyS0" in (root / "boot/extlinux.conf").read_text()
         assert (root / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service").is_symlink()
         sources = (root / "etc/apt/sources.list").read_text()

@@ -89,6 +89,8 @@ mmdebstrap --variant=apt --mode=root --skip=check/empty --include="$packages" \
   --customize-hook='chroot "$1" systemctl enable -q systemd-networkd.service systemd-resolved.service' \
   ${customize:+--customize-hook="$customize"} "$release" "$root" "${sources[@]}"
 
+# cloud-init's own choice is a locale that nobody has generated.
+echo 'locale: C.UTF-8' > "$root/etc/cloud/cloud.cfg.d/10_image.cfg"
 echo 'LABEL=root / ext4 defaults,errors=remount-ro 0 1' > "$root/etc/fstab"
 echo localhost > "$root/etc/hostname"
 rm -rf "$root"/etc/ssh/ssh_host_* "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin "$root"/var/log/*.log
