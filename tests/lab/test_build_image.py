@@ -18,6 +18,7 @@ pytestmark = pytest.mark.lab
 ROOT = Path(__file__).resolve().parents[2]
 START = 2048 * 512
 BUILD_S = 600
+NOT_THERE = [program for program in ("kiwi-ng", "rsync", "sgdisk") if not shutil.which(program)]
 CUSTOMIZE = """#!/bin/sh -e
 chroot "$1" sh -c 'command -v tree' > "$1/etc/customized"
 """
@@ -178,7 +179,7 @@ def test_what_cannot_be_built_is_refused_with_all_reasons(options: dict[str, str
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not shutil.which("kiwi-ng"), reason="kiwi-ng is not installed: a kiwi image cannot be built here")
+@pytest.mark.skipif(bool(NOT_THERE), reason=f"kiwi cannot build here without {', '.join(NOT_THERE)}")
 def test_kiwi_builds_what_its_description_says(tmp_path: Path) -> None:
     mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm").split()
     description = (Path(__file__).parent / "kiwi.xml").read_text().replace("MIRROR", mirrors[0])

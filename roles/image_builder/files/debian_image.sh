@@ -94,6 +94,12 @@ echo 'locale: C.UTF-8' > "$root/etc/cloud/cloud.cfg.d/10_image.cfg"
 echo 'LABEL=root / ext4 defaults,errors=remount-ro 0 1' > "$root/etc/fstab"
 echo localhost > "$root/etc/hostname"
 rm -rf "$root"/etc/ssh/ssh_host_* "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin "$root"/var/log/*.log
+# Keys that only this machine has go with the image.
+if [ -n "$keyring" ]; then
+  mkdir -p "$root/etc/apt/keyrings"
+  cp "$keyring" "$root/etc/apt/keyrings/"
+  sed -i "s#signed-by=$keyring\\]#signed-by=/etc/apt/keyrings/${keyring##*/}]#" "$root/etc/apt/sources.list"
+fi
 # How this machine reaches its mirrors is not the guests' way.
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"
 # Each guest makes its own.
