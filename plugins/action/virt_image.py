@@ -68,7 +68,8 @@ class ActionModule(WatchedAction):
             known = _catalogue.resolve(str(named), str(arch or "x86_64"))
             arguments |= {"url": known["url"], "checksum": known["checksum"]}
             if arguments.get("keyring") and known.get("signature"):
-                arguments.setdefault("signature", known["signature"])
+                inside = known["checksum"].endswith(known["signature"])  # the list holds its signature itself
+                arguments.setdefault("signature", "inline" if inside else known["signature"])
         if not arguments.get("src") or boolean(arguments.get("remote_src", False), strict=False):
             return arguments, None, fan_out
         try:

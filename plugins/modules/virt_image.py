@@ -112,8 +112,8 @@ options:
     type: str
   catalogue:
     description:
-      - An official cloud image by its name, such as V(debian-12) or V(fedora-42): stands for O(url), O(checksum) and, with a O(keyring),
-        O(signature).
+      - An official cloud image by its name, such as V(debian-12) or V(fedora-43). It stands for O(url), O(checksum) and, with a
+        O(keyring), O(signature).
       - The names are in the guide "Images".
     type: str
   arch:
