@@ -351,7 +351,10 @@ def test_a_bad_day_that_does_not_end(
 
 
 def test_a_download_that_was_whole_is_not_asked_for_again(place: Place, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_of_images, "publish", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files_of_images, "publish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         download(place, server)
     monkeypatch.undo()

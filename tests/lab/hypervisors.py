@@ -93,9 +93,11 @@ def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False) -> 
         book = lab.folder / "hypervisors.json"
         book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in roles]}]))
         lab.run("ansible-playbook", book, timeout_s=600)
-    yield lab
-    if not kept:
-        lab.run(sys.executable, HERE / "lab.py", "down", "--name", name)
+    try:
+        yield lab
+    finally:
+        if not kept:
+            lab.run(sys.executable, HERE / "lab.py", "down", "--name", name)
 
 
 def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
