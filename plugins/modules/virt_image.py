@@ -282,8 +282,8 @@ content:
   description: Name of the immutable file it points to.
   returned: for an image
   type: str
-size:
-  description: Size of the disk in bytes.
+size_bytes:
+  description: Size of the disk; its file can be smaller.
   returned: for a disk, when present
   type: int
 stands_on:

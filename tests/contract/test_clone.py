@@ -110,7 +110,7 @@ def test_an_overlay_stands_on_the_content(place: Place) -> None:
     done = place.cycle(image="tiny.qcow2", size="1GiB")
     info = seen(place.pool / "disk.qcow2")
     assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / OLD), "qcow2")
-    assert info["virtual-size"] == done["size"] == 1024**3
+    assert info["virtual-size"] == done["size_bytes"] == 1024**3
     assert done["steps"] == [f"create disk {place.pool}/disk.qcow2 (1 GiB, qcow2, on {place.pool / OLD})"]
     assert done["stands_on"] == str(place.pool / OLD)
     assert (place.pool / "disk.qcow2").stat().st_mode & 0o777 == 0o600

@@ -21,12 +21,14 @@ pytestmark = pytest.mark.lab
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAME = "clones"
-LAB = os.environ.get("CORRAL_LAB_KEPT", NAME)  # for work on these tests: a lab that is up is used as it is
+LAB = os.environ.get("CORRAL_LAB_KEPT") or NAME  # for work on these tests: a lab that is up is used as it is
 FOLDER = ROOT / "build/lab" / LAB
 IMAGES = "/var/lib/libvirt/images"
 OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
 SETUP_S, COMMAND_S = 900, 180
-CONTENTS = f"""cd {IMAGES} && rm -rf ./* .*.clone
+GONE = """for guest in $(virsh list --name); do virsh destroy $guest; done
+for guest in $(virsh list --all --name); do virsh undefine $guest; done"""
+CONTENTS = f"""{GONE}; cd {IMAGES} && rm -rf ./* .*.clone
 qemu-img create -q -f qcow2 {OLD} 64M && qemu-io -c 'write -P 1 64k 40M' {OLD} >/dev/null
 qemu-img create -q -f qcow2 {NEW} 64M && qemu-io -c 'write -P 2 1M 30M' {NEW} >/dev/null
 chmod 444 tiny.*; ln -s {OLD} tiny.qcow2; virsh pool-refresh default"""
@@ -102,16 +104,14 @@ def contents() -> Iterator[None]:
     """A pool in which `tiny.qcow2` points to OLD; NEW is there too, and differs."""
     on(CONTENTS)
     yield
-    on(
-        "for guest in $(virsh list --name); do virsh destroy $guest; done; "
-        "for guest in $(virsh list --all --name); do virsh undefine $guest; done"
-    )
+    on(GONE)
 
 
 def test_an_overlay_grows_off_and_while_its_guest_runs() -> None:
     disk = f"{IMAGES}/web1-data.qcow2"
     cycle(name="web1-data.qcow2", image="tiny.qcow2", size="1GiB")
     assert (info(disk)["backing-filename"], info(disk)["virtual-size"]) == (f"{IMAGES}/{OLD}", 2**30)
+    assert "size_bytes: 1073741824" in module(name="web1-data.qcow2", image="tiny.qcow2")  # `size` would be the file's, by Ansible
     cycle(name="web1-data.qcow2", size="2GiB")
     define("web1", disk)
     cycle(name="web1-data.qcow2", size="3GiB")
@@ -156,7 +156,7 @@ def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
     module(name="web1-data.qcow2", image="tiny.qcow2")
     define("web1", disk)
     on("virsh blockpull web1 vda --bandwidth 1")  # as a killed run would leave it, but slow
-    said = module(name="web1-data.qcow2", state="flattened", timeout=2, ok=False)
+    said = module(name="web1-data.qcow2", state="flattened", job_timeout=2, ok=False)
     assert "within 2 s; it stands where it stood" in said
     assert "No current block job" in on("virsh blockjob web1 vda") and info(disk)["backing-filename"] == f"{IMAGES}/{OLD}"
     cycle(name="web1-data.qcow2", state="flattened")

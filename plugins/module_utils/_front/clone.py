@@ -85,7 +85,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
         "diff": _changes.diff(plan.changes),
         "name": wanted.name,
         "path": wanted.path,
-        "size": plan.size_bytes,
+        "size_bytes": plan.size_bytes,
         "stands_on": plan.stands_on,
     }
 

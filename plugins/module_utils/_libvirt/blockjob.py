@@ -59,7 +59,8 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
     what = f"disk {target} of {domain.name()}"
     while not ended.wait(_LOOK_S):
         if time.monotonic() >= deadline:
-            raise Timeout(f"cannot flatten {what} within {timeout_s} s; it stands where it stood, and the next run goes on; raise timeout")
+            told = "it stands where it stood; run again, it goes on, or raise job_timeout"
+            raise Timeout(f"cannot flatten {what} within {timeout_s} s; {told}")
         job = domain.blockJobInfo(target)
         if job:
             progress(job["cur"], job["end"])
