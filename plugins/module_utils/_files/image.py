@@ -66,16 +66,34 @@ def work_path(image: Image, kind: str) -> str:
 @contextlib.contextmanager
 def locked(image: Image) -> t.Iterator[None]:
     """One writer per image: a second run waits and then finds the work done. The lock ends with the process that holds it."""
+    with _lock(image):
+        try:
+            yield
+        finally:
+            path = work_path(image, _LOCK)
+            if os.listdir(os.path.dirname(path)) == [_LOCK]:  # nothing to go on with: leave no trace
+                os.unlink(path)
+                with contextlib.suppress(OSError):  # somebody else begins just now
+                    os.rmdir(os.path.dirname(path))
+
+
+def _lock(image: Image) -> t.IO[str]:
+    """The locked file. Who waited for one that was removed meanwhile waits for the new one."""
     path = work_path(image, _LOCK)
-    try:
-        for directory in (os.path.join(image.directory, _WORK), os.path.dirname(path)):
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-        handle = open(path, "w")  # noqa: SIM115  closed below
-    except OSError as error:
-        raise Failed(f"cannot write to the pool's directory {image.directory}: {error.strerror}") from error
-    with handle:
+    while True:
+        try:
+            for directory in (os.path.join(image.directory, _WORK), os.path.dirname(path)):
+                os.makedirs(directory, mode=0o700, exist_ok=True)
+            handle = open(path, "w")  # noqa: SIM115  the caller closes it
+        except FileNotFoundError:  # its directory went in between
+            continue
+        except OSError as error:
+            raise Failed(f"cannot write to the pool's directory {image.directory}: {error.strerror}") from error
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_ino == os.fstat(handle.fileno()).st_ino:
+                return handle
+        handle.close()
 
 
 def tidy(image: Image, *, but: str = "") -> None:
