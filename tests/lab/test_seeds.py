@@ -1,0 +1,232 @@
+"""Seeds, judged from inside real guests by ssh, and on the host by virsh, journalctl and grep; never by our own modules.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NAME = "seeds"
+FOLDER = ROOT / "build/lab" / NAME
+IMAGES = "/var/lib/libvirt/images"
+PLAY_S, BOOT_S = 400, 400
+SECRET = "Xq7-secret's\nsecond-line-of-Xq7"
+ROLES = ("hypervisor", "bridge", "storage")
+KEYS = "{{ [virt_lab_ssh_public_key] }}"
+
+
+def run(*command: str | Path, timeout_s: int = PLAY_S, ok: bool = True) -> str:
+    """Run a command as a user of the lab would; what it printed."""
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
+    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-6000:]}"
+    assert "Xq7" not in done.stderr
+    return done.stdout
+
+
+def on(command: str, *, ok: bool = True) -> str:
+    """Run a shell command on the hypervisor."""
+    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, ok=ok)
+
+
+def play(*tasks: dict[str, t.Any], check: bool = False) -> tuple[dict[str, t.Any], str]:
+    """Run tasks on the hypervisor: what the last one registered as `told`, and everything that was printed."""
+    book, answer = FOLDER / "book.json", FOLDER / "answer.json"
+    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
+    copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
+    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [*tasks, copy]}]))
+    output = run("ansible-playbook", "-vvv", "--diff", book, *(["--check"] if check else []))
+    return json.loads(answer.read_text()), output
+
+
+def guest(name: str, *, check: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    """The module's answer for one guest; its secret is nowhere in what was printed."""
+    task = {"corral.virt.virt_domain": {"name": name, **said}, "register": "told", "ignore_errors": True}
+    told, output = play(task, check=check)
+    assert "Xq7" not in output
+    if told.get("ssh_host_key"):
+        (FOLDER / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
+    return told
+
+
+def network(number: int) -> dict[str, t.Any]:
+    nic = {
+        "match": {"name": "e*"},
+        "addresses": [f"{{{{ virt_lab_guest_prefix }}}}.{number}/24"],
+        "routes": [{"to": "default", "via": "{{ virt_lab_gateway }}"}],
+    }
+    return {"version": 2, "ethernets": {"all": nic}}
+
+
+def inside(name: str, user: str, number: int, command: str, *, until: str) -> str:
+    """Run a shell command in the guest, with its host key verified, until it prints what is waited for."""
+    prefix = yaml.safe_load(run("ansible-inventory", "--host", "hyper1"))["virt_lab_guest_prefix"]
+    options = (f"UserKnownHostsFile={FOLDER}/{name}.known", f"HostKeyAlias={name}", "StrictHostKeyChecking=yes", "ConnectTimeout=5")
+    ssh = ["ssh", "-n", "-i", str(FOLDER / "id_ed25519"), *(word for option in options for word in ("-o", option))]
+    deadline, seen = time.monotonic() + BOOT_S, ""
+    while time.monotonic() < deadline:
+        done = subprocess.run([*ssh, f"{user}@{prefix}.{number}", command], capture_output=True, text=True, timeout=60, check=False)
+        seen = done.stdout + done.stderr
+        assert "verification failed" not in seen.lower(), seen
+        if until in done.stdout:
+            return done.stdout
+        time.sleep(4)
+    raise AssertionError(f"{name} has not said {until!r} within {BOOT_S} s, but: {seen}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """One host, set up by the collection's own roles."""
+    if os.environ.get("CORRAL_LAB_KEPT") != NAME:  # for work on these tests: a lab that is up is used as it is
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=900)
+        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
+        image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
+        book = FOLDER / "hypervisor.json"
+        roles = [f"corral.virt.{role}" for role in ROLES]
+        book.write_text(json.dumps([{"hosts": "hyper", "roles": roles, "post_tasks": [{"corral.virt.virt_image": image}]}]))
+        run("ansible-playbook", book)
+    yield
+    if os.environ.get("CORRAL_LAB_KEPT") != NAME:
+        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+
+
+FIRST: dict[str, t.Any] = {
+    "vendor_data": "#!/bin/sh\necho vendor >/root/vendor\n",
+    "user_data": {
+        "users": [{"name": "ops", "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "ssh_authorized_keys": KEYS}],
+        "write_files": [{"path": "/root/secret", "content": SECRET, "permissions": "0600"}],
+        "fs_setup": [{"device": "/dev/vdb", "filesystem": "ext4", "label": "data"}],
+        "mounts": [["LABEL=data", "/srv"]],
+    },
+    "meta_data": "local-hostname: first",
+    "network_config": network(111),
+}
+SEEDED: dict[str, t.Any] = {
+    "state": "running",
+    "vcpus": 1,
+    "memory": "512MiB",
+    "disks": [{"name": "system", "image": "debian-12.qcow2"}, {"name": "data", "size": "1GiB"}],
+}
+SECOND: dict[str, t.Any] = {
+    **FIRST,
+    "user_data": {**FIRST["user_data"], "runcmd": ["echo again >/root/again"]},
+    "meta_data": {"local-hostname": "second"},
+}
+
+
+def test_a_seeded_guest_is_as_it_was_told() -> None:
+    made = guest("s1", **SEEDED, cloud_init=FIRST)
+    assert not made.get("failed"), made["msg"]
+    look = "cloud-init status --wait >/dev/null; hostname; id -un; findmnt -no FSTYPE /srv; sudo cat /root/vendor /root/secret"
+    seen = inside("s1", "ops", 111, look, until="second-line")
+    assert seen.split("\n", 4)[:4] == ["first", "ops", "ext4", "vendor"]
+    assert seen.split("\n", 4)[4] == SECRET
+
+
+def test_the_secret_is_only_in_the_seed() -> None:
+    """Not in the host's log, its files, the definition; and the seed is for its owner."""
+    assert "Invoked for 's1'" in on("journalctl --no-pager | grep corral.virt.virt_domain")
+    places = "/var/log /tmp /var/tmp /etc /run /root"
+    leaks = on(f"journalctl --no-pager | grep -c Xq7; grep -rls Xq7 {places}; virsh dumpxml s1 | grep Xq7; true")
+    assert leaks.split() == ["0"]
+    assert on(f"stat -c %a {IMAGES}/s1-seed.iso").strip() == "600"
+
+
+def test_a_changed_seed_is_ignored_or_refused() -> None:
+    before = on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-seed.iso")
+    ignored = guest("s1", cloud_init={**SECOND, "on_change": "ignore"})
+    assert not ignored["changed"] and "differs from the seed" in ignored["notes"][0]
+    refused = guest("s1", cloud_init={**SECOND, "on_change": "refuse"})
+    assert refused["failed"] and "set cloud_init.on_change to next_boot or ignore" in refused["msg"]
+    checked = guest("s1", cloud_init={**SECOND, "on_change": "next_boot"}, check=True)
+    assert checked["changed"] and checked["steps"][1].startswith("write cloud-init seed")
+    assert on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-seed.iso") == before
+
+
+def test_a_changed_seed_acts_at_the_next_boot() -> None:
+    """A reboot of the guest is enough, and its host key is the same."""
+    known = (FOLDER / "s1.known").read_text()
+    said = {**SECOND, "on_change": "next_boot"}
+    done = guest("s1", cloud_init=said)
+    assert done["changed"] and done["pending"] == ["cloud_init: the new seed is read at the next boot"]
+    assert not guest("s1", cloud_init=said)["changed"]
+    assert not guest("s1", state="rebooted").get("failed")
+    assert inside("s1", "ops", 111, "hostname; sudo cat /root/again", until="again").split() == ["second", "again"]
+    assert (FOLDER / "s1.known").read_text() == known
+
+
+@pytest.mark.parametrize("seen", ["seed.iso", "system.qcow2"])
+def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed as soon as a file appears: the guest is off, and what it was to be is made by the next run."""
+    least = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system"}, {"name": "more"}]}
+    said: dict[str, t.Any] = {**least, "cloud_init": FIRST}
+    monkeypatch.setenv("ANSIBLE_PIPELINING", "0")  # its process has a name then
+    kill = f"until [ -e {IMAGES}/k1-{seen} ]; do :; done; kill -9 $(pgrep -f [A]nsiballZ_virt_domain) && echo killed"
+    with subprocess.Popen(["ssh", "-F", str(FOLDER / "ssh_config"), "hyper1", kill], stdout=subprocess.PIPE, text=True) as killer:
+        time.sleep(1)
+        book = FOLDER / "killed.json"
+        tasks = [{"corral.virt.virt_domain": {"name": "k1", **said}}]
+        book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
+        run("ansible-playbook", book, ok=False)
+        assert killer.communicate(timeout=60)[0].strip() == "killed"
+    assert on("virsh domstate k1").strip() == "shut off"
+    assert "making>" in on("virsh dumpxml k1")
+    if seen == "seed.iso":
+        assert "Cannot access storage file" in on("virsh start k1 2>&1", ok=False)
+    assert "say its cloud_init again" in guest("k1", **dict[str, t.Any](least))["msg"]
+    assert not guest("k1", **said).get("failed")
+    assert on("virsh domstate k1").strip() == "running"
+    assert "making>" not in on("virsh dumpxml k1")
+    assert not guest("k1", **said)["changed"]
+    assert not guest("k1", state="absent", remove_storage=True, force=True, wait_timeout=1).get("failed")
+    assert "k1" not in on(f"ls {IMAGES}")
+
+
+def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
+    """It is in the image of this lab, and stays off; the seed's options act all the same."""
+    installed = on("DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends libguestfs-tools linux-image-cloud-amd64 "
+                   ">/dev/null 2>&1; LIBGUESTFS_BACKEND=direct timeout 200 libguestfs-test-tool >/tmp/test-tool 2>&1; echo $?")  # fmt: skip
+    if installed.strip() != "0":
+        pytest.skip(f"libguestfs does not run on the lab's hosts (apt-get install libguestfs-tools): {on('tail -3 /tmp/test-tool')}")
+    user_data = {key: FIRST["user_data"][key] for key in ("users", "write_files")}
+    seed = {"method": "virt_customize", "user_data": {**user_data, "runcmd": ["echo ran >/root/ran"]}, "network_config": network(112)}
+    wish: dict[str, t.Any] = {**SEEDED, "disks": SEEDED["disks"][:1]}
+    refused = guest("c1", **wish, cloud_init={**seed, "user_data": {"swap": {}}})
+    assert "these cannot be applied: swap" in refused["msg"] and "c1" not in on("virsh list --all --name")
+    on("virsh destroy s1")
+    made = guest("c1", **wish, cloud_init=seed)
+    assert not made.get("failed"), made["msg"]
+    seen = inside("c1", "ops", 112, "hostname; sudo cat /root/ran /root/secret; ls /run/cloud-init", until="disabled")
+    assert seen.split()[:2] == ["c1", "ran"] and SECRET in seen
+    assert not guest("c1", **wish, cloud_init=seed)["changed"]
+    assert on("journalctl --no-pager | grep -c Xq7; grep -rls Xq7 /var/log /tmp /var/tmp; true").split() == ["0"]
+
+
+def test_tasks_of_the_guide_work() -> None:
+    """As they stand there, in their order; and nothing is left of what they made."""
+    text = (ROOT / "docs/docsite/rst/guide_seeding.rst").read_text()
+    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
+    tasks = [task for block in blocks for task in yaml.safe_load(block)]
+    assert len(tasks) >= 3
+    before = on(f"virsh list --all --name | sort; ls {IMAGES}")
+    book = FOLDER / "guide.json"
+    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
+    run("ansible-playbook", book)
+    assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
