@@ -509,7 +509,7 @@ def test_every_format_is_converted(place: Place, form: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[..., bytes]:
+def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[t.Callable[..., bytes]]:
     """GnuPG with a key of its own, as a vendor has."""
     if shutil.which("gpg") is None or shutil.which("gpgv") is None:
         pytest.skip("no gpg to sign with")
@@ -522,7 +522,8 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[..., bytes]:
 
     for user in ("vendor", "stranger"):
         gpg("--quick-generate-key", f"{user}@example.org", "ed25519", "sign", "never")
-    return gpg
+    yield gpg
+    subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], check=True)
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from pathlib import Path
-
 from ansible_collections.corral.virt.plugins.module_utils._front.options import option_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import live
+from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
-GUIDE = Path(__file__).parents[2] / "docs/docsite/rst/guide_guests.rst"
-MARKS = ("..\n  The table is made by tests/tools/live_table.py.\n\n", "\n..\n  End of the table.\n")
+__all__ = ["TABLE"]
+
 WORDS = {
     live.METADATA: "at once",
     live.VCPUS: "at once, up to the maximum and never down",
@@ -29,24 +26,13 @@ WORDS = {
 }
 
 
-def table() -> str:
-    """The rows in the order of the policy, then what holds for all that is not in it."""
-    rows = [(f"``{option_of(field)}``", WORDS[policy]) for field, policy in live.POLICY.items()]
-    rows.append(("everything else", "at the next boot; listed in ``pending`` until then"))
-    width = max(len(field) for field, _how in rows)
-    line = f"{'=' * width}  {'=' * max(len(how) for _field, how in rows)}"
-    head = f"{'Option':{width}}  While the guest runs"
-    return "\n".join([line, head, line, *(f"{field:{width}}  {how}" for field, how in rows), line]) + "\n"
+def rows() -> list[tuple[str, str]]:
+    """In the order of the policy; then what holds for all that is not in it."""
+    found = [(f"``{option_of(field)}``", WORDS[policy]) for field, policy in live.POLICY.items()]
+    return [*found, ("everything else", "at the next boot; listed in ``pending`` until then")]
 
 
-def written(text: str) -> str:
-    """A guide with the table as it is now."""
-    start, end = MARKS
-    return re.sub(re.escape(start) + ".*?" + re.escape(end), lambda _match: start + table() + end, text, flags=re.DOTALL)
-
+TABLE = Table("live_table", GUIDES / "guide_guests.rst", ("Option", "While the guest runs"), rows)
 
 if __name__ == "__main__":
-    if "--write" in sys.argv:
-        GUIDE.write_text(written(GUIDE.read_text()))
-    else:
-        print(table(), end="")
+    TABLE.main()

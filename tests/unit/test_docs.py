@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.corral.virt.tests.tools import catalogue_table, live_table
+from ansible_collections.corral.virt.tests.tools.guide_table import Table
 
 
-def test_the_table_of_live_changes_is_as_the_policy_decides() -> None:
-    text = live_table.GUIDE.read_text()
-    assert live_table.table() in text, "make it anew: python tests/tools/live_table.py --write"
-    assert live_table.written(text) == text
-
-
-def test_the_table_of_images_is_as_the_catalogue() -> None:
-    text = catalogue_table.GUIDE.read_text()
-    assert catalogue_table.table() in text, "make it anew: python tests/tools/catalogue_table.py --write"
-    assert catalogue_table.written(text) == text
+@pytest.mark.parametrize("table", [live_table.TABLE, catalogue_table.TABLE], ids=lambda table: table.tool)
+def test_a_table_is_as_what_it_is_made_from(table: Table) -> None:
+    text = table.guide.read_text()
+    assert table.text() in text, f"make it anew: PYTHONPATH=.cache python tests/tools/{table.tool}.py --write"
+    assert table.written(text) == text
