@@ -6,14 +6,17 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["IMAGES", "Hypervisors", "hypervisors", "until"]
+import yaml
+
+__all__ = ["IMAGES", "Hypervisors", "guide", "hypervisors", "until"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -23,9 +26,18 @@ COMMAND_S = 400
 
 @dataclasses.dataclass(frozen=True)
 class Hypervisors:
-    """Commands run as a user of the lab would run them; each fails the test when it ends badly, or (`ok=False`) when it does not."""
+    """Commands run as a user of the lab would run them; each fails the test when it ends badly, or (`ok=False`) when it does not.
 
-    name: str
+    For work on tests: CORRAL_LAB_KEPT names a lab that is up; it is used for whatever test, and kept.
+    """
+
+    test: str
+    kept: str | None = dataclasses.field(default_factory=lambda: os.environ.get("CORRAL_LAB_KEPT"))
+
+    @property
+    def name(self) -> str:
+        """The lab's."""
+        return self.kept or self.test
 
     @property
     def folder(self) -> Path:
@@ -40,16 +52,26 @@ class Hypervisors:
     @property
     def gateway(self) -> str:
         """This machine's address as the hosts see it."""
-        return t.cast(str, json.loads(self.run("ansible-inventory", "--host", "hyper1"))["virt_lab_gateway"])
+        return self.variable("virt_lab_gateway")
+
+    def variable(self, name: str) -> str:
+        """What the inventory says of the first host."""
+        return t.cast(str, json.loads(self.run("ansible-inventory", "--host", "hyper1"))[name])
 
     def run(self, *command: str | Path, ok: bool = True, timeout_s: int = COMMAND_S, given: str | None = None) -> str:
-        """What a command printed."""
+        """What a command printed; with errors where it was to fail."""
+        done, text = self._done(*command, ok=ok, timeout_s=timeout_s, given=given)
+        return done.stdout if ok else text
+
+    def _done(
+        self, *command: str | Path, ok: bool, timeout_s: int = COMMAND_S, given: str | None = None
+    ) -> tuple[subprocess.CompletedProcess[str], str]:
         done = subprocess.run(
             command, cwd=ROOT, env=self.environment, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
         )
         text = done.stdout + done.stderr
         assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{text[-6000:]}"
-        return done.stdout if ok else text
+        return done, text
 
     def start(self, *command: str | Path) -> subprocess.Popen[str]:
         """A command in the background, in a process group of its own."""
@@ -65,39 +87,58 @@ class Hypervisors:
 
     def on(self, host: str, command: str, *, ok: bool = True, given: str | None = None) -> str:
         """A shell command on a host."""
-        return self.run("ssh", "-F", self.folder / "ssh_config", host, command, ok=ok, given=given)
+        return self.run("ssh", "-F", self.folder / "ssh_config", host, command, ok=ok, given=given).strip()
+
+    def module(self, name: str, /, *flags: str, ok: bool = True, timeout_s: int = COMMAND_S, **arguments: t.Any) -> str:
+        """Call a module on the first host: what it says, in one line."""
+        said = self.run("ansible", "hyper1", "-m", name, "-a", json.dumps(arguments), *flags, ok=ok, timeout_s=timeout_s)
+        return re.sub(r"\s+", " ", said)
+
+    def play(self, *tasks: dict[str, t.Any], hosts: str = "hyper1", flags: Sequence[str] = (), ok: bool = True, **more: t.Any) -> str:
+        """Run tasks; all that was printed. `more` is of the play."""
+        book = self.folder / "book.json"
+        book.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": tasks, **more}]))
+        return self._done("ansible-playbook", *flags, book, ok=ok)[1]
 
     def tell(self, *tasks: dict[str, t.Any], hosts: str = "hyper", check: bool = False) -> dict[str, t.Any]:
         """Run tasks; what they registered as `told`, by host."""
-        book = self.folder / "book.json"
+        return self.tell_all(*tasks, hosts=hosts, flags=["--check"] if check else [])[0]
+
+    def tell_all(self, *tasks: dict[str, t.Any], hosts: str = "hyper", flags: Sequence[str] = ()) -> tuple[dict[str, t.Any], str]:
+        """The same, and all that was printed."""
         dest = f"{self.folder}/told-{{{{ inventory_hostname }}}}"
         told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": dest, "mode": "0600"}
         copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
         for old in self.folder.glob("told-*"):
             old.unlink()
-        book.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": [*tasks, copy]}]))
-        self.run("ansible-playbook", book, *(["--check"] if check else []))
-        return {path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")}
+        printed = self.play(*tasks, copy, hosts=hosts, flags=flags)
+        return {path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")}, printed
 
 
 @contextlib.contextmanager
 def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False) -> Iterator[Hypervisors]:
-    """A lab for the length of a `with` block. For work on tests: CORRAL_LAB_KEPT=name uses one that is up, and keeps it."""
+    """A lab for the length of a `with` block, made by these roles, or by site.yml when none is named."""
     lab = Hypervisors(name)
-    kept = os.environ.get("CORRAL_LAB_KEPT") == name
-    if not kept:
+    if not lab.kept:
         lab_py, arguments = HERE / "lab.py", [] if image else ["--no-image"]
         lab.run(sys.executable, lab_py, "down", "--name", name)
         lab.run(sys.executable, lab_py, "up", "--name", name, "--hosts", str(hosts), *arguments, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
         book = lab.folder / "hypervisors.json"
         book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in roles]}]))
-        lab.run("ansible-playbook", book, timeout_s=600)
+        lab.run("ansible-playbook", book if roles else "site.yml", timeout_s=900)
     try:
         yield lab
     finally:
-        if not kept:
+        if not lab.kept:
             lab.run(sys.executable, HERE / "lab.py", "down", "--name", name)
+
+
+def guide(name: str) -> list[t.Any]:
+    """The YAML that a guide shows, in its order: tasks, and mappings of variables."""
+    text = (ROOT / f"docs/docsite/rst/guide_{name}.rst").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)]
+    return [item for block in blocks for item in (block if isinstance(block, list) else [block])]
 
 
 def until(condition: Callable[[], object], timeout_s: float = 30) -> None:

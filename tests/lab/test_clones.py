@@ -5,27 +5,21 @@ The guests have no operating system: QEMU holds their disks all the same.
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import re
-import subprocess
-import sys
 import typing as t
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
+
 pytestmark = pytest.mark.lab
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-NAME = "clones"
-LAB = os.environ.get("CORRAL_LAB_KEPT") or NAME  # for work on these tests: a lab that is up is used as it is
-FOLDER = ROOT / "build/lab" / LAB
-IMAGES = "/var/lib/libvirt/images"
+LAB = Hypervisors("clones")
+on = functools.partial(LAB.on, "hyper1")
+module = functools.partial(LAB.module, "virt_image")
 OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
-SETUP_S, COMMAND_S = 900, 180
 GONE = """for guest in $(virsh list --name); do virsh destroy $guest; done
 for guest in $(virsh list --all --name); do virsh undefine $guest; done"""
 CONTENTS = f"""{GONE}; cd {IMAGES} && rm -rf ./* .*.clone
@@ -37,27 +31,6 @@ GUEST = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>
 <disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{path}'/>{below}<target dev='vda' bus='virtio'/></disk>
 </devices></domain>"""
 BELOW = "<backingStore type='file'><format type='qcow2'/><source file='{}'/><backingStore/></backingStore>"
-
-
-def run(*command: str | Path, timeout_s: int = COMMAND_S, ok: bool = True, given: str | None = None) -> str:
-    """Run a command as a user of the lab would; what it printed."""
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
-    )
-    output = done.stdout + done.stderr
-    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
-    return output
-
-
-def on(command: str, *, ok: bool = True) -> str:
-    """Run a shell command on the hypervisor."""
-    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, ok=ok).strip()
-
-
-def module(*flags: str, ok: bool = True, **arguments: t.Any) -> str:
-    """Call virt_image: what it says, in one line."""
-    return re.sub(r"\s+", " ", run("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments), *flags, ok=ok))
 
 
 def cycle(**arguments: t.Any) -> str:
@@ -81,22 +54,14 @@ def define(name: str, path: str, *, below: str = "", form: str = "qcow2", start:
     """A guest with that disk."""
     xml = GUEST.format(name=name, path=path, below=below, form=form)
     command = f"cat >/tmp/{name}.xml && virsh define /tmp/{name}.xml{f' && virsh start {name}' if start else ''}"
-    run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, given=xml)
+    on(command, given=xml)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles."""
-    if LAB == NAME:
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
-        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=SETUP_S)
-        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
-        book = FOLDER / "hypervisor.json"
-        book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in ("hypervisor", "storage")]}]))
-        run("ansible-playbook", book, timeout_s=SETUP_S)
-    yield
-    if LAB == NAME:
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+    with hypervisors("clones", "hypervisor", "storage"):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -189,13 +154,13 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
 def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
     on(f"head -c 600M /dev/urandom >{IMAGES}/big.0123456789ab.raw")
     arguments: dict[str, t.Any] = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
-    command = ["ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+    with LAB.start("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments)) as dying:
         on(
             f"for i in $(seq 600); do test -s {IMAGES}/.db1.qcow2.*.clone && break; sleep 0.1; done; "
             "kill -9 $(ps -o ppid= -p $(pidof qemu-img)) && sleep 1 && ! pidof qemu-img"
         )
+        dying.communicate()
+    assert dying.returncode
     assert on(f"ls -A {IMAGES} | grep db1").endswith(".clone"), "nothing is visible under its name"
     module(**arguments)
     on(f"qemu-img compare {IMAGES}/db1.qcow2 {IMAGES}/big.0123456789ab.raw")
@@ -204,9 +169,19 @@ def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
 
 def test_a_guest_with_a_copy_of_its_own() -> None:
     disks = [{"name": "system", "image": "tiny.qcow2", "clone": "copy", "format": "raw", "size": "1GiB"}]
-    arguments = {"name": "app1", "vcpus": 1, "memory": "32MiB", "interfaces": [], "disks": disks, "state": "running"}
-    assert "CHANGED" in run("ansible", "hyper1", "-m", "virt_domain", "-a", json.dumps(arguments))
-    assert "CHANGED" not in run("ansible", "hyper1", "-m", "virt_domain", "-a", json.dumps(arguments))
+    arguments: dict[str, t.Any] = {"name": "app1", "vcpus": 1, "memory": "32MiB", "interfaces": [], "disks": disks, "state": "running"}
+    assert "CHANGED" in LAB.module("virt_domain", **arguments)
+    assert "CHANGED" not in LAB.module("virt_domain", **arguments)
     found = info(f"{IMAGES}/app1-system.img")
     assert (found["format"], found["virtual-size"]) == ("raw", 2**30)
     on(f"virsh destroy app1 && qemu-img compare {IMAGES}/app1-system.img {IMAGES}/{OLD}")
+
+
+def test_tasks_of_the_guide_work() -> None:
+    """As they stand there, in their order; and nothing is left of what they made."""
+    tasks = guide("clones")
+    assert len(tasks) >= 9
+    on(f"cd {IMAGES} && cp {OLD} debian-12.0123456789ab.qcow2 && ln -s debian-12.0123456789ab.qcow2 debian-12.qcow2")
+    before = on(f"virsh list --all --name | sort; ls -A {IMAGES}")
+    LAB.play(*tasks)
+    assert on(f"virsh list --all --name | sort; ls -A {IMAGES}") == before

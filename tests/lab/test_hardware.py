@@ -7,12 +7,9 @@ run while they are changed.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
+import functools
 import re
 import shlex
-import subprocess
-import sys
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,16 +18,13 @@ import pytest
 import yaml
 from lxml import etree
 
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
+
 pytestmark = pytest.mark.lab
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-NAME = "hardware"
-FOLDER = ROOT / "build/lab" / NAME
-PLAY_S = 400
-IMAGES = "/var/lib/libvirt/images"
+LAB = Hypervisors("hardware")
+on = functools.partial(LAB.on, "hyper1")
 PACKAGES = "ovmf swtpm swtpm-tools qemu-system-gui"
-ROLES = ("hypervisor", "bridge", "storage")
 
 
 # What others put into a definition, and nobody may lose.
@@ -49,7 +43,7 @@ class Group:
     starts: bool = True  # whether the lab's hosts can run it
 
 
-GROUPS = yaml.safe_load((HERE / "hardware.yml").read_text())
+GROUPS = yaml.safe_load(Path(__file__).with_name("hardware.yml").read_text())
 OFFLINE = {name: Group(**row) for name, row in GROUPS["offline"].items()}
 LIVE = {name: Group(**row) for name, row in GROUPS["live"].items()}
 LEAST = {"vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": []}
@@ -68,33 +62,15 @@ class Outcome:
     after: dict[str, t.Any]
 
 
-def run(*command: str | Path, timeout_s: int = PLAY_S, **more: str) -> str:
-    """Run a command as a user of the lab would; what it printed."""
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **more}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
-    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-6000:]}"
-    return done.stdout
-
-
-def on(command: str) -> str:
-    """Run a shell command on the hypervisor."""
-    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command)
-
-
-def play_and_tell(tasks: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, t.Any]:
+def play_and_tell(*tasks: dict[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """Run tasks on the hypervisor; what they registered as `told`."""
-    book, answer = FOLDER / "book.json", FOLDER / "answer.json"
-    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
-    copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [*tasks, copy]}]))
-    run("ansible-playbook", book, *(["--check"] if check else []))
-    return t.cast("dict[str, t.Any]", json.loads(answer.read_text()))
+    return t.cast("dict[str, t.Any]", LAB.tell(*tasks, hosts="hyper1", check=check)["hyper1"])
 
 
 def converge(domains: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, dict[str, t.Any]]:
     """One call for all guests; the results by guest."""
     task = {"corral.virt.virt_domains": {"domains": domains}, "register": "told", "ignore_errors": True}
-    told = play_and_tell([task], check=check)
+    told = play_and_tell(task, check=check)
     assert "results" in told, told
     return {one["name"]: one for one in t.cast("list[dict[str, t.Any]]", told["results"])}
 
@@ -126,18 +102,10 @@ def survivors(document: t.Any) -> set[str]:
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles, with what only these tests need."""
-    if os.environ.get("CORRAL_LAB_KEPT") != NAME:  # for work on these tests: a lab that is up is used as it is
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
-        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=900)
-        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
-        book = FOLDER / "hypervisor.json"
-        book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in ROLES]}]))
-        run("ansible-playbook", book)
+    with hypervisors("hardware", "hypervisor", "bridge", "storage"):
         on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
         on(f"cd {IMAGES} && truncate -s 1M medium.iso shared.img && head -c 64 /dev/zero >kernel && virsh pool-refresh default")
-    yield
-    if os.environ.get("CORRAL_LAB_KEPT") != NAME:
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -244,28 +212,24 @@ def test_a_common_cpu_is_what_libvirt_says() -> None:
     """The host's own model is what it has in common with itself."""
     model = "{{ told.host.domain_capabilities.host_model_xml }}"
     again = {"corral.virt.virt_host_info": {"baseline": [model]}, "register": "told"}
-    host = play_and_tell([{"corral.virt.virt_host_info": {}, "register": "told"}, again])["host"]
+    host = play_and_tell({"corral.virt.virt_host_info": {}, "register": "told"}, again)["host"]
     common = on("virsh domcapabilities --virttype qemu >/tmp/all.xml && virsh hypervisor-cpu-baseline --virttype qemu /tmp/all.xml")
     assert host["cpu_baseline"]["model"] == etree.fromstring(common).findtext("model")
 
 
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
-    text = (ROOT / "docs/docsite/rst/guide_guests.rst").read_text()
-    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
-    tasks = [task for block in blocks for task in yaml.safe_load(block)]
+    tasks = guide("guests")
     assert len(tasks) >= 14
     before = on(f"virsh list --all --name | sort; ls {IMAGES}")
-    book = FOLDER / "guide.json"
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
-    run("ansible-playbook", book)
+    LAB.play(*tasks)
     assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
 
 
 def test_imported_arguments_change_nothing(running: Outcome) -> None:
     """Every guest of this host, described by its own arguments: nothing to do, in check mode and for real."""
     assert running.done
-    told = play_and_tell([{"corral.virt.virt_domain_info": {"arguments": True}, "register": "told"}])
+    told = play_and_tell({"corral.virt.virt_domain_info": {"arguments": True}, "register": "told"})
     found = [one["arguments"] for one in told["domains"]]
     assert {one["name"] for one in found} == {*OFFLINE, *LIVE}
     before = documents("--inactive", "--security-info")

@@ -5,63 +5,33 @@ The tests build on each other, in the order in which they stand.
 
 from __future__ import annotations
 
-import json
-import os
-import re
+import functools
 import subprocess
-import sys
 import time
 import typing as t
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
 
 pytestmark = pytest.mark.lab
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-NAME = "seeds"
-FOLDER = ROOT / "build/lab" / NAME
-IMAGES = "/var/lib/libvirt/images"
-PLAY_S, BOOT_S = 400, 400
+LAB = Hypervisors("seeds")
+on = functools.partial(LAB.on, "hyper1")
+BOOT_S = 400
 SECRET = "Xq7-secret's\nsecond-line-of-Xq7"
-ROLES = ("hypervisor", "bridge", "storage")
 KEYS = "{{ [virt_lab_ssh_public_key] }}"
-
-
-def run(*command: str | Path, timeout_s: int = PLAY_S, ok: bool = True) -> str:
-    """Run a command as a user of the lab would; what it printed."""
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
-    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-6000:]}"
-    assert "Xq7" not in done.stderr
-    return done.stdout
-
-
-def on(command: str, *, ok: bool = True) -> str:
-    """Run a shell command on the hypervisor."""
-    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, ok=ok)
-
-
-def play(*tasks: dict[str, t.Any], check: bool = False) -> tuple[dict[str, t.Any], str]:
-    """Run tasks on the hypervisor: what the last one registered as `told`, and everything that was printed."""
-    book, answer = FOLDER / "book.json", FOLDER / "answer.json"
-    told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": str(answer), "mode": "0600"}
-    copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [*tasks, copy]}]))
-    output = run("ansible-playbook", "-vvv", "--diff", book, *(["--check"] if check else []))
-    return json.loads(answer.read_text()), output
 
 
 def guest(name: str, *, check: bool = False, **said: t.Any) -> dict[str, t.Any]:
     """The module's answer for one guest; its secret is nowhere in what was printed."""
     task = {"corral.virt.virt_domain": {"name": name, **said}, "register": "told", "ignore_errors": True}
-    told, output = play(task, check=check)
-    assert "Xq7" not in output
+    by_host, printed = LAB.tell_all(task, hosts="hyper1", flags=["-vvv", "--diff", *(["--check"] if check else [])])
+    assert "Xq7" not in printed
+    told = t.cast("dict[str, t.Any]", by_host["hyper1"])
     if told.get("ssh_host_key"):
-        (FOLDER / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
+        (LAB.folder / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
     return told
 
 
@@ -76,9 +46,9 @@ def network(number: int) -> dict[str, t.Any]:
 
 def inside(name: str, user: str, number: int, command: str, *, until: str) -> str:
     """Run a shell command in the guest, with its host key verified, until it prints what is waited for."""
-    prefix = yaml.safe_load(run("ansible-inventory", "--host", "hyper1"))["virt_lab_guest_prefix"]
-    options = (f"UserKnownHostsFile={FOLDER}/{name}.known", f"HostKeyAlias={name}", "StrictHostKeyChecking=yes", "ConnectTimeout=5")
-    ssh = ["ssh", "-n", "-i", str(FOLDER / "id_ed25519"), *(word for option in options for word in ("-o", option))]
+    prefix = LAB.variable("virt_lab_guest_prefix")
+    options = (f"UserKnownHostsFile={LAB.folder}/{name}.known", f"HostKeyAlias={name}", "StrictHostKeyChecking=yes", "ConnectTimeout=5")
+    ssh = ["ssh", "-n", "-i", str(LAB.folder / "id_ed25519"), *(word for option in options for word in ("-o", option))]
     deadline, seen = time.monotonic() + BOOT_S, ""
     while time.monotonic() < deadline:
         done = subprocess.run([*ssh, f"{user}@{prefix}.{number}", command], capture_output=True, text=True, timeout=60, check=False)
@@ -92,19 +62,11 @@ def inside(name: str, user: str, number: int, command: str, *, until: str) -> st
 
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
-    """One host, set up by the collection's own roles."""
-    if os.environ.get("CORRAL_LAB_KEPT") != NAME:  # for work on these tests: a lab that is up is used as it is
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
-        run(sys.executable, HERE / "lab.py", "up", "--name", NAME, "--hosts", "1", timeout_s=900)
-        run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
-        image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
-        book = FOLDER / "hypervisor.json"
-        roles = [f"corral.virt.{role}" for role in ROLES]
-        book.write_text(json.dumps([{"hosts": "hyper", "roles": roles, "post_tasks": [{"corral.virt.virt_image": image}]}]))
-        run("ansible-playbook", book)
-    yield
-    if os.environ.get("CORRAL_LAB_KEPT") != NAME:
-        run(sys.executable, HERE / "lab.py", "down", "--name", NAME)
+    """One host, set up by the collection's own roles, with an image."""
+    image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
+    with hypervisors("seeds", "hypervisor", "bridge", "storage", image=True):
+        LAB.play({"corral.virt.virt_image": image})
+        yield
 
 
 FIRST: dict[str, t.Any] = {
@@ -146,7 +108,7 @@ def test_the_secret_is_only_in_the_seed() -> None:
     places = "/var/log /tmp /var/tmp /etc /run /root"
     leaks = on(f"journalctl --no-pager | grep -c Xq7; grep -rls Xq7 {places}; virsh dumpxml s1 | grep Xq7; true")
     assert leaks.split() == ["0"]
-    assert on(f"stat -c %a {IMAGES}/s1-seed.iso").strip() == "600"
+    assert on(f"stat -c %a {IMAGES}/s1-seed.iso") == "600"
 
 
 def test_a_changed_seed_is_ignored_or_refused() -> None:
@@ -162,14 +124,14 @@ def test_a_changed_seed_is_ignored_or_refused() -> None:
 
 def test_a_changed_seed_acts_at_the_next_boot() -> None:
     """A reboot of the guest is enough, and its host key is the same."""
-    known = (FOLDER / "s1.known").read_text()
+    known = (LAB.folder / "s1.known").read_text()
     said = {**SECOND, "on_change": "next_boot"}
     done = guest("s1", cloud_init=said)
     assert done["changed"] and done["pending"] == ["cloud_init: the new seed is read at the next boot"]
     assert not guest("s1", cloud_init=said)["changed"]
     assert not guest("s1", state="rebooted").get("failed")
     assert inside("s1", "ops", 111, "hostname; sudo cat /root/again", until="again").split() == ["second", "again"]
-    assert (FOLDER / "s1.known").read_text() == known
+    assert (LAB.folder / "s1.known").read_text() == known
 
 
 @pytest.mark.parametrize("seen", ["seed.iso", "system.qcow2"])
@@ -179,20 +141,17 @@ def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: p
     said: dict[str, t.Any] = {**least, "cloud_init": FIRST}
     monkeypatch.setenv("ANSIBLE_PIPELINING", "0")  # its process has a name then
     kill = f"until [ -e {IMAGES}/k1-{seen} ]; do :; done; kill -9 $(pgrep -f [A]nsiballZ_virt_domain) && echo killed"
-    with subprocess.Popen(["ssh", "-F", str(FOLDER / "ssh_config"), "hyper1", kill], stdout=subprocess.PIPE, text=True) as killer:
+    with LAB.start("ssh", "-F", LAB.folder / "ssh_config", "hyper1", kill) as killer:
         time.sleep(1)
-        book = FOLDER / "killed.json"
-        tasks = [{"corral.virt.virt_domain": {"name": "k1", **said}}]
-        book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
-        run("ansible-playbook", book, ok=False)
+        LAB.play({"corral.virt.virt_domain": {"name": "k1", **said}}, ok=False)
         assert killer.communicate(timeout=60)[0].strip() == "killed"
-    assert on("virsh domstate k1").strip() == "shut off"
+    assert on("virsh domstate k1") == "shut off"
     assert "making>" in on("virsh dumpxml k1")
     if seen == "seed.iso":
         assert "Cannot access storage file" in on("virsh start k1 2>&1", ok=False)
     assert "say its cloud_init again" in guest("k1", **dict[str, t.Any](least))["msg"]
     assert not guest("k1", **said).get("failed")
-    assert on("virsh domstate k1").strip() == "running"
+    assert on("virsh domstate k1") == "running"
     assert "making>" not in on("virsh dumpxml k1")
     assert not guest("k1", **said)["changed"]
     assert not guest("k1", state="absent", remove_storage=True, force=True, wait_timeout=1).get("failed")
@@ -201,10 +160,12 @@ def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: p
 
 def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
     """It is in the image of this lab, and stays off; the seed's options act all the same."""
-    installed = on("DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends libguestfs-tools linux-image-cloud-amd64 "
-                   ">/dev/null 2>&1; LIBGUESTFS_BACKEND=direct timeout 200 libguestfs-test-tool >/tmp/test-tool 2>&1; echo $?")  # fmt: skip
-    if installed.strip() != "0":
-        pytest.skip(f"libguestfs does not run on the lab's hosts (apt-get install libguestfs-tools): {on('tail -3 /tmp/test-tool')}")
+    packages = "libguestfs-tools linux-image-cloud-amd64"  # its appliance is made from the host's kernel
+    install = "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends"
+    if "there" not in on(f"{install} {packages} >/dev/null 2>&1 && echo there; true"):
+        pytest.skip(f"the lab's hosts cannot install libguestfs ({packages}): virt_customize was not tried")
+    if "works" not in on("LIBGUESTFS_BACKEND=direct timeout 200 libguestfs-test-tool >/tmp/test-tool 2>&1 && echo works; true"):
+        pytest.skip(f"libguestfs is there but does not run, so virt_customize was not tried: {on('tail -3 /tmp/test-tool')}")
     user_data = {key: FIRST["user_data"][key] for key in ("users", "write_files")}
     seed = {"method": "virt_customize", "user_data": {**user_data, "runcmd": ["echo ran >/root/ran"]}, "network_config": network(112)}
     wish: dict[str, t.Any] = {**SEEDED, "disks": SEEDED["disks"][:1]}
@@ -221,12 +182,8 @@ def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
 
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
-    text = (ROOT / "docs/docsite/rst/guide_seeding.rst").read_text()
-    blocks = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
-    tasks = [task for block in blocks for task in yaml.safe_load(block)]
+    tasks = guide("seeding")
     assert len(tasks) >= 3
     before = on(f"virsh list --all --name | sort; ls {IMAGES}")
-    book = FOLDER / "guide.json"
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": tasks}]))
-    run("ansible-playbook", book)
+    LAB.play(*tasks)
     assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before

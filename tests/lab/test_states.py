@@ -6,28 +6,23 @@ Most guests here are a boot sector, which obeys ACPI (or does not) in no time; w
 from __future__ import annotations
 
 import base64
-import json
-import os
+import functools
 import re
-import subprocess
-import sys
 import time
 import typing as t
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+
 pytestmark = pytest.mark.lab
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-NAME = "states"
-FOLDER = ROOT / "build/lab" / NAME
-IMAGES = "/var/lib/libvirt/images"
+LAB = Hypervisors("states")
+on = functools.partial(LAB.on, "hyper1")
 EVENTS = "/var/tmp/events"
-SETUP_S, COMMAND_S = 900, 120
+COMMAND_S = 120
 
 NETWORK = "<interface type='network'><source network='default'/><model type='virtio'/></interface>"
 BRIDGE = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/></interface>"
@@ -52,24 +47,10 @@ def boot_sector(*, obeys: bool = True, deaf_s: int = 0, says: bytes = b"") -> by
     return code.ljust(0x100, b"\0") + says.ljust(0xFE, b"\0") + b"\x55\xaa"
 
 
-def run(*command: str | Path, timeout_s: int = COMMAND_S, ok: bool = True) -> str:
-    """Run a command as a user of the lab would; what it printed."""
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=timeout_s)
-    output = done.stdout + done.stderr
-    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
-    return output
-
-
-def on(command: str, *, ok: bool = True) -> str:
-    """Run a shell command on the hypervisor."""
-    return run("ssh", "-F", FOLDER / "ssh_config", "hyper1", command, ok=ok).strip()
-
-
 def module(*flags: str, ok: bool = True, **arguments: t.Any) -> str:
     """Call virt_domain: what it says, in one line."""
     name = "virt_domains" if "domains" in arguments else "virt_domain"
-    return re.sub(r"\s+", " ", run("ansible", "hyper1", "-m", name, "-a", json.dumps(arguments), *flags, ok=ok))
+    return LAB.module(name, *flags, ok=ok, timeout_s=COMMAND_S, **arguments)
 
 
 def cycle(**arguments: t.Any) -> None:
@@ -123,18 +104,13 @@ def kinds(name: str) -> list[str]:
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """A hypervisor with a running Debian, web1; and a network that gives leases."""
-    lab = (sys.executable, HERE / "lab.py")
-    run(*lab, "down", "--name", NAME, timeout_s=SETUP_S)
-    run(*lab, "up", "--name", NAME, "--hosts", "1", timeout_s=SETUP_S)
-    run(sys.executable, HERE / "demo.py", "config", "--name", NAME)
-    run("ansible-playbook", "site.yml", timeout_s=SETUP_S)
-    on("apt-get install -qq -y --no-install-recommends swtpm swtpm-tools >/dev/null 2>&1")
-    on("virsh -q net-start default; nft add rule inet filter input iifname virbr0 udp dport 67 accept")
-    on(f"setsid -f sh -c 'virsh event --all --loop --timestamp' > {EVENTS} 2>&1 < /dev/null")
-    define("plain", boot_sector())
-    define("deaf", boot_sector(obeys=False))
-    yield
-    run(*lab, "down", "--name", NAME, timeout_s=SETUP_S)
+    with hypervisors("states", image=True):
+        on("apt-get install -qq -y --no-install-recommends swtpm swtpm-tools >/dev/null 2>&1")
+        on("virsh -q net-start default; nft add rule inet filter input iifname virbr0 udp dport 67 accept")
+        on(f"setsid -f sh -c 'virsh event --all --loop --timestamp' > {EVENTS} 2>&1 < /dev/null")
+        define("plain", boot_sector())
+        define("deaf", boot_sector(obeys=False))
+        yield
 
 
 @pytest.fixture
@@ -314,11 +290,11 @@ def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
     inside = ("ansible", "web1", "-m", "shell", "-a")
     (address,) = re.findall(r"(10\.86\.\d+\.\d+)/", on("virsh domifaddr web1 --source agent"))
     assert f"addresses: - {address}" in module(name="web1", state="running", wait_for_ip="agent", wait_timeout=60)
-    run(*inside, "pkill -STOP qemu-ga")
+    LAB.run(*inside, "pkill -STOP qemu-ga")
     began = time.monotonic()
     said = module(name="web1", state="running", wait_for_ip="agent", wait_timeout=3, ok=False)
     assert "guest agent: connected" in said
     assert time.monotonic() - began < 30, "a silent agent holds nobody up"
-    run(*inside, "pkill -CONT qemu-ga; echo HandlePowerKey=ignore >> /etc/systemd/logind.conf; systemctl restart systemd-logind")
+    LAB.run(*inside, "pkill -CONT qemu-ga; echo HandlePowerKey=ignore >> /etc/systemd/logind.conf; systemctl restart systemd-logind")
     module(name="web1", state="shutdown", wait_timeout=120)
     assert state("web1") == "shut off (shutdown)"
