@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import storag
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.contract.signing import Gpg, signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -467,10 +468,12 @@ def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server
         f"<domain type='test'><name>web2</name><memory>8192</memory><os><type>hvm</type></os><devices>{source}</devices></domain>"
     )
     told = download(place, server, prune=True)
-    assert told["notes"] == sorted([
-        f"kept {first}: {place.pool}/web1-system.qcow2 stands on it",
-        f"kept {second}: guest web2 stands on it",
-    ])
+    assert told["notes"] == sorted(
+        [
+            f"kept {first}: {place.pool}/web1-system.qcow2 stands on it",
+            f"kept {second}: guest web2 stands on it",
+        ]
+    )
     assert set(place.files()) == {"disk.raw", first, second, current}
     with pytest.raises(Refused, match="guest web2 stands on"):
         download(place, server, state="absent", url=None, checksum=None)
@@ -509,26 +512,17 @@ def test_every_format_is_converted(place: Place, form: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[t.Callable[..., bytes]]:
+def signer(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Gpg]:
     """GnuPG with a key of its own, as a vendor has."""
     if shutil.which("gpg") is None or shutil.which("gpgv") is None:
         pytest.skip("no gpg to sign with")
-    home = tmp_path_factory.mktemp("gnupg")
-    home.chmod(0o700)
-
-    def gpg(*words: str, given: bytes = b"") -> bytes:
-        command = ["gpg", "--homedir", str(home), "--batch", "--pinentry-mode", "loopback", "--passphrase", "", *words]
-        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
-
-    for user in ("vendor", "stranger"):
-        gpg("--quick-generate-key", f"{user}@example.org", "ed25519", "sign", "never")
-    yield gpg
-    subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], check=True)
+    with signing(tmp_path_factory.mktemp("gnupg"), "vendor", "stranger") as gpg:
+        yield gpg
 
 
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("armoured", [False, True])
-def test_a_signed_list(place: Place, server: Server, signer: t.Callable[..., bytes], inline: bool, armoured: bool) -> None:
+def test_a_signed_list(place: Place, server: Server, signer: Gpg, inline: bool, armoured: bool) -> None:
     sums = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
 
     def publish(user: str) -> None:
@@ -559,7 +553,7 @@ def test_a_signed_list(place: Place, server: Server, signer: t.Callable[..., byt
     assert is_whole(place, server)
 
 
-def test_what_a_clearsigned_list_does_not_cover_is_not_believed(place: Place, server: Server, signer: t.Callable[..., bytes]) -> None:
+def test_what_a_clearsigned_list_does_not_cover_is_not_believed(place: Place, server: Server, signer: Gpg) -> None:
     lie = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
     truth = signer("--local-user", "vendor@example.org", "--clearsign", given=f"{ANOTHER}  disk.raw\n".encode())
     keys = signer("--armor", "--export", "vendor@example.org").decode()

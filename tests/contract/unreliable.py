@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import ssl
 import threading
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,9 +42,10 @@ class Server:
 class _Site(ThreadingHTTPServer):
     """The server, with what is said of it."""
 
-    def __init__(self, files: dict[str, bytes], address: str) -> None:
-        super().__init__((address, 0), _Handler)
+    def __init__(self, files: dict[str, bytes], address: str, port: int, tls: ssl.SSLContext | None) -> None:
+        super().__init__((address, port), _Handler)
         self.state = Server(f"http://{address}:{self.server_port}", files)
+        self.tls = tls
         self.lock, self.over = threading.Lock(), threading.Event()
 
 
@@ -51,8 +53,22 @@ class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
+    origin = ""  # of what is asked inside a tunnel
+
+    def do_CONNECT(self) -> None:
+        """Be the proxy on the way to a server, and that server."""
+        if self.site.tls is None:
+            self.send_error(501)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.request = self.site.tls.wrap_socket(self.request, server_side=True)
+        self.setup()
+        self.origin = f"https://{self.path.removesuffix(':443')}"
+        self.close_connection = False
 
     def do_GET(self) -> None:
+        self.path = self.origin + self.path
         with self.site.lock:
             self.site.state.asked.append((self.path, self.headers["Range"]))
             error = self.site.state.errors.pop(0) if self.site.state.errors else None
@@ -133,9 +149,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(files: dict[str, bytes], address: str = "127.0.0.1") -> t.Iterator[Server]:
-    """A server for the length of a `with` block."""
-    site = _Site(files, address)
+def serving(files: dict[str, bytes], address: str = "127.0.0.1", *, port: int = 0, tls: ssl.SSLContext | None = None) -> t.Iterator[Server]:
+    """A server for the length of a `with` block.
+
+    It is a proxy too: whole addresses among the files are those of other servers, over HTTPS where `tls` has a certificate for them.
+    """
+    site = _Site(files, address, port, tls)
     thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import lzma
 import os
 import random
 import re
 import signal
+import ssl
 import subprocess
 import typing as t
 from collections.abc import Callable, Iterator
@@ -18,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.contract.signing import Gpg, signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -279,3 +282,115 @@ def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
     finally:
         lab.on("hyper1", "virsh -q destroy box; virsh -q undefine box; virsh -q pool-destroy small; virsh -q pool-undefine small")
         lab.on("hyper1", "umount /srv/small")
+
+
+DEBIAN = "https://cloud.debian.org/images/cloud/{0}/latest/{1}"
+UBUNTU = "https://cloud-images.ubuntu.com/releases/noble/release/{}"
+TRIXIE = "debian-13-genericcloud-amd64.qcow2"
+SITES = ("cloud.debian.org", "cloud-images.ubuntu.com", "images.example.org")
+
+
+def small_image(work: Path, content: int, form: str = "qcow2") -> bytes:
+    """An image with a little of its own inside."""
+    raw, made = work / "raw", work / f"image.{form}"
+    raw.write_bytes(random.Random(content).randbytes(MIB) + bytes(7 * MIB))
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", form, raw, made], check=True)
+    return made.read_bytes()
+
+
+def certified(work: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's side of TLS for the sites of the guide, and the certificate."""
+    names = ",".join(f"DNS:{site}" for site in SITES)
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=sites",
+        "-addext",
+        f"subjectAltName={names}",
+    ]
+    subprocess.run([*make, "-keyout", work / "key.pem", "-out", work / "certificate.pem"], check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(work / "certificate.pem", work / "key.pem")
+    return tls, (work / "certificate.pem").read_text()
+
+
+def published(work: Path, gpg: Gpg) -> dict[str, bytes]:
+    """What the sites of the guide serve, as the vendors do."""
+    bookworm, trixie, noble = (small_image(work, number) for number in range(3))
+    sums = f"{digest(noble)} *ubuntu-24.04-server-cloudimg-amd64.img\n".encode()
+    return {
+        DEBIAN.format("bookworm", "debian-12-genericcloud-amd64.qcow2"): bookworm,
+        DEBIAN.format("bookworm", "SHA512SUMS"): sha512sums("debian-12-genericcloud-amd64.qcow2", bookworm),
+        DEBIAN.format("trixie", TRIXIE): trixie,
+        DEBIAN.format("trixie", "SHA512SUMS"): sha512sums(TRIXIE, trixie),
+        UBUNTU.format("ubuntu-24.04-server-cloudimg-amd64.img"): noble,
+        UBUNTU.format("SHA256SUMS"): sums,
+        UBUNTU.format("SHA256SUMS.gpg"): gpg("--detach-sign", given=sums),
+        "https://images.example.org/app-1.4.vmdk.xz": lzma.compress(small_image(work, 3, "vmdk")),
+        "http://ci.example.org/nightly.qcow2": small_image(work, 4),
+    }
+
+
+def sha512sums(name: str, content: bytes) -> bytes:
+    """A list as Debian publishes it."""
+    return f"{hashlib.sha512(content).hexdigest()}  {name}\n".encode()
+
+
+@pytest.fixture
+def internet(lab: Hypervisors, tmp_path: Path) -> Iterator[Server]:
+    """The sites of the guide, which the hosts reach through their proxy; on this machine and hyper1, what the guide says is there."""
+    tls, certificate = certified(tmp_path)
+    (tmp_path / "gnupg").mkdir()
+    (lab.folder / "files").mkdir(exist_ok=True)
+    (lab.folder / "files/images").mkdir(exist_ok=True)
+    (lab.folder / "files/images/centos.qcow2").write_bytes(small_image(tmp_path, 5))
+    with signing(tmp_path / "gnupg", "ubuntu") as gpg, serving(published(tmp_path, gpg), lab.gateway, port=3128, tls=tls) as running:
+        (lab.folder / "files/ubuntu-cloudimage.asc").write_bytes(gpg("--armor", "--export"))
+        for host in HOSTS:
+            lab.on(host, "cat > /etc/ssl/sites.pem", given=certificate)
+            lab.on(host, f"cd {IMAGES} && rm -rf .corral .*.json * && virsh -q pool-refresh default")
+            lab.on(host, f"echo {lab.gateway} proxy.example.org >> /etc/hosts")
+            lab.on(host, "mkdir -p /srv/incoming && qemu-img create -q -f vdi /srv/incoming/legacy.vdi 8M")
+        yield running
+        for host in HOSTS:
+            lab.on(host, "sed -i /proxy.example.org/d /etc/hosts && rm -r /srv/incoming /etc/ssl/sites.pem")
+
+
+def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: Path) -> None:
+    """As they stand there, in their order, and nothing is left of what they made. Before `prune`, Debian publishes a newer image."""
+    said = guide("images")
+    tasks, variables = [one for one in said if "name" in one], [one for one in said if "name" not in one]
+    assert len(tasks) >= 10 and [*variables[0]] == ["virt_images"]
+    first = next(index for index, task in enumerate(tasks) if "prune" in task["corral.virt.virt_image"])
+    proxy = "http://proxy.example.org:3128"
+    around: dict[str, t.Any] = {
+        "hosts": "hyper",
+        "vars": {"app_sha256": digest(internet.files["https://images.example.org/app-1.4.vmdk.xz"]), "app_token": "secret"},
+        "environment": {"http_proxy": proxy, "https_proxy": proxy, "SSL_CERT_FILE": "/etc/ssl/sites.pem"},
+    }
+    lab.play(*tasks[:first], **around)
+    for host in HOSTS:
+        names = {name for name in in_pool(lab, host) if not re.search(r"[.][0-9a-f]{12}[.]qcow2$", name)}
+        assert names == {f"{name}.qcow2" for name in ("debian-12", "debian-13", "ubuntu-24.04", "app", "centos", "legacy", "nightly")}
+        formats = lab.on(host, f"cd {IMAGES} && for image in *.qcow2; do qemu-img info $image | grep 'file format'; done")
+        assert set(formats.splitlines()) == {"file format: qcow2"}, "what had another is converted"
+    trixie = DEBIAN.format("trixie", TRIXIE)
+    assert len(internet.ranges_asked(trixie)) == 1
+    newer = internet.files[trixie] = small_image(tmp_path, 6)
+    internet.files[DEBIAN.format("trixie", "SHA512SUMS")] = sha512sums(TRIXIE, newer)
+    lab.play(tasks[first], **around)
+    for host in HOSTS:
+        there = {name: found for name, found in in_pool(lab, host).items() if name.startswith("debian-13.")}
+        assert set(there.values()) == {digest(newer)} and len(there) == 2
+    assert len(internet.ranges_asked(trixie)) == 2
+    role = {"ansible.builtin.include_role": {"name": "corral.virt.guests"}, "vars": {**variables[0], "virt_guests": []}}
+    assert "changed=0" in lab.play(role, **around)
+    lab.play(*tasks[first + 1 :], **around)
+    assert [lab.on(host, f"find {IMAGES} -mindepth 1 ! -name .corral") for host in HOSTS] == ["", ""]
