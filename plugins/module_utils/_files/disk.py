@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -20,6 +21,7 @@ __all__ = ["hidden", "kind", "lacks_bytes", "locked", "new", "reflink", "remove"
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
+_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a filesystem without; QEMU has none there either
 
 
 def kind(path: str) -> str:
@@ -39,8 +41,10 @@ def locked(path: str) -> bool:
     with open(path, "rb") as image:
         try:
             answer = fcntl.fcntl(image, fcntl.F_OFD_GETLK, asked)
-        except OSError:
-            return False  # a filesystem without locks, where QEMU has none either
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise Failed(f"cannot ask who has {path} open: {error.strerror}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
