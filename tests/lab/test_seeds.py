@@ -51,7 +51,7 @@ def inside(name: str, user: str, number: int, command: str, *, until: str) -> st
     ssh = ["ssh", "-n", "-i", str(LAB.folder / "id_ed25519"), *(word for option in options for word in ("-o", option))]
     deadline, seen = time.monotonic() + BOOT_S, ""
     while time.monotonic() < deadline:
-        done = subprocess.run([*ssh, f"{user}@{prefix}.{number}", command], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*ssh, f"{user}@{prefix}.{number}", command], capture_output=True, text=True, timeout=BOOT_S, check=False)
         seen = done.stdout + done.stderr
         assert "verification failed" not in seen.lower(), seen
         if until in done.stdout:
