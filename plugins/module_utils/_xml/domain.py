@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import G
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
 __all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
 
@@ -427,6 +427,8 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     if any(change.where.startswith("serials[") for change in changes) and root.find("devices/serial") is None:
         for console in root.xpath("devices/console[target/@type='serial']"):  # from which libvirt would make the port anew
             console.getparent().remove(console)
+    if any(re.match(r"(serials|consoles)\[", change.where) for change in changes):
+        _mirror(root)
     _finish(root)
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     if not changes and not remembered:
@@ -440,6 +442,15 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
         if where and element is not None:
             devices[where.group()] = text(element)
     return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+
+
+def _mirror(root: Element) -> None:
+    """The first console is the first serial port: libvirt would put it before the others and not count these anew."""
+    console = root.find("devices/console")
+    if console is not None and root.find("devices/serial") is not None and console.find("target[@type='virtio']") is not None:
+        mirror = make(console.getparent(), "console", type="pty")
+        make(mirror, "target", type="serial", port="0")
+        console.addprevious(mirror)
 
 
 def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:

@@ -28,7 +28,7 @@ def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
         return []
     root = parse(after.xml)
     values = row.read(root, domain.DOMAIN)
-    found = [*_mirrored(parse(before), changed), *_same(root, wanted), *_controllers(root, wanted)]
+    found = [*_mirrored(parse(before), root, wanted, changed), *_same(root, wanted), *_controllers(root, wanted)]
     found += fit.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for touched, rule in _RULES.items():
         if any(re.match(touched, place) for place in changed):
@@ -69,12 +69,17 @@ def _controllers(root: Element, wanted: Wanted) -> Problems:
             yield f"controllers[{item.name}]", "devices hang on it, or it stands below others; take those away first"
 
 
-def _mirrored(found: Element, changed: t.Collection[str]) -> Problems:
-    """An edit of a console that is the first serial port once more would be lost."""
-    for console in found.findall("devices/console") if found.find("devices/serial") is not None else ():
+def _mirrored(found: Element, root: Element, wanted: Wanted, changed: t.Collection[str]) -> Problems:
+    """An edit of a console that is the first serial port once more would be lost; libvirt adds it where there is none."""
+    reason = "this console is the first serial port; say it with serial, or take another port"
+    consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
+    for console in consoles:
         target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
         if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
-            yield place, "this console is the first serial port; say it with serial, or take another port"
+            yield place, reason
+    gone = any(item.name == "0" and item.state == "absent" for item in wanted.fields.get("consoles", ()))
+    if gone and not consoles and root.find("devices/serial") is not None:
+        yield "consoles[0]", reason
 
 
 def _memory(root: Element, values: Values) -> Problems:
