@@ -21,6 +21,7 @@ __all__ = [
     "cpus_of",
     "cpuset_of",
     "derived_mac",
+    "format_of",
     "gib_text",
     "kib_of",
     "mac_of",
@@ -34,6 +35,7 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORE
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 # An immutable image: the first twelve digits of its source's checksum stand before its ending.
 CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
+_FORMATS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
 
@@ -144,3 +146,8 @@ def cpuset_of(value: object, *, what: str) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def format_of(name: str) -> str | None:
+    """Format of a disk image, as the ending of its name says."""
+    return _FORMATS.get(name.rpartition(".")[2])

@@ -370,7 +370,7 @@ def main() -> None:
     spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
-    with failures(module), opened(module.params["uri"], events=disk) as connection:
+    with failures(module), opened(module.params["uri"], watched=disk) as connection:
         if module.params["catalogue"]:
             raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
         if disk:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
@@ -62,7 +62,7 @@ def run(connection: t.Any, wanted: Wanted, *, check_mode: bool) -> dict[str, t.A
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_check_mode_tells_the_truth(case: Case, connection: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doers, "upload", lambda *_arguments: None)  # the test driver has no streams
+    monkeypatch.setattr(storage, "write", lambda *_arguments: None)  # the test driver has no streams
     prepare(connection, case)
     wanted, before = wanted_here(case), snapshot(connection)
 

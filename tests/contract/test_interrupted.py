@@ -12,7 +12,8 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
@@ -121,11 +122,11 @@ def test_nobody_can_start_a_guest_whose_disks_are_not_complete(connection: t.Any
     """What can be made anew was never booted from: the definition names files that are not there."""
     with pytest.raises(Killed):
         guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
-    named = disk.sources(connection.lookupByName("box1").XMLDesc())
+    named = sources(connection.lookupByName("box1").XMLDesc())
     assert len(named) == 2 and not set(named) & set(map(str, (volume.path() for volume in volumes(connection))))
     result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
     assert sum(step.startswith("create disk") for step in result["steps"]) == 2
-    assert set(disk.sources(connection.lookupByName("box1").XMLDesc())) <= {volume.path() for volume in volumes(connection)}
+    assert set(sources(connection.lookupByName("box1").XMLDesc())) <= {volume.path() for volume in volumes(connection)}
     assert steps_of(connection, GUEST) == []
 
 

@@ -16,8 +16,9 @@ import struct
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 
-__all__ = ["hidden", "kind", "lacks_bytes", "locked", "new", "reflink", "remove", "settle"]
+__all__ = ["hidden", "kind", "lacks_bytes", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -87,18 +88,3 @@ def reflink(path: str, to: str) -> bool:
         except OSError:
             return False
     return True
-
-
-def settle(path: str) -> None:
-    """Wait until a file or directory is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove(path: str) -> None:
-    """Remove a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

@@ -22,7 +22,8 @@ import typing as t
 import urllib.error
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK, remove
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 
 __all__ = ["Opener", "Part", "copy", "download", "read_bytes", "unpack"]

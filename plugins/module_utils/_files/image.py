@@ -22,9 +22,11 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["CHUNK", "digest_of", "locked", "look", "manifest_name", "point", "publish", "read_manifest", "remove", "tidy", "work_path"]
+__all__ = ["CHUNK", "digest_of", "locked", "look", "point", "publish", "read_manifest", "tidy", "work_path"]
 
 CHUNK = 1024 * 1024
 _WORK, _LOCK = ".corral", "lock"
@@ -43,11 +45,6 @@ def look(image: Image) -> Present:
     manifest = os.path.join(image.directory, manifest_name(image.name))
     whole = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
     return Present(target=target if whole else None, files=files)
-
-
-def manifest_name(file: str) -> str:
-    """Name of the file that tells what a content, or the content behind a name, is."""
-    return f".{file}.json"
 
 
 def read_manifest(text: str, what: str) -> Manifest:
@@ -118,8 +115,7 @@ def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str
 def publish(path: str, image: Image, manifest: Manifest) -> None:
     """Give the finished file its content's name, read-only: overlays will stand on it. Its manifest is there before it is."""
     os.chmod(path, 0o444)
-    with open(path, "rb") as handle:
-        os.fsync(handle.fileno())
+    settle(path)
     beside = os.path.join(image.directory, manifest_name(manifest.content))
     aside = work_path(image, "manifest")
     with open(aside, "w") as out:
@@ -128,7 +124,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
         os.fsync(out.fileno())
     os.rename(aside, beside)
     os.rename(path, os.path.join(image.directory, manifest.content))
-    _sync_directory(image.directory)
+    settle(image.directory)
 
 
 def point(image: Image, content: str) -> None:
@@ -138,18 +134,4 @@ def point(image: Image, content: str) -> None:
         remove(temporary)
         os.symlink(target, temporary)
         os.rename(temporary, os.path.join(image.directory, name))
-    _sync_directory(image.directory)
-
-
-def remove(path: str) -> None:
-    """Remove a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    settle(image.directory)

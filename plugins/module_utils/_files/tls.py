@@ -29,6 +29,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
     File,
@@ -168,7 +169,7 @@ def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1
         stream.flush()
         os.fsync(stream.fileno())
     aside.replace(path)
-    _sync(path.parent)
+    settle(path.parent)
 
 
 def pem(key: t.Any) -> bytes:
@@ -325,7 +326,7 @@ def _link(target: str, path: Path) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)
     aside.replace(path)
-    _sync(path.parent)
+    settle(path.parent)
 
 
 def _make_directory(path: Path) -> None:
@@ -333,15 +334,7 @@ def _make_directory(path: Path) -> None:
     if not path.is_dir():
         path.mkdir(parents=True)
         path.chmod(0o700 if path.name == "private" else 0o755)
-        _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        settle(path.parent)
 
 
 def _owner(status: os.stat_result) -> str:

@@ -13,8 +13,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, local
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
@@ -34,7 +35,6 @@ OPTIONS: dict[str, t.Any] = {
     "remove_storage": {"type": "bool", "default": False},
     "job_timeout": {"type": "int", "default": 1800},
 }
-_ENDINGS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
 _SECTOR_BYTES = 512  # QEMU rounds sizes up to these
 # What only a disk that is there or made has to do with, by state.
 _SPOKEN = {
@@ -57,20 +57,20 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
     size_bytes = _checked(params)
     if ":///" not in connection.getURI():
         raise Refused(f"cannot work on disks over {connection.getURI()}: run the module on the hypervisor itself")
-    directory = _directory(connection, params["pool"])
-    wanted = Wanted(
-        name=params["name"],
-        state=params["state"],
-        directory=directory,
-        format=_format(params),
-        base=_base(connection, params) if params["image"] else None,
-        copy=params["clone"] == "copy",
-        size_bytes=size_bytes,
-        allow_shrink=params["allow_shrink"],
-        remove_storage=params["remove_storage"],
-        timeout_s=params["job_timeout"],
-    )
+    directory = os.path.realpath(pool_directory.directory(connection, params["pool"], "disks"))
     with contextlib.ExitStack() as stack:
+        wanted = Wanted(
+            name=params["name"],
+            state=params["state"],
+            directory=directory,
+            format=_format(params),
+            base=_base(connection, params, stack) if params["image"] else None,
+            copy=params["clone"] == "copy",
+            size_bytes=size_bytes,
+            allow_shrink=params["allow_shrink"],
+            remove_storage=params["remove_storage"],
+            timeout_s=params["job_timeout"],
+        )
         plan = plans.plan(wanted, _found(connection, wanted))
         if gate.open and plan.steps:
             # Another run may be at it: wait, and look again.
@@ -144,23 +144,17 @@ def _try(make: t.Callable[[], t.Any], problems: list[str]) -> t.Any:
 
 def _format(params: t.Mapping[str, t.Any]) -> str:
     """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what it is."""
-    return str(params["format"] or _ENDINGS.get(params["name"].rpartition(".")[2], ""))
+    return str(params["format"] or _units.format_of(params["name"]) or "")
 
 
-def _directory(connection: t.Any, pool: str) -> str:
-    found = caps.pool(storage.pool_xml(connection, pool))
-    if found["type"] not in ("dir", "fs", "netfs") or not os.path.isdir(found["path"] or ""):
-        raise Refused(f"cannot keep disks in pool {pool}: it is no directory of this machine; use a dir, fs or netfs pool")
-    return os.path.realpath(str(found["path"]))
-
-
-def _base(connection: t.Any, params: t.Mapping[str, t.Any]) -> Origin:
+def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.ExitStack) -> Origin:
+    """What the disk is made from. It stays until `held` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
-    path = os.path.realpath(os.path.join(_directory(connection, pool), name))
+    path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), held)
     if not os.path.isfile(path):
         raise NotFound(f"there is no image {name} in pool {pool}; bring it there with virt_image")
     info = qemu_img.info(path)
-    form, said = info["format"], _ENDINGS.get(path.rpartition(".")[2])
+    form, said = info["format"], _units.format_of(path)
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
     if said != form and said and not fixed:
         raise Refused(f"cannot make a disk from {path}: by its name it is {said}, by its first bytes {form}; rename it to what it is")
@@ -215,21 +209,16 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
 
 def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     """The images of all active pools that stand on a file."""
-    found = set()
-    for pool in look.pools(connection):
-        if pool["active"]:
-            storage.refresh(connection, pool["name"])
-            volumes = map(caps.volume, storage.volumes(connection, pool["name"]))
-            found |= {one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path}
-    return tuple(sorted(found))
+    volumes = map(caps.volume, storage.all_volumes(connection))
+    return tuple(sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path))
 
 
 def _do(connection: t.Any, step: plans.CloneStep, progress: Progress) -> None:
     percent = _percent(progress, step)
     if isinstance(step, plans.Overlay):
         _make(step, percent)
-    elif isinstance(step, plans.Resize):
-        qemu_img.resize(step.path, step.format, step.size_bytes, shrink=step.shrink)
+    elif isinstance(step, plans.Grow):
+        qemu_img.resize(step.path, step.format, step.size_bytes, shrink=isinstance(step, plans.Shrink))
     elif isinstance(step, plans.GrowLive):
         blockjob.grow(connection, step.guest, step.target, step.size_bytes)
     elif isinstance(step, plans.Forget):
@@ -242,8 +231,8 @@ def _do(connection: t.Any, step: plans.CloneStep, progress: Progress) -> None:
         done = functools.partial(progress, str(step))
         blockjob.pull(connection, step.guest, step.target, timeout_s=step.timeout_s, progress=done)
     elif isinstance(step, plans.Remove):
-        files.remove(step.path)
-        files.settle(os.path.dirname(step.path))
+        durable.remove(step.path)
+        durable.settle(os.path.dirname(step.path))
 
 
 def _percent(progress: Progress, step: plans.CloneStep) -> qemu_img.Progress:

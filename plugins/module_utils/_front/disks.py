@@ -6,24 +6,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
-__all__ = ["Making", "plan", "with_seed"]
+__all__ = ["UNMADE", "Making", "plan", "with_seed"]
 
 DEFAULT_POOL = "default"
 DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
-_UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
 _SEED = "-seed.iso"
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 
@@ -42,7 +45,7 @@ class Making:
 
     def unmade(self) -> tuple[Disk, ...]:
         """The disks of a guest that nobody can start before the steps are done."""
-        making = {path: path + _UNMADE for path in self.making if not path.endswith(_SEED)}
+        making = {path: path + UNMADE for path in self.making if not path.endswith(_SEED)}
         sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
         return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
 
@@ -54,11 +57,16 @@ class Making:
         return {**done, **({"volumes": owned + made} if made else {})}
 
 
-def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memory: t.Mapping[str, t.Any]) -> Making:
-    """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched."""
+def plan(
+    connection: t.Any, wanted: Wanted, base: str, found: Found | None, memory: t.Mapping[str, t.Any], held: contextlib.ExitStack
+) -> Making:
+    """Look at every wanted disk; raises BadInput, NotFound or Refused before anything is touched.
+
+    Images that disks are made from stay until `held` is closed.
+    """
     there = disk_rows.by_name(base) if found else {}
     for known in there.values():
-        known["source"] = (known.get("source") or "").removesuffix(_UNMADE)
+        known["source"] = (known.get("source") or "").removesuffix(UNMADE)
     unfinished, result = _unfinished(found, memory), Making(None)
     system = there.get("system")
     if wanted.disks is None and system and system.get("source") in unfinished and (wanted.image or _whole(wanted)):
@@ -78,7 +86,7 @@ def plan(connection: t.Any, wanted: Wanted, base: str, found: Found | None, memo
         if item.state == "absent" or _as_it_is(item):
             done.append(item)
         elif device is None or device.get("source") in unfinished:
-            done.append(_made(connection, wanted, item, unfinished, memory, result))
+            done.append(_made(connection, wanted, item, unfinished, memory, result, held))
         else:
             _grown(connection, wanted, item, device, found, result)
             done.append(item)
@@ -99,7 +107,7 @@ def _whole(wanted: Wanted) -> bool:
 
 def _unfinished(found: Found | None, memory: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     """Images that an interrupted run was making; one that the running guest has is kept as it is, whatever the record says."""
-    in_use = set(disk_rows.sources(found.live_xml)) if found is not None and found.live_xml else set()
+    in_use = set(sources(found.live_xml)) if found is not None and found.live_xml else set()
     return tuple(path for path in memory.get("making") or () if path.endswith(_SEED) or path not in in_use)
 
 
@@ -126,7 +134,13 @@ def with_seed(connection: t.Any, wanted: Wanted, making: Making, base: str) -> M
 
 
 def _made(
-    connection: t.Any, wanted: Wanted, item: Disk, unfinished: tuple[str, ...], memory: t.Mapping[str, t.Any], result: Making
+    connection: t.Any,
+    wanted: Wanted,
+    item: Disk,
+    unfinished: tuple[str, ...],
+    memory: t.Mapping[str, t.Any],
+    result: Making,
+    held: contextlib.ExitStack,
 ) -> Disk:
     """A disk whose image must be made; one that was made for this guest and taken away from it comes back as it is."""
     pool, form = item.pool or DEFAULT_POOL, item.fields.get("format") or "qcow2"
@@ -136,7 +150,7 @@ def _made(
     origin: dict[str, t.Any] = {}
     copied = item.clone == "copy"
     if item.image:
-        origin = _image(connection, pool, item.image, wanted.name, copied=copied)
+        origin = _image(connection, pool, item.image, wanted.name, held, copied=copied)
         if form != "qcow2" and not copied:
             raise BadInput(f"disk {item.name} of {wanted.name}: only qcow2 can stand on an image; set clone: copy, or format: qcow2")
         if size is not None and size < origin["capacity_bytes"]:
@@ -192,14 +206,14 @@ def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str,
         result.changes.append(Change(f"disks[{item.name}].size", gib_text(have), gib_text(item.size_bytes)))
 
 
-def _image(connection: t.Any, pool: str, image: str, guest: str, *, copied: bool) -> dict[str, t.Any]:
+def _image(connection: t.Any, pool: str, image: str, guest: str, held: contextlib.ExitStack, *, copied: bool) -> dict[str, t.Any]:
     xml = storage.volume_in(connection, pool, image)
     if xml is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
     found = caps.volume(xml)
     here = ":///" in connection.getURI()  # no host in it: this machine
     # A name like debian-12.qcow2 points to the current content; an overlay must stand on the content itself.
-    content = os.path.realpath(found["path"]) if here else found["path"]
+    content = contents.hold(found["path"], held) if here else found["path"]
     if not (here or copied or CONTENT_NAME.search(image)):
         raise Refused(
             f"cannot create {guest} on image {image} over {connection.getURI()}: from here the content behind that name cannot be told; "
@@ -214,7 +228,7 @@ def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> Non
     if CONTENT_NAME.search(path):
         return  # immutable: nobody's disk
     for other in look.all_guests(connection):
-        if path in disk_rows.sources(other.XMLDesc()):
+        if path in sources(other.XMLDesc()):
             raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {other.name()}; use an image from virt_image")
 
 

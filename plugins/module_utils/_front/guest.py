@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import typing as t
@@ -25,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import live, ste
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record, whole
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
 
 __all__ = ["GuestModule", "converge"]
 
@@ -44,6 +45,11 @@ class GuestModule(AnsibleModule):
 
 def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     """Do what `wanted` says and return the result for one guest."""
+    with contextlib.ExitStack() as held:
+        return _converge(connection, wanted, gate, held)
+
+
+def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.ExitStack) -> dict[str, t.Any]:
     found = look.find(connection, wanted.name)
     if found is not None and found.state != "running" and record.read(found.xml).get("moving") and wanted.state != "present":
         raise Refused(
@@ -55,7 +61,7 @@ def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     elif wanted.state in ("reset", "rebooted") and found is None:
         raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
     else:
-        plan, changes, key = _present(connection, wanted, found)
+        plan, changes, key = _present(connection, wanted, found, held)
     if wanted.wait_for_ip and wanted.state in ("running", "rebooted"):
         plan.steps.append(steps.WaitForAddress(wanted.name, wanted.wait_for_ip, wanted.wait_timeout_s))
     answers = gate.run(plan.steps, lambda step: _do(connection, step))
@@ -72,7 +78,9 @@ def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
     }
 
 
-def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[plans.Plan, list[Change], str | None]:
+def _present(
+    connection: t.Any, wanted: Wanted, found: Found | None, held: contextlib.ExitStack
+) -> tuple[plans.Plan, list[Change], str | None]:
     if found is None:
         wanted, base = _new(connection, wanted)
     else:
@@ -80,7 +88,7 @@ def _present(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[pl
     memory = record.read(base) if found else {}
     wanted = plans.completed(wanted, domain.sizes(base) if found else {})
     wanted = _with_macs(wanted, found.uuid if found else t.cast(str, wanted.uuid))
-    making = disks.plan(connection, wanted, base, found, memory)
+    making = disks.plan(connection, wanted, base, found, memory, held)
     seeding = seeds.plan(connection, wanted, making, base, found, memory)
     making = seeding.making
     wanted = wanted.with_fields(disks=making.disks)
@@ -176,9 +184,7 @@ def _with_macs(wanted: Wanted, guest_uuid: str) -> Wanted:
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
-def _now(
-    found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any], memory: t.Mapping[str, t.Any]
-) -> live.Now | None:
+def _now(found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any], memory: t.Mapping[str, t.Any]) -> live.Now | None:
     """The live document after the same graft: its changes are what the running guest lacks."""
     if found is None or found.live_xml is None:
         return None
@@ -213,26 +219,19 @@ def _users(connection: t.Any, guest: str, owned: t.Collection[str]) -> dict[str,
     for other in look.all_guests(connection):
         if other.name() != guest:
             found = look.found(other)
-            paths = {*disk.sources(found.xml), *(disk.sources(found.live_xml) if found.live_xml else ())}
+            paths = {*sources(found.xml), *(sources(found.live_xml) if found.live_xml else ())}
             users.update(dict.fromkeys(paths, f"guest {found.name}"))
-    for volume in _volumes(connection):
+    for volume in map(caps.volume, storage.all_volumes(connection)):
         if volume["backing_path"] in owned and volume["path"] not in owned:
             users[volume["backing_path"]] = f"image {volume['path']}"
     return users
 
 
-def _volumes(connection: t.Any) -> list[dict[str, t.Any]]:
-    """All images of the active pools, as they are now."""
-    active = [pool["name"] for pool in look.pools(connection) if pool["active"]]
-    for name in active:
-        storage.refresh(connection, name)
-    return [caps.volume(xml) for name in active for xml in storage.volumes(connection, name)]
-
-
 def _left_over(connection: t.Any, guest: str) -> list[str]:
     """Images named as those of the guest are, which no guest uses."""
     ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
-    paths = [volume["path"] for volume in _volumes(connection) if ours.search(volume["path"] or "")]
+    volumes = map(caps.volume, storage.all_volumes(connection))
+    paths = [volume["path"] for volume in volumes if ours.search(volume["path"] or "")]
     users = _users(connection, guest, paths) if paths else {}
     return [path for path in paths if path not in users]
 

@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
 
 __all__ = ["OPTIONS", "Ends", "converge"]
 
@@ -134,7 +134,7 @@ def _arrived(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, source: Host
     memory = record.read(there.live_xml or there.xml) if there else {}
     if there is None or memory.get("moving_from") != source.uuid:
         return _result(params, [])
-    in_use = {path for guest in look.all_guests(ends.source) for path in disk.sources(guest.XMLDesc())}
+    in_use = {path for guest in look.all_guests(ends.source) for path in sources(guest.XMLDesc())}
     left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(ends.source, path)]
     move = _plain_move(params, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
     steps = plans.finish(move, left, resume=there.state == "paused" and not memory.get("moving_paused"))
@@ -211,8 +211,7 @@ def _disk_moves(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> tupl
     }
     moves: list[DiskMove] = []
     problems = [
-        f"disk {path} waits for the next boot; plug it in or take it out first"
-        for path in set(disk.sources(found.xml)) - set(disk.sources(live))
+        f"disk {path} waits for the next boot; plug it in or take it out first" for path in set(sources(found.xml)) - set(sources(live))
     ]
     for item in disk.read_all(parse(live)):
         if item.get("source"):
@@ -222,7 +221,7 @@ def _disk_moves(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> tupl
                 problems.append(str(error))
     if problems:
         raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    used = {path for guest in look.all_guests(ends.source) if guest.name() != found.name for path in disk.sources(guest.XMLDesc())}
+    used = {path for guest in look.all_guests(ends.source) if guest.name() != found.name for path in sources(guest.XMLDesc())}
     owned = set(memory.get("volumes") or ())
     # A copied disk goes from the source unless others use it there; what is only read (an ISO) goes when it was made for this guest.
     return tuple(dataclasses.replace(move, goes=move.path not in used and (move.how != CARRY or move.path in owned)) for move in moves)

@@ -12,7 +12,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import disks
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Found, Seed, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import customize, steps
@@ -21,7 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 
 __all__ = ["Seeding", "do", "plan"]
 
-_UNFINISHED = ".making"  # a name that no definition has: a guest cannot start from it
 _ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits where a running guest reads it
 
 
@@ -35,9 +33,7 @@ class Seeding:
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(
-    connection: t.Any, wanted: Wanted, making: disks.Making, base: str, found: Found | None, memory: t.Mapping[str, t.Any]
-) -> Seeding:
+def plan(connection: t.Any, wanted: Wanted, making: disks.Making, base: str, found: Found | None, memory: t.Mapping[str, t.Any]) -> Seeding:
     """Look at what the guest was seeded with; raises BadInput, Refused or Unsupported before anything is touched."""
     seed = wanted.seed
     unfinished = tuple(path for path in memory.get("making") or () if path.endswith("-seed.iso"))
@@ -80,8 +76,8 @@ def _written(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Making
     """A seed disk. It comes before the others: while one of those is missing, nobody can start the guest."""
     making = disks.with_seed(connection, wanted, making, base)
     volume = t.cast(Volume, making.seed)
-    old = storage.volume_in(connection, volume.pool, volume.name) if making.replace_seed and not seed.host_keys else None
-    kept = seed_files.host_key_in(doers.content(connection, volume.path)) if old else None
+    old = storage.read(connection, volume.pool, volume.name) if making.replace_seed and not seed.host_keys else None
+    kept = seed_files.host_key_in(old) if old else None
     private, public = kept or _host_key(seed)
     content = seeds.files(seed, guest=wanted.name, host_key=(private, public))
     step = steps.WriteSeed(wanted.name, volume, content, replace=making.replace_seed)
@@ -96,7 +92,7 @@ def _customized(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Mak
             f"cannot apply cloud_init of {wanted.name} with method virt_customize over {connection.getURI()}: it needs the disk's file; "
             "run the module on the hypervisor, or use method: nocloud"
         )
-    volume = dataclasses.replace(disk.volume, name=disk.volume.name + _UNFINISHED, path=disk.volume.path + _UNFINISHED)
+    volume = dataclasses.replace(disk.volume, name=disk.volume.name + disks.UNMADE, path=disk.volume.path + disks.UNMADE)
     private, public = _host_key(seed)
     commands = customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": private})
     made = steps.CreateVolume(wanted.name, volume, caps.new_volume(volume), replace=True)
@@ -130,4 +126,4 @@ def do(connection: t.Any, step: steps.WriteSeed | steps.Customize) -> None:
     there = storage.volume_in(connection, volume.pool, volume.name) if step.replace else None
     if there is None or caps.volume(there)["capacity_bytes"] != len(data):
         storage.create(connection, volume.pool, caps.new_volume(volume), name=volume.name, replace=step.replace)
-    doers.upload(connection, volume.pool, volume.name, data)
+    storage.write(connection, volume.pool, volume.name, data)

@@ -77,7 +77,7 @@ class _End(threading.Event):
 
 @contextlib.contextmanager
 def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
-    """Hear of the end of the disk's jobs. The loop has a thread of its own: an interrupt must not get lost in libvirt's callbacks."""
+    """Hear of the end of the disk's jobs. The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks."""
     ended = _End()
 
     def on_event(_connection: object, _domain: object, disk: str, _kind: int, status: int, _opaque: object) -> None:
@@ -89,11 +89,6 @@ def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_En
         if event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
             ended.set()
 
-    def loop() -> None:
-        while True:
-            libvirt.virEventRunDefaultImpl()
-
-    threading.Thread(target=loop, daemon=True).start()
     callbacks = [
         connection.domainEventRegisterAny(domain, libvirt.VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2, on_event, None),
         connection.domainEventRegisterAny(domain, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_off, None),

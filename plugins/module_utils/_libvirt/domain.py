@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
-__all__ = ["content", "do", "upload"]
+__all__ = ["do"]
 
 _DETACH_S, _BALLOON_S = 20, 5
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
@@ -195,27 +195,6 @@ def _set_autostart(connection: Connection, step: steps.SetAutostart) -> None:
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
     volume = step.volume
     storage.create(connection, volume.pool, step.xml, name=volume.name, replace=step.replace, copy_of=volume.copy_of)
-
-
-def upload(connection: Connection, pool: str, name: str, data: bytes) -> None:
-    """Write the whole content of a volume."""
-    with said("write volume", f"{name} in pool {pool}"):
-        volume = connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
-        stream = connection.newStream()
-        volume.upload(stream, 0, len(data))
-        for start in range(0, len(data), storage.CHUNK):
-            storage.send(stream, data[start : start + storage.CHUNK])
-        stream.finish()
-
-
-def content(connection: Connection, path: str) -> bytes:
-    """The whole content of a small volume."""
-    with said("read volume", path):
-        stream = connection.newStream()
-        connection.storageVolLookupByPath(path).download(stream, 0, 0)
-        data = b"".join(iter(lambda: stream.recv(storage.CHUNK), b""))
-        stream.finish()
-    return data
 
 
 def _grow(connection: Connection, step: steps.GrowDisk) -> None:

@@ -17,7 +17,20 @@ CHUNK = 262144
 _AT_HOLE = -3  # what recvFlags returns there
 _BUSY_S = 600
 
-__all__ = ["CHUNK", "copy", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at", "volume_in", "volumes"]
+__all__ = [
+    "all_volumes",
+    "copy",
+    "create",
+    "delete",
+    "pool_xml",
+    "read",
+    "receive",
+    "refresh",
+    "volume_at",
+    "volume_in",
+    "volumes",
+    "write",
+]
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -76,6 +89,15 @@ def volumes(connection: Connection, pool: str) -> list[str]:
         return [volume.XMLDesc() for volume in connection.storagePoolLookupByName(pool).listAllVolumes()]
 
 
+def all_volumes(connection: Connection) -> list[str]:
+    """The same of all active pools, after a look at what others made there since."""
+    with said("list the pools of", connection.getURI()):
+        active = [pool.name() for pool in connection.listAllStoragePools() if pool.isActive()]
+    for name in active:
+        refresh(connection, name)
+    return [xml for name in active for xml in volumes(connection, name)]
+
+
 def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False, copy_of: str | None = None) -> None:
     """Make a volume, empty or as a copy of another. With `replace`, a volume of that name is deleted first."""
     with said("create volume", f"{name} in pool {pool}"):
@@ -106,7 +128,7 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str) 
         source.storageVolLookupByPath(path).download(reader, 0, 0)
         dest.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(writer, 0, 0)
         for part in iter(lambda: reader.recv(CHUNK), b""):
-            send(writer, part)
+            _send(writer, part)
         reader.finish()
         writer.finish()
 
@@ -143,8 +165,18 @@ def receive(
         stream.finish()
 
 
-def send(stream: t.Any, data: bytes) -> None:
-    """Send all of it: libvirt takes what it can at a time."""
+def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
+    """Write the whole content of a volume."""
+    with said("write volume", f"{name} in pool {pool}"):
+        stream = connection.newStream()
+        connection.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(stream, 0, len(data))
+        for start in range(0, len(data), CHUNK):
+            _send(stream, data[start : start + CHUNK])
+        stream.finish()
+
+
+def _send(stream: t.Any, data: bytes) -> None:
+    """Libvirt takes what it can at a time."""
     while data:
         data = data[stream.send(data) :]
 
@@ -155,9 +187,7 @@ def delete(connection: Connection, path: str) -> None:
         with said("delete disk", path):
             connection.storageVolLookupByPath(path).delete()
     except NotFound:
-        for pool in connection.listAllStoragePools():
-            if pool.isActive():
-                _refresh(pool)
+        all_volumes(connection)
         if volume_at(connection, path) is not None:
             with said("delete disk", path):
                 connection.storageVolLookupByPath(path).delete()

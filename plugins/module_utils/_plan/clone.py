@@ -15,107 +15,105 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 
-__all__ = ["CloneStep", "Copy", "Flatten", "Forget", "GrowLive", "Overlay", "Plan", "Pull", "Remove", "Resize", "StandOn", "plan"]
+__all__ = ["CloneStep", "Copy", "Flatten", "Forget", "Grow", "GrowLive", "Overlay", "Plan", "Pull", "Remove", "Shrink", "StandOn", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)
 class CloneStep:
     """One change of one disk."""
 
+    said: t.ClassVar[str]
     path: str
 
+    def __str__(self) -> str:
+        return self.said.format(self)
+
 
 @dataclasses.dataclass(frozen=True)
-class Overlay(CloneStep):
-    """Make the disk: what is written goes into it, the rest is read from the image."""
-
-    base: Origin
-    format: str
+class _Sized(CloneStep):
     size_bytes: int
 
-    def __str__(self) -> str:
-        return f"create disk {self.path} ({gib_text(self.size_bytes)}, {self.format}, on {self.base.path})"
+    @property
+    def size(self) -> str:
+        """For people."""
+        return gib_text(self.size_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
+class Overlay(_Sized):
+    """Make the disk: what is written goes into it, the rest is read from the image."""
+
+    said = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
+    base: Origin
+    format: str
+
+
 class Copy(Overlay):
     """Make the disk: all of the image, and nothing below."""
 
-    def __str__(self) -> str:
-        return f"create disk {self.path} ({gib_text(self.size_bytes)}, {self.format}, copy of {self.base.path})"
+    said = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
 
 
 @dataclasses.dataclass(frozen=True)
-class Resize(CloneStep):
-    """Change the size of a disk that nobody has open."""
+class Grow(_Sized):
+    """Enlarge a disk that nobody has open."""
 
+    said = "grow disk {0.path} to {0.size}"
     format: str
-    size_bytes: int
-    shrink: bool = False
 
-    def __str__(self) -> str:
-        return f"{'shrink' if self.shrink else 'grow'} disk {self.path} to {gib_text(self.size_bytes)}"
+
+class Shrink(Grow):
+    """Cut off its end."""
+
+    said = "shrink disk {0.path} to {0.size}"
 
 
 @dataclasses.dataclass(frozen=True)
-class GrowLive(CloneStep):
+class GrowLive(_Sized):
     """Enlarge the disk of a running guest, which sees it at once."""
 
+    said = "grow disk {0.path} to {0.size} while {0.guest} runs"
     guest: str
     target: str
-    size_bytes: int
-
-    def __str__(self) -> str:
-        return f"grow disk {self.path} to {gib_text(self.size_bytes)} while {self.guest} runs"
 
 
 @dataclasses.dataclass(frozen=True)
 class Forget(CloneStep):
     """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something else."""
 
+    said = "define {0.guest} (what {0.path} stands on is read from the disk)"
     guest: str
     xml: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"define {self.guest} (what {self.path} stands on is read from the disk)"
 
 
 @dataclasses.dataclass(frozen=True)
 class StandOn(CloneStep):
     """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
 
+    said = "rebase disk {0.path} on {0.base.path}"
     base: Origin
 
-    def __str__(self) -> str:
-        return f"rebase disk {self.path} on {self.base.path}"
 
-
-@dataclasses.dataclass(frozen=True)
 class Flatten(CloneStep):
     """Copy all the disk reads from below into it."""
 
-    def __str__(self) -> str:
-        return f"flatten disk {self.path}"
+    said = "flatten disk {0.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Pull(CloneStep):
     """The same, by the running guest."""
 
+    said = "flatten disk {0.path} while {0.guest} runs"
     guest: str
     target: str
     timeout_s: int
 
-    def __str__(self) -> str:
-        return f"flatten disk {self.path} while {self.guest} runs"
 
-
-@dataclasses.dataclass(frozen=True)
 class Remove(CloneStep):
     """Remove a file."""
 
-    def __str__(self) -> str:
-        return f"remove {self.path}"
+    said = "remove {0.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +154,7 @@ def _made(wanted: Wanted) -> Plan:
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
     changes = [Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below)]
-    return Plan([kind(wanted.path, base, wanted.format, size)], changes, size, below)
+    return Plan([kind(wanted.path, size, base, wanted.format)], changes, size, below)
 
 
 def _refuse_taken(wanted: Wanted, base: Origin) -> None:
@@ -199,8 +197,8 @@ def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
     writer = _writer(f"grow disk {wanted.name}", found)
     if writer is None:
         _refuse_busy(f"grow disk {wanted.name}", wanted, found)
-        return Resize(wanted.path, found.format, size)
-    return GrowLive(wanted.path, writer.guest, t.cast(str, writer.target), size)
+        return Grow(wanted.path, size, found.format)
+    return GrowLive(wanted.path, size, writer.guest, t.cast(str, writer.target))
 
 
 def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
@@ -211,7 +209,7 @@ def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
     _refuse_snapshots(verb, found)
     if found.overlays:
         raise Refused(f"cannot {verb}: {', '.join(found.overlays)} stands on it; flatten that first")
-    return Resize(wanted.path, found.format, size, shrink=True)
+    return Shrink(wanted.path, size, found.format)
 
 
 def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Present
 
-__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "present", "superseded"]
+__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "old", "present", "superseded"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,20 +72,24 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     return [Fetch(image), Point(image, content)]
 
 
-def superseded(image: Image, found: Present, steps: t.Sequence[ImageStep], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
-    """Steps that remove earlier contents that nobody uses, and what is said of those kept; `users` is content file -> who stands on it."""
+def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:
+    """Contents of the image; without `every`, those to which its name does not point after the steps."""
     points = [step.target for step in steps if isinstance(step, Point)]
     current = points[-1] if points else found.target
-    old = sorted(file for file in found.files if image.owns(file) and file != current)
-    kept = [f"kept {file}: {users[file]} stands on it" for file in old if file in users]
-    return [Remove(image, file) for file in old if file not in users], kept
+    return sorted(file for file in found.files if image.owns(file) and (every or file != current))
+
+
+def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
+    """Steps that remove old contents that nobody uses, and what is said of those kept; `users` is content file -> who stands on it."""
+    kept = [f"kept {file}: {users[file]} stands on it" for file in files if file in users]
+    return [Remove(image, file) for file in files if file not in users], kept
 
 
 def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
     """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
     if found.foreign:
         raise Refused(f"cannot remove image {image.name}: this collection did not put {image.directory}/{image.name} there")
-    contents = sorted(file for file in found.files if image.owns(file))
+    contents = old(image, found, (), every=True)
     used = [f"{users[file]} stands on {file}" for file in contents if file in users]
     if used:
         raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")

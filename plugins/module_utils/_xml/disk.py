@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
-__all__ = ["DISK", "DISKS", "by_name", "read_all", "sources"]
+__all__ = ["DISK", "DISKS", "by_name", "read_all"]
 
 
 def _url_of(value: t.Any) -> str:
@@ -242,8 +242,3 @@ def by_name(xml: str) -> dict[str, dict[str, t.Any]]:
     """The disks of a definition, by name and by target."""
     found = read_all(parse(xml))
     return {**{str(item.get("target")): item for item in found}, **{item["name"]: item for item in found}}
-
-
-def sources(xml: str) -> list[str]:
-    """Paths of all files and devices that the disks of a definition use."""
-    return [item["source"] for item in read_all(parse(xml)) if item.get("source")]

@@ -16,7 +16,7 @@ try:
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["CORRAL", "Element", "alias_name", "child", "copied", "make", "parse", "resolve", "text"]
+__all__ = ["CORRAL", "Element", "alias_name", "child", "copied", "make", "parse", "resolve", "sources", "text"]
 
 # What the collection records about a guest stands under this namespace in libvirt's <metadata>.
 CORRAL = "urn:corral:virt:guest:1"
@@ -71,3 +71,9 @@ def alias_name(device: Element) -> str:
 def copied(element: Element) -> Element:
     """The same element for another document."""
     return copy.deepcopy(element)
+
+
+def sources(xml: str, *, below: bool = False) -> list[str]:
+    """Paths of all files and devices of a definition's disks; with `below`, also of what these stand on, which only those that run tell."""
+    found = [source.get(kind) for source in parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source") for kind in ("file", "dev")]
+    return list(dict.fromkeys(path for path in found if path))

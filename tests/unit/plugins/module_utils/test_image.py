@@ -182,7 +182,7 @@ def test_content_names(name: str, expected: str) -> None:
 )
 def test_superseded(users: dict[str, str], steps: list[plans.ImageStep], removed: list[str], kept: list[str]) -> None:
     found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]))
-    more, notes = plans.superseded(image(), found, steps, users)
+    more, notes = plans.superseded(image(), plans.old(image(), found, steps), users)
     assert ([str(step) for step in more], notes) == ([f"remove {file}" for file in removed], kept)
 
 

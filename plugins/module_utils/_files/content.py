@@ -1,0 +1,59 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Contents of images: who makes a disk from one holds it, and nobody removes one that is held.
+
+The lock is on the manifest beside the content. The content itself has QEMU's locks, and NFS makes one kind of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+
+__all__ = ["claim", "hold", "manifest_name"]
+
+
+def manifest_name(file: str) -> str:
+    """Name of the file that tells what a content, or the content behind a name, is."""
+    return f".{file}.json"
+
+
+def hold(path: str, stack: contextlib.ExitStack) -> str:
+    """The content behind a name. It stays until the stack is closed, or the process ends; one that has no manifest nobody prunes."""
+    while True:
+        content = os.path.realpath(path)
+        with contextlib.ExitStack() as held:
+            try:
+                manifest = held.enter_context(open(_manifest(content), "rb"))
+                fcntl.flock(manifest, fcntl.LOCK_SH)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise Failed(f"cannot keep image {content} from being pruned: {error.strerror}; run as who may read its pool") from error
+            if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited
+                stack.push(held.pop_all())
+                return content
+
+
+def claim(contents: t.Iterable[str], stack: contextlib.ExitStack) -> set[str]:
+    """Keep others from holding these contents until the stack is closed; returns those that somebody holds now."""
+    taken = set()
+    for content in contents:
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                manifest = stack.enter_context(open(_manifest(content), "r+b"))  # noqa: SIM115  the stack closes it
+                fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                taken.add(content)
+    return taken
+
+
+def _manifest(content: str) -> str:
+    directory, name = os.path.split(content)
+    return os.path.join(directory, manifest_name(name))

@@ -1,0 +1,49 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The directory of a pool: where it is, and who stands on its files."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+
+__all__ = ["directory", "users"]
+
+
+def directory(connection: t.Any, pool: str, what: str) -> str:
+    """Where the pool keeps its files on this machine."""
+    found = caps.pool(storage.pool_xml(connection, pool))
+    if found["type"] not in ("dir", "fs", "netfs") or not os.path.isdir(found["path"] or ""):
+        raise Refused(f"cannot keep {what} in pool {pool}: it is no directory of this machine; use a dir, fs or netfs pool")
+    return t.cast(str, found["path"])
+
+
+def users(connection: t.Any, place: str) -> dict[str, str]:
+    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are."""
+    here, found, known = os.path.realpath(place), {}, set()
+    for volume in map(caps.volume, storage.all_volumes(connection)):
+        known.add(volume["path"])
+        where, file = os.path.split(os.path.realpath(volume["backing_path"] or "/"))
+        if where == here:
+            found[file] = volume["path"]
+    for guest in look.all_guests(connection):
+        seen = look.found(guest)
+        for path in {*sources(seen.xml, below=True), *(sources(seen.live_xml, below=True) if seen.live_xml else ())}:
+            chain = [path] if path in known or not os.path.isfile(path) else _chain(path)
+            for where, file in (os.path.split(os.path.realpath(each)) for each in chain):
+                if where == here:
+                    found.setdefault(file, f"guest {seen.name}")
+    return found
+
+
+def _chain(path: str) -> list[str]:
+    """The files that a guest's disk stands on, itself first."""
+    return [each["filename"] for each in qemu_img.chain(path, qemu_img.info(path)["format"])]

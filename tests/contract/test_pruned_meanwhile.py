@@ -1,0 +1,177 @@
+"""Somebody makes a disk from an old content while somebody else prunes: two processes, in either order; judged by qemu-img."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
+NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
+VOLUME = "<volume><name>{}</name><capacity>1048576</capacity><target><format type='qcow2'/></target></volume>"
+COMMAND = """
+import json, sys
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.tests.contract import test_pruned_meanwhile as here
+try:
+    print(json.dumps(here.converge(sys.argv[1], **json.loads(sys.argv[2]))))
+except VirtError as error:
+    print(json.dumps({"failed": str(error)}))
+"""
+TIMEOUT_S = 60
+
+
+class Meanwhile(Gate):
+    """Lets something happen when all is looked at and nothing is done yet."""
+
+    def __init__(self, happen: t.Callable[[], object]) -> None:
+        super().__init__(check_mode=False)
+        self._happen = happen
+
+    def run(self, steps: t.Sequence[t.Any], do: t.Callable[[t.Any], object]) -> list[object]:
+        """As the gate, later."""
+        if steps:
+            self._happen()
+        return super().run(steps, do)
+
+
+def nowhere(*_asked: object) -> t.NoReturn:
+    raise AssertionError("nothing is fetched here")
+
+
+def converge(uri: str, gate: Gate | None = None, **said: t.Any) -> dict[str, t.Any]:
+    """As virt_image does."""
+    gate, known = gate or Gate(check_mode=False), {**image.OPTIONS, **clone.OPTIONS}
+    params = {**{name: option.get("default") for name, option in known.items()}, **said}
+    with opened(uri) as connection:
+        if clone.concerns(params):
+            return clone.converge(connection, params, gate, lambda *_phase: None)
+        return image.converge(connection, params, gate, image.World(nowhere, opened))
+
+
+def another(uri: str, **said: t.Any) -> subprocess.Popen[str]:
+    """The same in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / ".cache")}
+    command = [sys.executable, "-c", COMMAND, uri, json.dumps(said)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(process.communicate(timeout=TIMEOUT_S)[0]))
+
+
+def waits(process: subprocess.Popen[str]) -> bool:
+    """Whether it waits for a lock, as the kernel says."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    return any(str(process.pid) in fields for fields in waiting)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, Path, str]:
+    """A pool's URI, its directory, and a content to which the image's name does not point any more."""
+    pool, source = tmp_path / "pool", tmp_path / "tiny.qcow2"
+    pool.mkdir()
+    node = tmp_path / "node.xml"
+    node.write_text(NODE.format(pool))
+    uri, contents = f"test://{node}", []
+    for size in ("64k", "2M"):
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={size}", str(source), "4M"], check=True)
+        told = converge(uri, name="tiny.qcow2", src=str(source), remote_src=True)
+        contents.append(told["content"])
+        if len(contents) == 1:
+            (pool / "tiny.qcow2").unlink()  # so that it is brought anew
+    old, new = contents
+    assert old != new and (pool / old).is_file() and (pool / "tiny.qcow2").readlink() == Path(new)
+    return uri, pool, old
+
+
+@pytest.mark.parametrize("way", [{}, {"clone": "copy"}, {"state": "rebased"}], ids=["overlay", "copy", "rebased"])
+def test_what_a_disk_is_being_made_from_is_kept(place: tuple[str, Path, str], way: dict[str, str]) -> None:
+    uri, pool, old = place
+    told: list[dict[str, t.Any]] = []
+    if way.get("state"):
+        converge(uri, name="disk.qcow2", image="tiny.qcow2")
+    removals: tuple[dict[str, t.Any], ...] = ({"prune": True}, {"state": "absent"})
+    gate = Meanwhile(lambda: told.extend(answer(another(uri, name="tiny.qcow2", **said)) for said in removals))
+    made = converge(uri, gate, name="disk.qcow2", image=old, **way)
+    assert made["changed"] and (pool / old).is_file()
+    assert told[0]["notes"] == [f"kept {old}: a disk that is being made stands on it"]
+    assert f"a disk that is being made stands on {old}" in told[1]["failed"]
+    subprocess.run(["qemu-img", "info", "--backing-chain", str(pool / "disk.qcow2")], check=True, capture_output=True)
+
+
+def test_what_a_guest_is_being_made_from_is_kept(place: tuple[str, Path, str]) -> None:
+    uri, pool, old = place
+    told: list[dict[str, t.Any]] = []
+    wanted = {"name": "box1", "vcpus": 1, "memory": 64, "interfaces": [], "disks": [{"name": "system", "image": old}]}
+    with opened(uri, events=True) as connection:
+        connection.storagePoolLookupByName("default").createXML(VOLUME.format(old))
+        gate = Meanwhile(lambda: told.append(answer(another(uri, name="tiny.qcow2", prune=True))))
+        made = guest.converge(connection, domain_options.wanted(wanted), gate)
+    assert made["changed"] and f"on {pool / old}" in " ".join(made["steps"])
+    assert told[0]["notes"] == [f"kept {old}: a disk that is being made stands on it"] and (pool / old).is_file()
+    assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], "afterwards it is held no more"
+
+
+@pytest.mark.parametrize("removal", [{"prune": True}, {"state": "absent"}], ids=["prune", "absent"])
+def test_nobody_begins_a_disk_on_what_is_being_removed(place: tuple[str, Path, str], removal: dict[str, t.Any]) -> None:
+    uri, pool, old = place
+    makers: list[subprocess.Popen[str]] = []
+
+    def make() -> None:
+        makers.append(another(uri, name="disk.qcow2", image=old))
+        deadline = time.monotonic() + TIMEOUT_S
+        while makers[0].poll() is None and not waits(makers[0]):
+            assert time.monotonic() < deadline, "it neither ends nor waits"
+            time.sleep(0.05)
+
+    assert converge(uri, Meanwhile(make), name="tiny.qcow2", **removal)["changed"]
+    assert not (pool / old).exists()
+    assert "there is no image" in answer(makers[0])["failed"]
+    assert not (pool / "disk.qcow2").exists()
+
+
+def test_a_name_that_is_pointed_elsewhere_meanwhile_is_followed(place: tuple[str, Path, str]) -> None:
+    """Who waits for the lock of a content that goes then finds what the name points to."""
+    uri, pool, old = place
+    new = (pool / "tiny.qcow2").readlink()
+    (pool / "tiny.qcow2").unlink()
+    (pool / "tiny.qcow2").symlink_to(old)
+    makers: list[subprocess.Popen[str]] = []
+    (pool / "tiny.qcow2").rename(pool / "name.qcow2")  # the disk's maker goes by this name
+    (pool / "tiny.qcow2").symlink_to(new)
+    (pool / ".tiny.qcow2.json").unlink()
+    (pool / ".tiny.qcow2.json").symlink_to(f".{new}.json")
+
+    def make() -> None:
+        makers.append(another(uri, name="disk.qcow2", image="name.qcow2"))
+        while not waits(makers[0]):
+            assert makers[0].poll() is None, "it did not wait"
+            time.sleep(0.05)
+        (pool / "next").symlink_to(new)
+        (pool / "next").rename(pool / "name.qcow2")
+
+    converge(uri, Meanwhile(make), name="tiny.qcow2", prune=True)
+    assert not (pool / old).exists()
+    assert answer(makers[0])["stands_on"] == str(pool / new)
+
+
+def test_a_content_that_may_not_be_kept_is_not_used(place: tuple[str, Path, str]) -> None:
+    uri, pool, old = place
+    (pool / f".{old}.json").unlink()
+    (pool / f".{old}.json").symlink_to(f".{old}.json")
+    with pytest.raises(Failed, match=r"cannot keep image .* from being pruned"):
+        converge(uri, name="disk.qcow2", image=old)
+    assert not (pool / "disk.qcow2").exists()
