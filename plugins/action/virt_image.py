@@ -50,6 +50,8 @@ class ActionModule(WatchedAction):
         turns = FanOut(Path(constants.DEFAULT_LOCAL_TMP), *map(str, image)) if fan_out else None
         if told.get("part"):
             told = self._fetched(host, arguments, local, turns, told, variables)
+        elif told.get("progress"):
+            told = self._watched(f"{host}: {told['name']}", arguments, variables, told["progress"])
         elif told.get("changed"):
             told = self._execute_module(module_args=arguments, task_vars=variables)
         if turns and told.get("content") and not told.get("failed"):

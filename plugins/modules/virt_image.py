@@ -302,6 +302,10 @@ part:
   description: What the host has already of what would be fetched, C(path) and C(bytes).
   returned: in check mode, when it would be fetched
   type: dict
+progress:
+  description: File in which the module notes how far it is, while it copies, rebases or flattens a disk.
+  returned: in check mode, when it would do so
+  type: str
 steps:
   description: What was done, or in check mode would be done, in order.
   returned: success
@@ -322,7 +326,6 @@ from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import silent
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -374,7 +377,7 @@ def main() -> None:
         if module.params["catalogue"]:
             raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
         if disk:
-            result = clone.converge(connection, module.params, gate, silent)
+            result = clone.converge(connection, module.params, gate)
         else:
             world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
             result = image.converge(connection, module.params, gate, world)

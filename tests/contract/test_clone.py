@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -16,8 +17,10 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
+from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import Wanted
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -49,6 +52,7 @@ class Place(t.NamedTuple):
         checked = self.converge(check_mode=True, **said)
         assert self.files() == before, "check mode wrote something"
         done = self.converge(**said)
+        checked.pop("progress", None)
         assert done == checked and done["changed"]
         for check_mode in (True, False):
             again = self.converge(check_mode=check_mode, **said)
@@ -410,7 +414,7 @@ def test_progress_is_told(place: Place) -> None:
     known = {**image.OPTIONS, **clone.OPTIONS}
     params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.raw", "image": "tiny.qcow2", "clone": "copy"}
     clone.converge(place.connection, params, Gate(check_mode=False), lambda *phase: phases.append(phase))
-    assert phases[-1][0].startswith("create disk") and phases[-1][1:] == (4 * MIB, 4 * MIB)
+    assert phases[-1] == ("copying", 4 * MIB, 4 * MIB)
 
 
 def test_the_link_to_what_is_below_is_cut_last(place: Place) -> None:
@@ -435,3 +439,39 @@ def test_the_link_to_what_is_below_is_cut_last(place: Place) -> None:
     header = next(number for number, call in enumerate(calls) if '"QFI' in call)
     assert any("pwrite64" in call for call in calls[:header]) and "sync(" in calls[header - 1]
     assert not [call for call in calls[header + 1 :] if "pwrite64" in call]
+
+
+def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -> None:
+    """Also one that only asks: what it would say of half a work is of no use."""
+    disk = Wanted(name="disk.qcow2", state="present", directory=str(place.pool), format="qcow2")
+    answers: list[dict[str, t.Any]] = []
+
+    def ask() -> None:
+        with opened(place.connection.getURI()) as connection:
+            answers.append(Place(connection, place.pool).converge(check_mode=True, image="tiny.qcow2"))
+
+    asking = threading.Thread(target=ask)
+    with workplace.locked(disk):
+        asking.start()
+        asking.join(0.5)
+        assert asking.is_alive() and not answers
+        qemu_img.create(str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB)
+    asking.join()
+    assert answers[0]["changed"] is False
+    assert set(place.files()) == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}, "the place of work is gone"
+
+
+def test_what_a_killed_run_noted_goes(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    work = place.pool / ".corral/disk.qcow2"
+    work.mkdir(parents=True)
+    (work / "progress").write_text("{}")
+    (work / "lock").touch()
+    assert not place.converge(image="tiny.qcow2")["changed"]
+    assert not (place.pool / ".corral").exists()
+
+
+def test_where_progress_is_noted_is_told_before(place: Place) -> None:
+    told = place.converge(check_mode=True, image="tiny.qcow2", clone="copy")
+    assert told["progress"] == str(place.pool / ".corral/disk.qcow2/progress")
+    assert "progress" not in place.converge(check_mode=True, image="tiny.qcow2"), "an overlay is made at once"

@@ -13,23 +13,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["CHUNK", "digest_of", "locked", "look", "point", "publish", "read_manifest", "tidy", "work_path"]
+__all__ = ["CHUNK", "digest_of", "look", "point", "publish", "read_manifest"]
 
 CHUNK = 1024 * 1024
-_WORK, _LOCK = ".corral", "lock"
 
 
 def look(image: Image) -> Present:
@@ -55,53 +53,6 @@ def read_manifest(text: str, what: str) -> Manifest:
         raise Failed(f"cannot read the manifest of {what}: {error}; bring the image anew under another name") from error
 
 
-def work_path(image: Image, kind: str) -> str:
-    """A place for what is unfinished of this image; other programs do not look there."""
-    return os.path.join(image.directory, _WORK, image.name, kind)
-
-
-@contextlib.contextmanager
-def locked(image: Image) -> t.Iterator[None]:
-    """One writer per image: a second run waits and then finds the work done. The lock ends with the process that holds it."""
-    with _lock(image):
-        try:
-            yield
-        finally:
-            path = work_path(image, _LOCK)
-            if os.listdir(os.path.dirname(path)) == [_LOCK]:  # nothing to go on with: leave no trace
-                os.unlink(path)
-                with contextlib.suppress(OSError):  # somebody else begins just now
-                    os.rmdir(os.path.dirname(path))
-
-
-def _lock(image: Image) -> t.IO[str]:
-    """The locked file. Who waited for one that was removed meanwhile waits for the new one."""
-    path = work_path(image, _LOCK)
-    while True:
-        try:
-            for directory in (os.path.join(image.directory, _WORK), os.path.dirname(path)):
-                os.makedirs(directory, mode=0o700, exist_ok=True)
-            handle = open(path, "w")  # noqa: SIM115  the caller closes it
-        except FileNotFoundError:  # its directory went in between
-            continue
-        except OSError as error:
-            raise Failed(f"cannot write to the pool's directory {image.directory}: {error.strerror}") from error
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(path).st_ino == os.fstat(handle.fileno()).st_ino:
-                return handle
-        handle.close()
-
-
-def tidy(image: Image, *, but: str = "") -> None:
-    """Remove what is unfinished of this image, except files whose path begins with `but`."""
-    directory = work_path(image, "")
-    for name in os.listdir(directory) if os.path.isdir(directory) else []:
-        path = os.path.join(directory, name)
-        if name != _LOCK and not (but and path.startswith(but)):
-            remove(path)
-
-
 def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str:
     """The digest of a whole file."""
     digest = hashlib.new(algorithm)
@@ -117,7 +68,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
     os.chmod(path, 0o444)
     settle(path)
     beside = os.path.join(image.directory, manifest_name(manifest.content))
-    aside = work_path(image, "manifest")
+    aside = workplace.path(image, "manifest")
     with open(aside, "w") as out:
         json.dump(dataclasses.asdict(manifest), out, sort_keys=True)
         out.flush()
@@ -130,7 +81,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
 def point(image: Image, content: str) -> None:
     """Switch the stable name to a content file; the manifest's goes first, so that a name that stands is whole."""
     for name, target in ((manifest_name(image.name), manifest_name(content)), (image.name, content)):
-        temporary = work_path(image, "link")
+        temporary = workplace.path(image, "link")
         remove(temporary)
         os.symlink(target, temporary)
         os.rename(temporary, os.path.join(image.directory, name))

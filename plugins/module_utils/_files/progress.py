@@ -12,15 +12,11 @@ import os
 import time
 import typing as t
 
-__all__ = ["Progress", "Tell", "silent"]
+__all__ = ["Progress", "Tell"]
 
 _INTERVAL_S = 0.5
 
 Tell = t.Callable[[str, int, int], None]  # what is done now, how much of it is done, of how much (0: nobody knows)
-
-
-def silent(phase: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 class Progress:

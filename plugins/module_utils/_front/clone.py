@@ -13,8 +13,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, local
+from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
@@ -23,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run a
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, chain
 
-__all__ = ["OPTIONS", "Progress", "concerns", "converge"]
+__all__ = ["OPTIONS", "concerns", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "rebased", "flattened"], "default": "present"},
@@ -44,16 +45,14 @@ _SPOKEN = {
     "absent": ("remove_storage",),
 }
 
-Progress = t.Callable[[str, int, int], None]  # phase, done, total
-
 
 def concerns(params: t.Mapping[str, t.Any]) -> bool:
     """Whether `name` is a disk, not an image that is brought into the pool."""
     return params["state"] in ("rebased", "flattened") or any(params[option] for option in ("image", "size", "clone", "remove_storage"))
 
 
-def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Progress) -> dict[str, t.Any]:
-    """Do what the parameters say; `progress` hears of long work."""
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None) -> dict[str, t.Any]:
+    """Do what the parameters say; `progress` hears of long work, and without one the file of which check mode tells."""
     size_bytes = _checked(params)
     if ":///" not in connection.getURI():
         raise Refused(f"cannot work on disks over {connection.getURI()}: run the module on the hypervisor itself")
@@ -71,12 +70,16 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
             remove_storage=params["remove_storage"],
             timeout_s=params["job_timeout"],
         )
+        left = workplace.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
-        if gate.open and plan.steps:
+        note = workplace.path(wanted, "progress")
+        if gate.open and (plan.steps or left):
             # Another run may be at it: wait, and look again.
-            stack.enter_context(local.locked(f"disk-{wanted.name}"))
+            stack.enter_context(workplace.locked(wanted))
+            workplace.tidy(wanted)
             plan = plans.plan(wanted, _found(connection, wanted))
-        gate.run(plan.steps, lambda step: _do(connection, step, progress))
+            tell = progress or stack.enter_context(Progress(note))
+            gate.run(plan.steps, lambda step: _do(connection, step, tell, plan))
         if gate.open and plan.steps:
             storage.refresh(connection, params["pool"])
     return {
@@ -87,6 +90,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
         "path": wanted.path,
         "size_bytes": plan.size_bytes,
         "stands_on": plan.stands_on,
+        **({"progress": note} if not gate.open and any(step.doing for step in plan.steps) else {}),
     }
 
 
@@ -213,8 +217,13 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path))
 
 
-def _do(connection: t.Any, step: plans.CloneStep, progress: Progress) -> None:
-    percent = _percent(progress, step)
+def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan) -> None:
+    # qemu-img tells percents.
+    whole = step.base.size_bytes if isinstance(step, plans.Copy) else plan.size_bytes or 0
+
+    def percent(done: float) -> None:
+        tell(step.doing, int(whole * done / 100), whole)
+
     if isinstance(step, plans.Overlay):
         _make(step, percent)
     elif isinstance(step, plans.Grow):
@@ -228,17 +237,10 @@ def _do(connection: t.Any, step: plans.CloneStep, progress: Progress) -> None:
     elif isinstance(step, plans.Flatten):
         qemu_img.rebase(step.path, None, progress=percent)
     elif isinstance(step, plans.Pull):
-        done = functools.partial(progress, str(step))
-        blockjob.pull(connection, step.guest, step.target, timeout_s=step.timeout_s, progress=done)
+        blockjob.pull(connection, step.guest, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing))
     elif isinstance(step, plans.Remove):
         durable.remove(step.path)
         durable.settle(os.path.dirname(step.path))
-
-
-def _percent(progress: Progress, step: plans.CloneStep) -> qemu_img.Progress:
-    """qemu-img tells percents; a phase is told in bytes where they are known."""
-    total = step.base.size_bytes if isinstance(step, plans.Copy) else 100
-    return lambda percent: progress(str(step), int(total * percent / 100), total)
 
 
 def _make(step: plans.Overlay, percent: qemu_img.Progress) -> None:

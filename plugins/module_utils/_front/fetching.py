@@ -13,7 +13,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import content, fetch, signature
+from ansible_collections.corral.virt.plugins.module_utils._files import content, fetch, signature, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
@@ -64,12 +64,12 @@ class Fetching:
         source = t.cast(Source, self.image.source)
         offered = self.offered.sha256 if self.offered else self.image.checksum
         told = (source.kind, "" if self.offered else source.location, str(offered))
-        return files.work_path(self.image, f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}.part")
+        return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}.part")
 
     def fetch(self, tell: Tell) -> Manifest:
         """Bring it here, and publish it under its content's name."""
         image, source, path = self.image, t.cast(Source, self.image.source), self.part
-        files.tidy(image, but=path)
+        workplace.tidy(image, but=path)
         if self.offered:
             self._receive(self.offered, path, source, tell)
             files.publish(path, image, self.offered)

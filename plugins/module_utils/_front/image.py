@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
+from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
@@ -58,14 +59,14 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     if gate.open and steps:
         with contextlib.ExitStack() as stack:
             # Somebody else may be at it: wait, and look again.
-            stack.enter_context(files.locked(image))
+            stack.enter_context(workplace.locked(image))
             steps = work.bringing()
             before = work.found.target
             gate.run(steps, work.do)
             gone = work.removing([], stack)
             gate.run(gone, work.do)
             steps += gone
-            files.tidy(image)
+            workplace.tidy(image)
         storage.refresh(connection, params["pool"])
     return work.result(steps, before, gate)
 
@@ -119,11 +120,11 @@ class _Work:
         """Hand a step to the room that knows how."""
         if isinstance(step, plans.Fetch):
             try:
-                with Progress(files.work_path(self.image, "progress")) as tell:
+                with Progress(workplace.path(self.image, "progress")) as tell:
                     self.fetched = self.fetching.fetch(tell)
             except VirtError:
                 if not os.path.exists(self.fetching.part):  # nothing that another run could go on with
-                    files.tidy(self.image)
+                    workplace.tidy(self.image)
                 raise
         elif isinstance(step, plans.Point):
             files.point(self.image, step.target or t.cast(Manifest, self.fetched).content)

@@ -23,6 +23,7 @@ class CloneStep:
     """One change of one disk."""
 
     said: t.ClassVar[str]
+    doing: t.ClassVar[str] = ""  # what is told of work that may take long
     path: str
 
     def __str__(self) -> str:
@@ -52,6 +53,7 @@ class Copy(Overlay):
     """Make the disk: all of the image, and nothing below."""
 
     said = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
+    doing = "copying"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,7 @@ class StandOn(CloneStep):
     """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
 
     said = "rebase disk {0.path} on {0.base.path}"
+    doing = "rebasing"
     base: Origin
 
 
@@ -98,6 +101,7 @@ class Flatten(CloneStep):
     """Copy all the disk reads from below into it."""
 
     said = "flatten disk {0.path}"
+    doing = "flattening"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +109,7 @@ class Pull(CloneStep):
     """The same, by the running guest."""
 
     said = "flatten disk {0.path} while {0.guest} runs"
+    doing = "flattening"
     guest: str
     target: str
     timeout_s: int

@@ -33,9 +33,9 @@ class Fetch(ImageStep):
 
 @dataclasses.dataclass(frozen=True)
 class Point(ImageStep):
-    """Make the stable name point to a content file."""
+    """Make the stable name point to a content file, or (None) to what the fetch before it made."""
 
-    target: str | None  # None: to what the fetch before it made
+    target: str | None
 
     def __str__(self) -> str:
         return f"point {self.image.name} to {self.target or 'the fetched content'}"
@@ -88,7 +88,10 @@ def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str])
 def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
     """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
     if found.foreign:
-        raise Refused(f"cannot remove image {image.name}: this collection did not put {image.directory}/{image.name} there")
+        raise Refused(
+            f"cannot remove image {image.name}: {image.directory}/{image.name} is a plain file, no image of this collection; to remove it "
+            "as a disk, with its data: remove_storage: true"
+        )
     contents = old(image, found, (), every=True)
     used = [f"{users[file]} stands on {file}" for file in contents if file in users]
     if used:

@@ -149,7 +149,7 @@ def test_absent(found: Present, expected: list[str]) -> None:
     ("ask", "message"),
     [
         (lambda: plans.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)), "plain file .* move it away"),
-        (lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}), "did not put /pool/debian-12.qcow2 there"),
+        (lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}), "as a disk, .* remove_storage: true"),
         (
             lambda: plans.absent(image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}),
             f"web1-system.qcow2 stands on {CONTENT}; remove or flatten that first",

@@ -1,0 +1,86 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Where the work on one name of a pool's directory is done, by one run at a time: `.corral/NAME/`. Other programs do not look there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
+
+__all__ = ["Named", "locked", "path", "tidy", "wait"]
+
+_ROOT, _LOCK = ".corral", "lock"
+
+
+class Named(t.Protocol):
+    """An image or a disk."""
+
+    @property
+    def directory(self) -> str:
+        """The pool's."""
+
+    @property
+    def name(self) -> str:
+        """In that directory."""
+
+
+def path(named: Named, kind: str = "") -> str:
+    """A place for what is unfinished."""
+    return os.path.join(named.directory, _ROOT, named.name, kind)
+
+
+@contextlib.contextmanager
+def locked(named: Named) -> t.Iterator[None]:
+    """One writer per name: a second run waits and then finds the work done. The lock ends with the process that holds it."""
+    with _lock(named):
+        try:
+            yield
+        finally:
+            if os.listdir(path(named)) == [_LOCK]:  # nothing to go on with: leave no trace
+                os.unlink(path(named, _LOCK))
+                with contextlib.suppress(OSError):  # somebody else begins just now, or is at work on another name
+                    os.rmdir(path(named))
+                    os.rmdir(os.path.join(named.directory, _ROOT))
+
+
+def _lock(named: Named) -> t.IO[str]:
+    """The locked file. Who waited for one that was removed meanwhile waits for the new one."""
+    lock = path(named, _LOCK)
+    while True:
+        try:
+            for directory in (os.path.join(named.directory, _ROOT), path(named)):
+                os.makedirs(directory, mode=0o700, exist_ok=True)
+            handle = open(lock, "w")  # noqa: SIM115  the caller closes it
+        except FileNotFoundError:  # its directory went in between
+            continue
+        except OSError as error:
+            raise Failed(f"cannot write to the pool's directory {named.directory}: {error.strerror}") from error
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(lock).st_ino == os.fstat(handle.fileno()).st_ino:
+                return handle
+        handle.close()
+
+
+def wait(named: Named) -> bool:
+    """Wait for the end of a run that is at work there, and write nothing; whether one left something."""
+    # Who may not look there may not work there either, and hears of it then.
+    with contextlib.suppress(FileNotFoundError, PermissionError), open(path(named, _LOCK)) as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    return os.path.isdir(path(named))
+
+
+def tidy(named: Named, *, but: str = "") -> None:
+    """Remove what is unfinished, except files whose path begins with `but`."""
+    directory = path(named)
+    for name in os.listdir(directory) if os.path.isdir(directory) else []:
+        file = os.path.join(directory, name)
+        if name != _LOCK and not (but and file.startswith(but)):
+            remove(file)
