@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 from collections.abc import Iterator
 
 import pytest
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
+from ansible_collections.corral.virt.tests.lab.test_images import end_group
 
 pytestmark = pytest.mark.lab
 
@@ -22,7 +24,7 @@ module = functools.partial(LAB.module, "virt_image")
 OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
 GONE = """for guest in $(virsh list --name); do virsh destroy $guest; done
 for guest in $(virsh list --all --name); do virsh undefine $guest; done"""
-CONTENTS = f"""{GONE}; cd {IMAGES} && rm -rf ./* .*.clone
+CONTENTS = f"""{GONE}; cd {IMAGES} && rm -rf ./* .*.clone .corral
 qemu-img create -q -f qcow2 {OLD} 64M && qemu-io -c 'write -P 1 64k 40M' {OLD} >/dev/null
 qemu-img create -q -f qcow2 {NEW} 64M && qemu-io -c 'write -P 2 1M 30M' {NEW} >/dev/null
 chmod 444 tiny.*; ln -s {OLD} tiny.qcow2; virsh pool-refresh default"""
@@ -185,3 +187,55 @@ def test_tasks_of_the_guide_work() -> None:
     before = on(f"virsh list --all --name | sort; ls -A {IMAGES}")
     LAB.play(*tasks)
     assert on(f"virsh list --all --name | sort; ls -A {IMAGES}") == before
+
+
+SLOW = """#!/bin/sh
+test "$1" = convert && shift && set -- convert -r 20M "$@"
+exec /usr/bin/qemu-img "$@"
+"""
+PROGRESS = r"^hyper1: {}: {} (\d+) %, [\d.]+ of [\d.]+ MiB, [\d.]+ MiB/s"
+
+
+@pytest.fixture
+def slow_copies() -> Iterator[None]:
+    """200 MiB that take ten seconds to copy."""
+    on("cat >/usr/local/bin/qemu-img && chmod 755 /usr/local/bin/qemu-img", given=SLOW)
+    on(f"head -c 200M /dev/urandom >{IMAGES}/big.0123456789ab.raw")
+    yield
+    on("rm /usr/local/bin/qemu-img")
+
+
+def percents(output: str, name: str, doing: str) -> list[int]:
+    """What was told on the terminal of that work."""
+    return [int(percent) for percent in re.findall(PROGRESS.format(re.escape(name), doing), output, re.MULTILINE)]
+
+
+@pytest.mark.usefixtures("slow_copies")
+def test_progress_of_a_copy_is_shown() -> None:
+    arguments = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
+    output = LAB.run("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments))
+    told = percents(output, "db1.qcow2", "copying")
+    assert told and told == sorted(told) and any(0 < percent < 100 for percent in told), output
+    assert on(f"ls -A {IMAGES} | grep -e db1 -e corral") == "db1.qcow2"
+
+
+def test_progress_of_a_flattening_guest_is_shown() -> None:
+    module(name="web1-data.qcow2", image="tiny.qcow2")
+    define("web1", f"{IMAGES}/web1-data.qcow2")
+    on("virsh blockpull web1 vda --bandwidth 5")  # an earlier run's: it is waited for
+    arguments = {"name": "web1-data.qcow2", "state": "flattened"}
+    output = LAB.run("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments))
+    assert percents(output, "web1-data.qcow2", "flattening"), output
+    assert "backing-filename" not in info(f"{IMAGES}/web1-data.qcow2")
+
+
+@pytest.mark.usefixtures("slow_copies")
+def test_a_copy_goes_on_when_its_controller_dies() -> None:
+    arguments: dict[str, t.Any] = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
+    controller = LAB.start("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments))
+    on(f"for i in $(seq 600); do test -s {IMAGES}/.db1.qcow2.*.clone && exit; sleep 0.1; done; exit 1")
+    end_group(controller)
+    assert on(f"pidof qemu-img; ls -A {IMAGES} | grep db1").endswith(".clone"), "it is still at work"
+    assert "CHANGED" not in module(**arguments), "the next run waits for its end, and finds all done"
+    on(f"qemu-img compare {IMAGES}/db1.qcow2 {IMAGES}/big.0123456789ab.raw")
+    assert on(f"ls -A {IMAGES} | grep -e db1 -e corral") == "db1.qcow2"
