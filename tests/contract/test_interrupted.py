@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +177,64 @@ def test_a_guest_on_its_way_is_not_touched(connection: t.Any) -> None:
         with pytest.raises(Refused, match="finish it with virt_migrate"):
             guest.converge(connection, domain_options.wanted({"name": "box1", "state": state}), Gate(check_mode=False))
     assert domain.isActive()
+
+
+OFFLINE: dict[str, t.Any] = {
+    **GUEST,
+    "disks": [{"name": "system", "image": "debian-12.qcow2"}],
+    "cloud_init": {"method": "virt_customize", "user_data": {"hostname": "box1"}},
+}
+HALF = """#!/bin/sh
+echo half >>"$TARGET"; echo $$ >"$TARGET.pid.new"; mv "$TARGET.pid.new" "$TARGET.pid"
+exec sleep 300
+"""
+CUSTOMIZE = """
+import sys
+from ansible_collections.corral.virt.plugins.module_utils._files import seed
+seed.customize(sys.argv[1], [("hostname", "box1")], to=sys.argv[2])
+"""
+
+
+@pytest.fixture
+def customizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `virt-customize` that writes half of what it should, says its PID, and goes on for long."""
+    program = tmp_path / "bin/virt-customize"
+    program.parent.mkdir()
+    program.write_text(HALF)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TARGET", str(tmp_path / "disk.qcow2.unseeded"))
+    return tmp_path / "disk.qcow2.unseeded"
+
+
+def test_a_disk_killed_while_it_is_seeded_does_not_appear(customizer: Path) -> None:
+    customizer.write_text("made\n")
+    whole = customizer.with_suffix("")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / ".cache")}
+    with subprocess.Popen([sys.executable, "-c", CUSTOMIZE, customizer, whole], env=environment) as run:
+        said = Path(f"{customizer}.pid")
+        while not said.exists():
+            assert run.poll() is None
+            time.sleep(0.05)
+        run.kill()
+    work = Path("/proc") / said.read_text().strip()
+    deadline = time.monotonic() + 30
+    while work.exists() and "\nState:\tZ" not in (work / "status").read_text():
+        assert time.monotonic() < deadline, "it is still at work on the disk, which the next run makes anew"
+        time.sleep(0.05)
+    assert customizer.read_text() == "made\nhalf\n" and not whole.exists()
+
+
+@pytest.mark.usefixtures("customizer")
+@pytest.mark.parametrize("survived", [1, 2])
+def test_no_definition_names_a_disk_that_is_half_seeded(connection: t.Any, survived: int) -> None:
+    steps = steps_of(connection, OFFLINE)
+    assert [step.split()[0] for step in steps] == ["define", "create", "apply", "define", "set", "start"]
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(OFFLINE), DyingGate(survived))
+    named, there = sources(connection.lookupByName("box1").XMLDesc()), {volume.path() for volume in volumes(connection)}
+    assert len(named) == 1 and not set(named) & there
+    assert ("/var/lib/libvirt/images/box1-system.qcow2.unseeded" in there) == (survived == 2)
+    assert steps_of(connection, OFFLINE)[1:] == steps[1:], "made and seeded anew"
+    guest.converge(connection, domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}), Gate(check_mode=False))
+    assert not [volume.name() for volume in volumes(connection) if "box1" in volume.name()], "nothing is left of it"

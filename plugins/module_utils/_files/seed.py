@@ -106,7 +106,8 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
                 with open(script, "w", encoding="utf-8") as handle:
                     handle.write(value)
             arguments += [f"--{option}", script if os.path.exists(script) else value]
-        command = ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
+        command = ["setpriv", "--pdeathsig", "KILL"]  # of a killed run nothing is at work when the next one begins
+        command += ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
         try:
             done = subprocess.run(
                 [*command, *arguments],

@@ -22,11 +22,12 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
-__all__ = ["UNMADE", "Making", "plan", "with_seed"]
+__all__ = ["UNSEEDED", "Making", "plan", "with_seed"]
 
 DEFAULT_POOL = "default"
 DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
-UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+_UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+UNSEEDED = ".unseeded"  # after that of one to which the seed is being applied: such a file there is, so no definition names it
 _SEED = "-seed.iso"
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 
@@ -45,7 +46,7 @@ class Making:
 
     def unmade(self) -> tuple[Disk, ...]:
         """The disks of a guest that nobody can start before the steps are done."""
-        making = {path: path + UNMADE for path in self.making if not path.endswith(_SEED)}
+        making = {path: path + _UNMADE for path in self.making if not path.endswith(_SEED)}
         sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
         return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
 
@@ -66,7 +67,7 @@ def plan(
     """
     there = disk_rows.by_name(base) if found else {}
     for known in there.values():
-        known["source"] = (known.get("source") or "").removesuffix(UNMADE)
+        known["source"] = (known.get("source") or "").removesuffix(_UNMADE)
     unfinished, result = _unfinished(found, memory), Making(None)
     system = there.get("system")
     if wanted.disks is None and system and system.get("source") in unfinished and (wanted.image or _whole(wanted)):

@@ -92,7 +92,7 @@ def _customized(connection: t.Any, wanted: Wanted, seed: Seed, making: disks.Mak
             f"cannot apply cloud_init of {wanted.name} with method virt_customize over {connection.getURI()}: it needs the disk's file; "
             "run the module on the hypervisor, or use method: nocloud"
         )
-    volume = dataclasses.replace(disk.volume, name=disk.volume.name + disks.UNMADE, path=disk.volume.path + disks.UNMADE)
+    volume = dataclasses.replace(disk.volume, name=disk.volume.name + disks.UNSEEDED, path=disk.volume.path + disks.UNSEEDED)
     private, public = _host_key(seed)
     commands = customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": private})
     made = steps.CreateVolume(wanted.name, volume, caps.new_volume(volume), replace=True)
