@@ -152,7 +152,8 @@ options:
     choices: [qcow2, raw]
   prune:
     description:
-      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on. Those kept are told in RV(notes).
+      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on, and from which none is being made.
+        Those kept are told in RV(notes).
     type: bool
     default: false
   retries:

@@ -17,20 +17,7 @@ CHUNK = 262144
 _AT_HOLE = -3  # what recvFlags returns there
 _BUSY_S = 600
 
-__all__ = [
-    "all_volumes",
-    "copy",
-    "create",
-    "delete",
-    "pool_xml",
-    "read",
-    "receive",
-    "refresh",
-    "volume_at",
-    "volume_in",
-    "volumes",
-    "write",
-]
+__all__ = ["all_volumes", "copy", "create", "delete", "pool_xml", "read", "receive", "refresh", "volume_at", "volume_in", "write"]
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -83,19 +70,13 @@ def volume_at(connection: Connection, path: str) -> str | None:
             raise
 
 
-def volumes(connection: Connection, pool: str) -> list[str]:
-    """The documents of all volumes of a pool."""
-    with said("list the volumes of pool", pool):
-        return [volume.XMLDesc() for volume in connection.storagePoolLookupByName(pool).listAllVolumes()]
-
-
 def all_volumes(connection: Connection) -> list[str]:
-    """The same of all active pools, after a look at what others made there since."""
-    with said("list the pools of", connection.getURI()):
-        active = [pool.name() for pool in connection.listAllStoragePools() if pool.isActive()]
-    for name in active:
-        refresh(connection, name)
-    return [xml for name in active for xml in volumes(connection, name)]
+    """The documents of all volumes of active pools, after a look at what others made there since."""
+    with said("list the volumes of", connection.getURI()):
+        active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
+        for pool in active:
+            refresh(connection, pool.name())
+        return [volume.XMLDesc() for pool in active for volume in pool.listAllVolumes()]
 
 
 def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False, copy_of: str | None = None) -> None:
