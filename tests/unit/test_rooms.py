@@ -138,7 +138,7 @@ def test_module_utils_are_private_python() -> None:
 
 # Files and lines that travel with each task: the whole model of a guest where guests are changed or described, else much less.
 BUDGETS = {
-    "virt_domain": (37, 6400), "virt_domains": (38, 6420), "virt_domain_info": (27, 4080), "virt_host_info": (22, 3150),
+    "virt_domain": (37, 6420), "virt_domains": (38, 6440), "virt_domain_info": (27, 4080), "virt_host_info": (22, 3150),
     "virt_migrate": (20, 2700), "virt_image": (30, 3900),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -96,9 +97,17 @@ def need_customize(guest: str) -> None:
         )
 
 
+def _ends_with_us() -> t.Sequence[str]:
+    """So that of a killed run nothing is at work when the next one begins; util-linux before 2.33 cannot."""
+    with contextlib.suppress(OSError):
+        told = subprocess.run(["setpriv", "--help"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        return ("setpriv", "--pdeathsig", "KILL") if b"--pdeathsig" in told.stdout else ()
+    return ()
+
+
 def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> None:
     """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all."""
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:  # for its owner only
+    with tempfile.TemporaryDirectory(prefix="corral-", dir="/run") as folder:  # for its owner only, and in memory
         arguments = []
         for option, value in commands:
             script = os.path.join(folder, option)
@@ -106,11 +115,10 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
                 with open(script, "w", encoding="utf-8") as handle:
                     handle.write(value)
             arguments += [f"--{option}", script if os.path.exists(script) else value]
-        command = ["setpriv", "--pdeathsig", "KILL"]  # of a killed run nothing is at work when the next one begins
-        command += ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
+        tool = ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
         try:
             done = subprocess.run(
-                [*command, *arguments],
+                [*_ends_with_us(), *tool, *arguments],
                 env={**os.environ, "LIBGUESTFS_BACKEND": "direct", "LC_ALL": "C.UTF-8"},
                 check=False,
                 stdin=subprocess.DEVNULL,
