@@ -74,13 +74,14 @@ class Fetching:
             self._receive(self.offered, path, source, tell)
             files.publish(path, image, self.offered)
             return self.offered
-        checksum = self._received(path, source, tell)
+        checksum, received = self._received(path, source, tell), path
         if source.compression:
             path = fetch.unpack(path, source.compression, tell)
         path = _converted(path, image, tell)
+        known = checksum.hex if path == received and checksum.algorithm == "sha256" else None  # as it came: not read once more
         manifest = Manifest(
             content=image.content_name(checksum.hex),
-            sha256=files.digest_of(path, "sha256", lambda done: tell("reading", done, os.path.getsize(path))),
+            sha256=known or files.digest_of(path, "sha256", lambda done: tell("reading", done, os.path.getsize(path))),
             bytes=os.path.getsize(path),
             source=source.location,
             checksum=str(checksum),
