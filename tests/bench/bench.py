@@ -1,6 +1,6 @@
 """Run benches on a lab made for them, print a table and leave build/bench.json. Usage: bench.py [NAME]
 
-A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs, and yields its rows().
+A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs and which ROLES make them, and yields its rows().
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.bench import converge, place
+from ansible_collections.corral.virt.tests.bench import converge, images, place
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
 
@@ -24,12 +24,13 @@ class Bench(t.Protocol):
     """What a bench's file has."""
 
     HOSTS: int
+    ROLES: tuple[str, ...]
 
     def rows(self) -> t.Iterator[Row]:
         """Measure."""
 
 
-BENCHES: dict[str, Bench] = {"converge": converge}
+BENCHES: dict[str, Bench] = {"converge": converge, "images": images}
 
 
 def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
@@ -39,7 +40,7 @@ def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
         with part("bare hosts"):
             place.up(max(bench.HOSTS for bench in benches.values()))
         with part("the collection's roles make them hypervisors"):
-            place.hypervisors()
+            place.hypervisors(dict.fromkeys(role for bench in benches.values() for role in bench.ROLES))
         explain()
         for name, bench in benches.items():
             with part(f"bench {name}"):

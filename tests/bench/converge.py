@@ -14,11 +14,12 @@ import jinja2
 from corral_lab import processes
 
 from ansible_collections.corral.virt.tests.bench import peers
-from ansible_collections.corral.virt.tests.bench.place import BUILD, ENOUGH_S, NAME, Failed, Ran, medians, on, run, say
+from ansible_collections.corral.virt.tests.bench.place import BUILD, ENOUGH_S, NAME, Failed, Ran, medians, on, run, say, undefine_all
 from ansible_collections.corral.virt.tests.bench.row import Row
 
 HERE = Path(__file__).parent
 HOSTS = 1
+ROLES: tuple[str, ...] = ("hypervisor", "bridge")
 COUNTS = (1, 10, 100)
 MEMORY_MIB, MEMORY_LIMIT_MB = 64, 80.0
 
@@ -116,7 +117,7 @@ def _compete(each: Contestant, n: int, *beside: t.Callable[[], float]) -> list[F
         return ran.seconds
 
     def first() -> float:
-        _undefine_all()
+        undefine_all()
         return converge()
 
     each.prepare()
@@ -128,10 +129,6 @@ def _compete(each: Contestant, n: int, *beside: t.Callable[[], float]) -> list[F
     figures = f"first {first_s:.2f} s, no-op {again_s:.2f} s", f"{lines} lines of XML each", note
     say(f"{n:3} guests, {each.name}: {', '.join(filter(None, figures))}")
     return [Figure(first_s), Figure(again_s, note), *map(Figure, beside_s)]
-
-
-def _undefine_all() -> None:
-    on("hyper1", "virsh -q list --all --name | sed -n 's/^..*/undefine & --nvram/p' | virsh")
 
 
 def _judge(n: int) -> int:
@@ -222,7 +219,7 @@ def _script(n: int) -> Ran:
 def _peak_mb(playbook: Path, n: int) -> float:
     """The most memory that the module's process has on the host, whether there is something to do or nothing."""
     on("hyper1", "cat > /run/measured_python && chmod +x /run/measured_python", given=MEASURED_PYTHON)
-    _undefine_all()
+    undefine_all()
     peaks_kib = []
     for _turn in ("first", "no-op"):
         _play(playbook, n, "--extra-vars", "ansible_python_interpreter=/run/measured_python")

@@ -29,6 +29,7 @@ SETTINGS = f"""\
 inventory = {LAB_BUILD}/inventory/hosts.yml
 collections_path = {ROOT}/.cache:{CACHE}/collections
 retry_files_enabled = false
+forks = 8
 
 [ssh_connection]
 pipelining = true
@@ -95,12 +96,16 @@ def up(hosts: int) -> None:
     _lab("up", "--hosts", str(hosts), "--no-image")
 
 
-def hypervisors() -> None:
-    """Make the hosts hypervisors with a bridge."""
-    roles = ["corral.virt.hypervisor", "corral.virt.bridge"]
+def hypervisors(roles: t.Iterable[str]) -> None:
+    """Make the hosts hypervisors by these roles of the collection."""
     playbook = BUILD / "hypervisors.json"
-    playbook.write_text(json.dumps([{"hosts": "hyper", "roles": roles}]))
+    playbook.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in roles]}]))
     run("ansible-playbook", playbook)
+
+
+def undefine_all() -> None:
+    """Have no guest on the first host."""
+    on("hyper1", "virsh -q list --all --name | sed -n 's/^..*/undefine & --nvram/p' | virsh")
 
 
 def down() -> None:
