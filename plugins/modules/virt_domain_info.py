@@ -65,6 +65,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+clock: {description: "The host's clock, in seconds since 1970.", returned: success, type: float}
 domains:
   description: The guests, by name.
   returned: success
@@ -88,6 +89,8 @@ domains:
     arguments: {description: Arguments of M(corral.virt.virt_domain) that describe it., type: dict, returned: with O(arguments)}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
 """
+
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -115,7 +118,7 @@ def main() -> None:
             for guest in found if module.params["arguments"] else ():
                 xml = look.definition(look.lookup(connection, guest["name"]))
                 guest["arguments"] = arguments(xml, autostart=guest["autostart"])
-    module.exit_json(changed=False, domains=found)
+    module.exit_json(changed=False, clock=time.time(), domains=found)
 
 
 if __name__ == "__main__":

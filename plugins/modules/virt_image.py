@@ -150,6 +150,12 @@ options:
       - A disk that is there must be of that format already. What a guest has written is not asked what it is.
     type: str
     choices: [qcow2, raw]
+  current:
+    description:
+      - Let O(name) point to what O(checksum) says. With V(false) that content is brought beside the current one, for disks that stand on it
+        or will; playbook C(corral.virt.migrate) does.
+    type: bool
+    default: true
   prune:
     description:
       - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on, and from which none is being made.

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_migrate
-short_description: A running guest is on that host
+short_description: A guest is on that host
 version_added: 0.1.0
 description:
-  - Moves a running or paused guest to another hypervisor while it runs. Run it on the host that has the guest; a guest that is on O(dest)
-    already is left alone.
-  - The guest arrives paused, both hosts are looked at, and only then exactly one copy is let run. What libvirt returns decides nothing.
-  - Disks on local storage travel too. When the image a disk stands on is on the destination under the same path, only the disk's own
-    data travels. The disks on the source are removed after the guest was seen on the destination.
-  - The migration goes from host to host; the controller may go away. Running the task again ends in the same state.
-  - In check mode, both hosts are looked at and everything that speaks against the move is reported; the diff shows the host.
+  - Moves a guest to another hypervisor. Run it on the host that has the guest; a guest that is on O(dest) already is left alone.
+  - A running or paused guest travels live and arrives paused; both hosts are looked at, and only then exactly one copy is let run. What
+    libvirt returns decides nothing. A paused guest stays paused.
+  - A guest that is off travels with its disks, its UEFI variables and its TPM state. It cannot be started on O(dest) before it is gone
+    here.
+  - Disks on local storage travel too, as what they are; holes stay holes. When the image a disk stands on is on the destination under the
+    same path, only the disk's own data travels. The disks on the source are removed after the guest was seen on the destination.
+  - The migration goes from host to host; the controller may go away. Running the task again ends in the same state. Ctrl-C ends the
+    migration, and the guest stays where it is.
+  - Everything that speaks against the move is reported at once, before anything is touched. In check mode that is all, with what would be
+    moved and the rate at which the guest writes its memory; the diff shows the host.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,6 +31,12 @@ options:
   name: {description: "Name of the guest.", type: str, required: true}
   dest: {description: "The destination's name or address, as the source reaches it and its certificate says.", type: str, required: true}
   dest_uri: {description: "The destination's libvirt as the source reaches it. V(qemu+tls://DEST/system) when not given.", type: str}
+  state:
+    description:
+      - V(aborted) ends a migration of the guest to O(dest) that is under way, and clears away what one that was interrupted had made there.
+    type: str
+    choices: [present, aborted]
+    default: present
   transport:
     description:
       - How memory and disks travel. V(tls) is encrypted by QEMU and needs ports 49152-49215 on the destination.
@@ -42,11 +52,45 @@ options:
     type: str
     choices: [auto, shared, delta, full]
     default: auto
+  disk_storage:
+    description: O(storage) of single disks, by name or target.
+    type: dict
+    default: {}
   bandwidth: {description: "Limit in MiB/s.", type: int}
   max_downtime: {description: "Longest pause at the end, in milliseconds; QEMU's own limit (300) when not given.", type: int}
   auto_converge: {description: "Slow down a guest that changes its memory faster than it can be sent.", type: bool, default: true}
+  schedule:
+    description:
+      - What is done when passes over the memory do not get nearer to an end. V(minimal_downtime) allows 100 ms of pause, then up to 500 ms,
+        then gives up. V(suspend_if_needed) then allows 5 s. V(postcopy) lets the guest run on the destination before all of it is there.
+        V(very_large) begins with 300 ms and goes to 1.5 s, then 5 s.
+      - Without it, QEMU goes on until O(timeout).
+    type: str
+    choices: [minimal_downtime, postcopy, suspend_if_needed, very_large]
+  postcopy:
+    description:
+      - The guest goes on on the destination before all of it is there; what it misses is fetched. It always ends, but when one host or the
+        network fails meanwhile, the guest is lost. It cannot arrive paused, so libvirt alone decides where it runs.
+    type: bool
+    default: false
+  postcopy_after: {description: "Seconds after which O(postcopy) begins.", type: int}
+  postcopy_after_passes: {description: "Passes over the memory after which O(postcopy) begins; one when nothing is said.", type: int}
+  parallel: {description: "Number of connections for the memory; worth it above 10 Gbit/s.", type: int}
+  compression:
+    description: How memory is made smaller. V(xbzrle) for slow networks; V(zlib) and V(zstd) for O(parallel) connections.
+    type: list
+    elements: str
+    choices: [xbzrle, zlib, zstd]
+    default: []
+  timeout: {description: "Seconds that it may take.", type: int, default: 1800}
+  timeout_action:
+    description:
+      - What is done then. V(abort) leaves the guest where it is, V(suspend) pauses it until all of it has travelled, V(postcopy) as there.
+        After as many seconds again it is aborted.
+    type: str
+    choices: [abort, suspend, postcopy]
+    default: abort
   keep_source_storage: {description: "Keep the disks on the source after the guest has arrived.", type: bool, default: false}
-  timeout: {description: "Abort after that many seconds; the guest then stays where it is.", type: int, default: 1800}
 """
 
 EXAMPLES = r"""
@@ -58,28 +102,59 @@ EXAMPLES = r"""
 
 - name: Gently, over one open port, on shared storage
   corral.virt.virt_migrate: {name: web1, dest: hyper2, transport: tunnelled, bandwidth: 50}
+
+- name: A busy guest; its data disk is on shared storage that libvirt does not know as such
+  corral.virt.virt_migrate:
+    name: db1
+    dest: hyper2
+    schedule: suspend_if_needed
+    disk_storage: {data: shared}
+
+- name: It stays where it is
+  corral.virt.virt_migrate: {name: web1, dest: hyper2, state: aborted}
 """
 
 RETURN = r"""
 dest: {description: The destination., returned: success, type: str}
 steps: {description: "What was done, or in check mode would be done, in order.", returned: success, type: list, elements: str}
+mode:
+  description: "V(live), V(cold) (a guest that is off, with its disks) or V(offline) (its definition alone)."
+  returned: when it moves
+  type: str
 disks:
-  description: How each disk travels (C(how)) and C(why), with C(bytes_to_move).
+  description:
+    - How each disk travels (C(how)) and C(why), with C(bytes_to_move).
+  returned: when it moves
+  type: list
+  elements: dict
+images:
+  description: Images that the destination lacks, as options of M(corral.virt.virt_image). With them there, less would travel.
   returned: when it moves
   type: list
   elements: dict
 bytes_to_move: {description: "Bytes of disk that travel, as far as known before.", returned: when it moves, type: int}
-bytes_sent: {description: Bytes of memory and disk that travelled., returned: when it moved, type: int}
-seconds: {description: Duration of the migration., returned: when it moved, type: float}
-downtime_ms: {description: Length of the pause as libvirt measured it., returned: when it moved, type: int}
-passes: {description: Passes over the memory., returned: when it moved, type: int}
+dirty_rate_mib_s:
+  description: MiB of memory that the guest writes in a second, measured before it moves.
+  returned: when it could be measured in time
+  type: int
+notes: {description: "What that means for the move.", returned: when it moves, type: list, elements: str}
+bytes_sent: {description: Bytes of memory and disk that travelled., returned: when it moved live, type: int}
+memory_bytes: {description: Bytes of memory that travelled., returned: when it moved live, type: int}
+disk_bytes: {description: "Bytes of disk that QEMU went through, holes included.", returned: when it moved live, type: int}
+seconds: {description: Duration of the migration., returned: when it moved live, type: float}
+downtime_ms: {description: Length of the pause as libvirt measured it., returned: when it moved live, type: int}
+passes: {description: Passes over the memory., returned: when it moved live, type: int}
+throttle_percent: {description: How much the guest was slowed down at most., returned: when it moved live, type: int}
+measures: {description: "What was done on the way so that it ends, in order.", returned: when it moved live, type: list, elements: str}
 """
 
 import contextlib
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -89,9 +164,10 @@ def main() -> None:
     """Parameters in, one guest moved, result out."""
     module = AnsibleModule(argument_spec={**URI_OPTION, **migrate.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
-        source = stack.enter_context(opened(module.params["uri"]))
-        ends = migrate.Ends(source, migrate.dest_uri(module.params), lambda uri: stack.enter_context(opened(uri)))
-        result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode))
+        ends = Ends(module.params["uri"], migrate.dest_uri(module.params), lambda uri: stack.enter_context(opened(uri, watched=True)))
+        note = f"/run/corral-{module.params['name']}"
+        with Progress(f"{note}.progress") as tell, Note(f"{note}.abort") as interrupted:
+            result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), tell, interrupted)
     module.exit_json(**result)
 
 

@@ -114,6 +114,23 @@ def test_a_new_version_leaves_the_old_one_to_those_who_stand_on_it(place: Place)
     assert old != new and place.files() == {"tiny.qcow2": new, old: "", new: ""}
 
 
+def test_an_older_content_comes_beside_the_current_one(place: Place) -> None:
+    """Asked for by disks that stand on it elsewhere; the name goes on pointing where it did."""
+    source = place.sources / "tiny.qcow2"
+    new = place.converge(src=str(source), checksum=f"sha256:{digest(source)}")["content"]
+    make(source, "qcow2", "-o", "cluster_size=4096")
+    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}", "current": False}
+    checked = place.converge(check_mode=True, **said)
+    old = place.converge(**said)
+    assert checked["changed"] and checked["steps"] == old["steps"] and checked["diff"] == old["diff"]
+    assert checked["content"] == old["content"] != new
+    assert place.files() == {"tiny.qcow2": new, new: "", old["content"]: ""}
+    assert not place.converge(**said)["changed"]
+    for more in ({"checksum": None}, {"prune": True}, {"state": "absent"}):
+        with pytest.raises(BadInput, match="current: false"):
+            place.converge(**{**said, **more})
+
+
 def test_packed_and_of_another_format(place: Place) -> None:
     raw = make(place.sources / "tiny.raw", "raw")
     packed = place.sources / "tiny.raw.gz"

@@ -116,13 +116,13 @@ class Hypervisors:
 
 
 @contextlib.contextmanager
-def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False) -> Iterator[Hypervisors]:
-    """A lab for the length of a `with` block, made by these roles, or by site.yml when none is named."""
+def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, more: Sequence[str] = ()) -> Iterator[Hypervisors]:
+    """A lab for the length of a `with` block, made by these roles, or by site.yml when none is named; `more` goes to lab.py."""
     lab = Hypervisors(name)
     if not lab.kept:
         lab_py, arguments = HERE / "lab.py", [] if image else ["--no-image"]
         lab.run(sys.executable, lab_py, "down", "--name", name)
-        lab.run(sys.executable, lab_py, "up", "--name", name, "--hosts", str(hosts), *arguments, timeout_s=900)
+        lab.run(sys.executable, lab_py, "up", "--name", name, "--hosts", str(hosts), *arguments, *more, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
         book = lab.folder / "hypervisors.json"
         book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in roles]}]))

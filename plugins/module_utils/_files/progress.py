@@ -12,7 +12,7 @@ import os
 import time
 import typing as t
 
-__all__ = ["Progress", "Tell"]
+__all__ = ["Note", "Progress", "Tell"]
 
 _INTERVAL_S = 0.5
 
@@ -48,3 +48,22 @@ class Progress:
         for path in (self._path, f"{self._path}.new"):
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+class Note:
+    """Whether somebody left a file to tell this run something; the file goes at the beginning and at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self) -> bool:
+        """Whether it is there."""
+        return os.path.exists(self._path)
+
+    def __enter__(self) -> Note:
+        self.__exit__()
+        return self
+
+    def __exit__(self, *_ignored: object) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)

@@ -72,8 +72,9 @@ class Fetching:
         workplace.tidy(image, but=path)
         if self.offered:
             self._receive(self.offered, path, source, tell)
-            files.publish(path, image, self.offered)
-            return self.offered
+            manifest = dataclasses.replace(self.offered, fetched=_now())
+            files.publish(path, image, manifest)
+            return manifest
         checksum, received = self._received(path, source, tell), path
         if source.compression:
             path = fetch.unpack(path, source.compression, tell)
@@ -85,7 +86,7 @@ class Fetching:
             bytes=os.path.getsize(path),
             source=source.location,
             checksum=str(checksum),
-            fetched=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            fetched=_now(),
         )
         files.publish(path, image, manifest)
         return manifest
@@ -157,6 +158,10 @@ class Fetching:
 
     def _origin_pool(self) -> str:
         return t.cast(str, self.params["origin_pool"] or self.params["pool"])
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def _converted(path: str, image: Image, tell: Tell) -> str:

@@ -41,6 +41,7 @@ OPTIONS: dict[str, t.Any] = {
     "signature": {"type": "str"},
     "keyring": {"type": "str", "no_log": False},
     "format": {"type": "str", "choices": ["qcow2", "raw"]},
+    "current": {"type": "bool", "default": True},
     "prune": {"type": "bool", "default": False},
     "retries": {"type": "int", "default": 4},
 }
@@ -52,7 +53,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     given, source = _checked(params), _source(params)
     directory = pool_directory.directory(connection, params["pool"], "images")
     checksum = published(world.open_url, given, source, params) if isinstance(given, Sums) else given
-    image = Image(params["name"], directory, _format(params), source, checksum)
+    image = Image(params["name"], directory, _format(params), source, checksum, current=params["current"])
     work = _Work(connection, params, image, world)
     steps = work.plan()
     before = work.found.target
@@ -136,6 +137,8 @@ class _Work:
         """What the module returns; in check mode the same as afterwards, as far as it can be known."""
         points = [step.target for step in steps if isinstance(step, plans.Point)]
         after = None if self.absent else points[-1] if points else before
+        if self.image.checksum and not self.image.current and not self.absent:
+            after = self.image.content_name(self.image.checksum.hex)
         if self.fetched:
             after = self.fetched.content
         told: dict[str, t.Any] = {"name": self.image.name, "path": os.path.join(self.image.directory, self.image.name), "content": after}
@@ -146,7 +149,9 @@ class _Work:
             told["fetched_from"] = t.cast(Source, self.image.source).location
             told["part"] = {"path": part, "bytes": os.path.getsize(part) if os.path.exists(part) else 0} if not gate.open else None
         shown = after or "(fetched)" if points else after
-        changes = [Change("image", before, shown)] if before != shown else []
+        changes = [Change("image", before, shown)] if before != shown and self.image.current else []
+        if steps and not self.image.current and not self.absent:
+            changes.append(Change(f"content {after}", "absent", "present"))
         removed = [step.file for step in steps if isinstance(step, plans.Remove) and step.file != self.image.name]
         changes += [Change(f"content {file}", "present", "absent") for file in removed if file != before]
         return {
@@ -179,6 +184,8 @@ def _checked(params: t.Mapping[str, t.Any]) -> Checksum | Sums | None:
             problems += error.problems
     if params["url"] and not params["url"].startswith(("http://", "https://")):
         problems.append(f"url: {params['url']!r} must begin with http:// or https://")
+    if not params["current"] and (checksum is None or params["state"] == "absent" or params["prune"]):
+        problems.append("current: false brings one content and lets the name be; say with checksum which, and leave out state and prune")
     if params["retries"] < 0:
         problems.append(f"retries: must not be below 0, it is {params['retries']}")
     problems += _about_signature(params, isinstance(checksum, Sums))

@@ -8,68 +8,54 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os.path
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, travel
+from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DiskMove, Host, Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
-    CARRY,
-    DELTA,
-    FULL,
-    SHARED,
-    DiskMove,
-    Host,
-    Move,
-)
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep, Verdict
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
+from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
-__all__ = ["OPTIONS", "Ends", "converge"]
+__all__ = ["OPTIONS", "converge", "dest_uri"]
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
     "dest": {"type": "str", "required": True},
     "dest_uri": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "aborted"], "default": "present"},
     "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
     "storage": {"type": "str", "choices": ["auto", "shared", "delta", "full"], "default": "auto"},
+    "disk_storage": {"type": "dict", "default": {}},
     "bandwidth": {"type": "int"},
     "max_downtime": {"type": "int"},
     "auto_converge": {"type": "bool", "default": True},
-    "keep_source_storage": {"type": "bool", "default": False},
+    "postcopy": {"type": "bool", "default": False},
+    "postcopy_after": {"type": "int"},
+    "postcopy_after_passes": {"type": "int"},
+    "parallel": {"type": "int"},
+    "compression": {"type": "list", "elements": "str", "choices": ["xbzrle", "zlib", "zstd"], "default": []},
+    "schedule": {"type": "str", "choices": sorted(convergence.SCHEDULES)},
     "timeout": {"type": "int", "default": 1800},
+    "timeout_action": {"type": "str", "choices": ["abort", "suspend", "postcopy"], "default": "abort"},
+    "keep_source_storage": {"type": "bool", "default": False},
 }
-
-
 _FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
-
-
-class Ends:
-    """Both connections. The destination's is opened anew when it broke: a verdict needs a fresh look."""
-
-    def __init__(self, source: t.Any, dest_uri: str, open_dest: t.Callable[[str], t.Any]) -> None:
-        self.source = source
-        self._uri, self._open = dest_uri, open_dest
-        self._dest: t.Any = None
-
-    def dest(self) -> t.Any:
-        """The destination; raises Failed when it cannot be reached."""
-        if self._dest is None or not self._dest.isAlive():
-            self._dest = self._open(self._uri)
-        return self._dest
-
-    def dest_or_none(self) -> t.Any:
-        """The destination, or None when it cannot be reached."""
-        try:
-            return self.dest()
-        except Failed:
-            return None
+_PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
+_LOOK_S = 0.5
+_INTERRUPTED = "it was interrupted"
 
 
 def dest_uri(params: t.Mapping[str, t.Any]) -> str:
@@ -77,45 +63,68 @@ def dest_uri(params: t.Mapping[str, t.Any]) -> str:
     return params["dest_uri"] or f"qemu+tls://{params['dest']}/system"
 
 
-def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else."""
+def converge(
+    ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell, interrupted: t.Callable[[], bool] = lambda: False
+) -> dict[str, t.Any]:
+    """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
+
+    `tell` hears how far it is; once somebody `interrupted` it, the guest stays where it is.
+    """
     name = _checked(params)
-    another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one"
+    if params["state"] == "aborted":  # while the run that is to end has the lock
+        return _aborted(ends, params, gate)
+    another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
     with local.locked(name, another) if gate.open else contextlib.nullcontext():
-        return _converge(ends, name, params, gate)
+        return _Run(ends, params, gate, tell, interrupted).converge()
 
 
-def _converge(ends: Ends, name: str, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    found, source, dest = look.find(ends.source, name), _host(ends.source), _host(ends.dest())
-    there = dest.guests.get(name)
-    if found is None and there is None:
-        raise NotFound(f"cannot migrate {name}: it is neither on {source.name} nor on {params['dest']}; where is it?")
-    if found is None:
-        return _arrived(ends, params, gate, source)
-    if source.uuid == dest.uuid and source.name == dest.name:
-        return _result(params, [])  # this host is the destination
-    memory = record.read(found.live_xml or found.xml)
-    discard = []
-    if there is not None and there[0] == found.uuid and memory.get("moving") == params["dest"]:
-        discard = _unsettled(ends, params, found, memory, there[1])
-        dest.guests.pop(name)
-    move = _move(ends, params, found, source)
-    root = parse(t.cast(str, found.live_xml))
-    kind = {"machine": root.find("os/type").get("machine") or "", "virt_type": root.get("type"), "uuid": found.uuid}
-    needs_mib = int(root.findtext("currentMemory") or root.findtext("memory")) // 1024
-    problems = plans.findings(move, source, dest, memory_mib=needs_mib, **kind)
-    if problems:
-        raise Refused(f"cannot migrate {name} to {move.dest}: " + "; ".join(problems))
-    steps = [*discard, *plans.steps(move)]
-    figures: dict[str, t.Any] = {}
-    gate.run(steps, lambda step: _do(ends, step, figures))
-    shown = ("target", "path", "how", "why", "bytes_to_move")
-    return {
-        **_result(params, steps, [Change("host", source.name, move.dest)]),
-        "disks": [{key: getattr(item, key) for key in shown} for item in move.disks],
-        "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
-        **{key: value for key, value in figures.items() if value is not None},
+def _checked(params: t.Mapping[str, t.Any]) -> str:
+    problems = []
+    for key in ("name", "dest"):
+        try:
+            _units.check_name(params[key], what=key)
+        except BadInput as error:
+            problems += error.problems
+    numbers = ("bandwidth", "max_downtime", "timeout", "postcopy_after", "postcopy_after_passes", "parallel")
+    problems += [f"{key}: must be at least 1, not {params[key]}" for key in numbers if params[key] is not None and params[key] < 1]
+    modes = OPTIONS["storage"]["choices"]
+    wrong = {key: value for key, value in params["disk_storage"].items() if value not in modes}
+    problems += [f"disk_storage: {key} cannot be {value!r}; one of {', '.join(modes)}" for key, value in wrong.items()]
+    after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
+    copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
+    tunnelled = params["transport"] == "tunnelled"
+    rules = {
+        "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
+        "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
+        "postcopy: a tunnel cannot carry it; use tls, or leave it out": tunnelled and params["postcopy"],
+        f"{' and '.join(after)}: they say when postcopy follows; set postcopy: true": after and not params["postcopy"],
+        "compression: zlib and zstd are for parallel connections; give parallel": (
+            {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
+        ),
+        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"] and params["parallel"],
+        "timeout_action: postcopy, and postcopy, cannot be tunnelled": tunnelled and params["timeout_action"] == "postcopy",
     }
+    problems += [text for text, met in rules.items() if met]
+    if problems:
+        raise BadInput(problems)
+    return t.cast(str, params["name"])
+
+
+def _tuning(params: t.Mapping[str, t.Any]) -> Tuning:
+    return Tuning(
+        transport=params["transport"],
+        bandwidth_mib_s=params["bandwidth"],
+        max_downtime_ms=params["max_downtime"],
+        auto_converge=params["auto_converge"],
+        postcopy=params["postcopy"],
+        postcopy_after_s=params["postcopy_after"],
+        postcopy_after_passes=params["postcopy_after_passes"],
+        parallel=params["parallel"],
+        compression=tuple(params["compression"]),
+        schedule=params["schedule"],
+        timeout_s=params["timeout"],
+        timeout_action=params["timeout_action"],
+    )
 
 
 def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()) -> dict[str, t.Any]:
@@ -128,222 +137,281 @@ def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t
     }
 
 
-def _arrived(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, source: Host) -> dict[str, t.Any]:
-    """It is on the destination. When a run from here was interrupted after that, do what remained."""
-    there = look.find(ends.dest(), params["name"])
-    memory = record.read(there.live_xml or there.xml) if there else {}
-    if there is None or memory.get("moving_from") != source.uuid:
+def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
+    move = Move(params["name"], params["dest"], dest_uri(params))
+    found = look.find(ends.source, move.guest)
+    if found is None:
         return _result(params, [])
-    in_use = {path for guest in look.all_guests(ends.source) for path in sources(guest.XMLDesc())}
-    left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(ends.source, path)]
-    move = _plain_move(params, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
-    steps = plans.finish(move, left, resume=there.state == "paused" and not memory.get("moving_paused"))
-    gate.run(steps, lambda step: _do(ends, step, {}))
-    return _result(params, steps, [Change("unfinished migration", "yes", "no")])
+    steps = []
+    if migrate.job_active(ends.source, move.guest):
+        steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
+    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest))
+    with contextlib.ExitStack() as stack:
+        if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
+            stack.enter_context(local.locked(move.guest))
+        found = look.find(ends.source, move.guest)
+        memory = record.read(found.live_xml or found.xml) if found else {}
+        if found is not None and memory.get("moving") == params["dest"]:
+            step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
+            steps.append(step)
+            run = _Run(ends, params, gate, lambda _phase, _done, _total: None)
+            gate.run([step], lambda _step: run.settle_earlier(found, memory))
+    return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
 
-def _unsettled(
-    ends: Ends, params: t.Mapping[str, t.Any], found: Found, memory: t.Mapping[str, t.Any], there: str
-) -> list[plans.MigrateStep]:
-    """An earlier run left the guest on both ends: what to clear away before it is tried again; raises Refused where nobody may decide."""
-    active = migrate.job_active(ends.source, found.name)
-    verdict = plans.judge(found.state, there, was_paused=bool(memory.get("moving_paused")), job_active=active)
-    if verdict.action != "clean_dest":
-        raise Refused(f"cannot migrate {found.name}: seen on both hosts: {verdict.meaning}")
-    move = _plain_move(params)
-    return [plans.MigrateStep(move, "discard", text=f"remove the dead copy of {found.name} from {move.dest}")]
+class _Run:
+    """One guest's way, from look to look."""
 
+    def __init__(
+        self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell, interrupted: t.Callable[[], bool] = lambda: False
+    ) -> None:
+        self.ends, self.params, self.gate = ends, params, gate
+        self._tell, self._interrupted = tell, interrupted
+        self.name: str = params["name"]
+        self.notes: list[str] = []
+        self.figures: dict[str, t.Any] = {}
 
-def _checked(params: t.Mapping[str, t.Any]) -> str:
-    problems = []
-    for key in ("name", "dest"):
-        try:
-            _units.check_name(params[key], what=key)
-        except BadInput as error:
-            problems += error.problems
-    for key in ("bandwidth", "max_downtime", "timeout"):
-        if params[key] is not None and params[key] < 1:
-            problems.append(f"{key}: must be at least 1, not {params[key]}")
-    if params["transport"] == "tunnelled" and params["storage"] in ("delta", "full"):
-        problems.append("transport: a tunnel carries no storage copy; use tls, or shared storage")
-    if problems:
-        raise BadInput(problems)
-    return t.cast(str, params["name"])
+    def converge(self) -> dict[str, t.Any]:
+        """Afterwards it is on the destination."""
+        found, source, dest = look.find(self.ends.source, self.name), looks.host(self.ends.source), looks.host(self.ends.dest)
+        if found is None and self.name not in dest.guests:
+            raise NotFound(f"cannot migrate {self.name}: it is neither on {source.name} nor on {self.params['dest']}; where is it?")
+        if found is None:
+            return self._arrived(source)
+        if source.uuid == dest.uuid and source.name == dest.name:
+            return _result(self.params, [])  # this host is the destination
+        before: list[MigrateStep] = []
+        memory = record.read(found.live_xml or found.xml)
+        if memory.get("moving"):
+            before = self._unsettled(found, memory, dest)
+            if before and self.gate.open:  # somebody else's work may have come to its end meanwhile
+                self.gate.run(before, lambda _step: self.settle_earlier(found, memory))
+                return self._again(before)
+            dest = dataclasses.replace(dest, guests={name: its for name, its in dest.guests.items() if name != self.name})
+        return self._moved(found, source, dest, before)
 
+    def _again(self, before: list[MigrateStep]) -> dict[str, t.Any]:
+        result = _Run(self.ends, self.params, self.gate, self._tell, self._interrupted).converge()
+        return {**result, "changed": True, "steps": [*map(str, before), *result["steps"]]}
 
-def _move(ends: Ends, params: t.Mapping[str, t.Any], found: Found, source: Host) -> Move:
-    if not found.active:
-        raise Refused(f"cannot migrate {found.name}: it is shut off, and only running or paused guests are moved; start it first")
-    return _plain_move(
-        params,
-        source_uuid=source.uuid,
-        paused=found.state == "paused",
-        autostart=found.autostart,
-        disks=_disk_moves(ends, params, found),
-    )
+    def _moved(self, found: Found, source: Host, dest: Host, before: list[MigrateStep]) -> dict[str, t.Any]:
+        domain = look.lookup(self.ends.source, self.name)
+        if found.state == "running":
+            migrate.measure_dirtying(domain)
+        move = self._move(found, source, dest)
+        guest = looks.guest(self.ends.source, found)
+        problems = preflight.findings(move, guest, source, dest)
+        if move.active and (lacks := looks.cpu_fits(self.ends.dest, dest, t.cast(str, found.live_xml))):
+            problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
+        if move.active and move.tuning.transport != "tunnelled" and (deaf := local.port_filtered(move.dest)):
+            problems.append(deaf)
+        if problems:
+            raise Refused(f"cannot migrate {self.name} to {move.dest}: " + "; ".join(problems))
+        if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
+            self.figures["dirty_rate_mib_s"] = dirty
+            self.notes.append(convergence.can_work(dirty, move.tuning))
+        steps, wanted = plans.steps(move), travel.images(self.ends.source, move.disks)
+        self.gate.run(steps, self._do)
+        shown = ("target", "path", "how", "why", "bytes_to_move", "base")
+        return {
+            **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
+            "mode": move.mode,
+            "disks": [{key: getattr(item, key) for key in shown} for item in move.disks],
+            "images": wanted,
+            "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
+            "notes": self.notes,
+            **{key: value for key, value in self.figures.items() if value is not None},
+        }
 
+    def _dirtying(self, domain: t.Any) -> int | None:
+        """In check mode the second is waited for; else the move does not wait for a figure."""
+        if not self.gate.open:
+            time.sleep(1.1)
+        return migrate.dirty_mib_s(self.ends.source, domain)
 
-def _plain_move(params: t.Mapping[str, t.Any], **more: t.Any) -> Move:
-    return Move(
-        guest=params["name"],
-        dest=params["dest"],
-        dest_uri=dest_uri(params),
-        transport=params["transport"],
-        timeout_s=params["timeout"],
-        bandwidth_mib_s=params["bandwidth"],
-        max_downtime_ms=params["max_downtime"],
-        auto_converge=params["auto_converge"],
-        keep_source_storage=params["keep_source_storage"],
-        **more,
-    )
-
-
-def _disk_moves(ends: Ends, params: t.Mapping[str, t.Any], found: Found) -> tuple[DiskMove, ...]:
-    """How each disk travels, and why; raises Refused with every disk that cannot."""
-    live = t.cast(str, found.live_xml)
-    memory = record.read(live)
-    # Only what a run to this very host made there may be replaced.
-    ours = set(memory.get("moving_made") or ()) if memory.get("moving") == params["dest"] else set()
-    pools = {
-        os.path.normpath(info["path"]): pool["name"]
-        for pool in look.pools(ends.dest())
-        if pool["active"] and (info := caps.pool(pool["xml"]))["path"]
-    }
-    moves: list[DiskMove] = []
-    problems = [
-        f"disk {path} waits for the next boot; plug it in or take it out first" for path in set(sources(found.xml)) - set(sources(live))
-    ]
-    for item in disk.read_all(parse(live)):
-        if item.get("source"):
-            try:
-                moves.append(_disk_move(ends, params["storage"], item, pools, ours))
-            except (Refused, NotFound) as error:
-                problems.append(str(error))
-    if problems:
-        raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    used = {path for guest in look.all_guests(ends.source) if guest.name() != found.name for path in sources(guest.XMLDesc())}
-    owned = set(memory.get("volumes") or ())
-    # A copied disk goes from the source unless others use it there; what is only read (an ISO) goes when it was made for this guest.
-    return tuple(dataclasses.replace(move, goes=move.path not in used and (move.how != CARRY or move.path in owned)) for move in moves)
-
-
-def _disk_move(ends: Ends, mode: str, item: t.Mapping[str, t.Any], pools: t.Mapping[str, str], ours: t.Collection[str]) -> DiskMove:
-    path, target = t.cast(str, item["source"]), t.cast(str, item["target"])
-    shared = local.shared_filesystem(path)
-    if mode == "shared" or (mode == "auto" and shared):
-        return DiskMove(target, path, SHARED, f"on {shared or 'storage that you call shared'}")
-    if item.get("shareable"):
-        raise Refused(f"disk {target}: it is shareable, and a copy would no longer be the disk the others use; put it on shared storage")
-    directory, file = os.path.split(path)
-    pool = pools.get(os.path.normpath(directory))
-    if pool is None:
-        raise Refused(f"disk {target}: the destination has no active storage pool at {directory}; make one there")
-    storage.refresh(ends.dest(), pool)
-    there = storage.volume_in(ends.dest(), pool, file) is not None
-    if there and path not in ours:
-        raise Refused(
-            f"disk {target}: {path} exists on the destination already, and no migration of ours made it; if it is the same file, set "
-            "storage: shared; if it is a leftover, look at it and remove it there"
+    def _move(self, found: Found, source: Host, dest: Host) -> Move:
+        return self._plain(
+            source_uuid=source.uuid,
+            active=found.active,
+            paused=found.state == "paused",
+            autostart=found.autostart,
+            disks=travel.disks(self.ends, self.params, found, dest),
+            files=() if found.active else tuple(carry.files(found)),
         )
-    info = _local(ends.source, path)
-    size, whole = info["capacity_bytes"], info["allocation_bytes"]
-    volume = Volume(pool, file, path, size, info["format"])
-    if item.get("readonly") or item.get("device") == "cdrom":
-        return DiskMove(target, path, CARRY, "read-only", volume, size, replace=there)
-    base = info["backing_path"]
-    if base is None:
-        return DiskMove(target, path, FULL, "stands alone", volume, whole, replace=there)
-    there_base = storage.volume_at(ends.dest(), base)
-    alike = there_base is not None and caps.volume(there_base)["capacity_bytes"] == _local(ends.source, base)["capacity_bytes"]
-    # The same name is the same content only where the name holds the content's checksum; else the user must vouch for it.
-    if alike and (mode == "delta" or (mode == "auto" and _units.CONTENT_NAME.search(base))):
-        based = dataclasses.replace(volume, backing_path=base, backing_format=info["backing_format"])
-        return DiskMove(target, path, DELTA, f"{base} is there", based, whole, replace=there)
-    if mode == "delta":
-        raise Refused(f"disk {target}: its base {base} is not on the destination; bring it there with virt_image, or use storage: full")
-    why = f"{base} is not known to be the same there" if alike else f"{base} is not there"
-    return DiskMove(target, path, FULL, why, volume, whole + _local(ends.source, base)["allocation_bytes"], flatten=True, replace=there)
 
+    def _plain(self, **more: t.Any) -> Move:
+        params = self.params
+        return Move(
+            guest=params["name"],
+            dest=params["dest"],
+            dest_uri=dest_uri(params),
+            tuning=_tuning(params),
+            keep_source_storage=params["keep_source_storage"],
+            **more,
+        )
 
-def _local(connection: t.Any, path: str) -> dict[str, t.Any]:
-    xml = storage.volume_at(connection, path)
-    if xml is None:
-        raise NotFound(f"disk {path} is in no active storage pool of the source; make a pool for its directory")
-    return caps.volume(xml)
+    def _arrived(self, source: Host) -> dict[str, t.Any]:
+        """It is on the destination. When a run from here was interrupted after that, do what remained."""
+        there = look.find(self.ends.dest, self.name)
+        memory = record.read(there.live_xml or there.xml) if there else {}
+        if there is None or memory.get("moving_from") != source.uuid:
+            return _result(self.params, [])
+        in_use = {path for guest in look.all_guests(self.ends.source) for path in sources(guest.XMLDesc())}
+        left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(self.ends.source, path)]
+        move = self._plain(autostart=bool(memory.get("moving_autostart")) and not there.autostart)
+        resume = there.state == "paused" and not memory.get("moving_paused")
+        steps = plans.finish(move, left, resume=resume, define=tied.is_reserved(there.xml))
+        self.gate.run(steps, self._do)
+        return _result(self.params, steps, [Change("unfinished migration", "yes", "no")])
 
+    def _unsettled(self, found: Found, memory: t.Mapping[str, t.Any], dest: Host) -> list[MigrateStep]:
+        """What an earlier run left to be decided; raises Refused where nobody may decide, or another destination is concerned."""
+        there, move = memory["moving"], self._plain()
+        if there != self.params["dest"]:
+            raise Refused(
+                f"cannot migrate {self.name} to {move.dest}: its migration to {there} was interrupted; finish that one first, or clear "
+                f"away what it left with dest: {there} and state: aborted"
+            )
+        its = dest.guests.get(self.name)
+        if its is not None and its[0] != found.uuid:
+            return []  # the preflight says what is wrong
+        if its is None and not migrate.job_active(self.ends.source, self.name):
+            return []  # what was made there will be made anew
+        verdict = self._seen(was_paused=bool(memory.get("moving_paused")))
+        if verdict.action == "nothing" and not verdict.wait:
+            raise Refused(f"cannot migrate {self.name}: seen on both hosts: {verdict.meaning}")
+        return [MigrateStep(move, "settle", text=f"settle the migration of {self.name} to {move.dest} that was interrupted")]
 
-def _host(connection: t.Any) -> Host:
-    node, known = look.node(connection), caps.host(look.capabilities(connection))
-    return Host(
-        name=node["hostname"],
-        uuid=known["uuid"],
-        memory_free_mib=migrate.memory_free_mib(connection),
-        machines=tuple(known["machines"].get(known["arch"]) or ()),
-        virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
-        guests={item.name(): (item.UUIDString(), look.state(item)) for item in look.all_guests(connection)},
-    )
+    def settle_earlier(self, found: Found, memory: t.Mapping[str, t.Any]) -> None:
+        """Bring a migration that an earlier run began to its end, whatever that is."""
+        paused = bool(memory.get("moving_paused"))
+        move = self._plain(paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
+        if migrate.job_active(self.ends.source, self.name):
+            self._watch(move)
+        verdict = self._settled(move)
+        if verdict.action == "nothing":
+            raise Failed(f"cannot settle the migration of {self.name} to {move.dest}: seen on both hosts: {verdict.meaning}")
+        if verdict.action not in ("done", "resume_dest", "finish_dest"):
+            self._clean_up(memory.get("moving_made") or ())
 
+    def _do(self, step: MigrateStep) -> None:
+        move, ends = step.move, self.ends
+        disk_move = next((each for each in move.disks if each.path == step.path), None)
+        verbs: dict[str, t.Callable[[], None]] = {
+            "record": lambda: self._record(move),
+            "make": lambda: self._guarded(move, lambda: carry.make(ends.dest, t.cast(DiskMove, disk_move))),
+            "carry": lambda: self._guarded(move, lambda: carry.carry(ends, t.cast(DiskMove, disk_move), self.tell)),
+            "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, step.path)),
+            "migrate": lambda: self._migrate(move),
+            "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move.guest)),
+            "undefine": lambda: carry.undefine(ends.source, move.guest),
+            "define": lambda: carry.release(ends.dest, move.guest),
+            "resume": lambda: migrate.resume(ends.dest, move.guest),
+            "autostart": lambda: migrate.set_autostart(ends.dest, move.guest),
+            "remove": lambda: storage.delete(ends.source, step.path),
+            "forget": lambda: _remember(look.lookup(ends.dest, move.guest), _FORGET),
+        }
+        verbs[step.verb]()
 
-def _do(ends: Ends, step: plans.MigrateStep, figures: dict[str, t.Any]) -> None:
-    move = step.move
-    item = next((each for each in move.disks if each.path == step.path), None)
-    if step.verb == "record":
+    def _record(self, move: Move) -> None:
+        """Before anything is made: what will be, and whose it is."""
         fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
         fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
         fields["moving_made"] = tuple(each.path for each in move.disks if each.volume)
-        _record(look.lookup(ends.source, move.guest), fields)
-    elif step.verb == "discard":
-        migrate.discard(ends.dest(), move.guest)
-    elif step.verb in ("make", "carry"):
-        volume = t.cast(Volume, item and item.volume)
-        storage.create(ends.dest(), volume.pool, caps.new_volume(volume), name=volume.name, replace=bool(item and item.replace))
-        if step.verb == "carry":
-            storage.copy(ends.source, volume.path, ends.dest(), volume.pool, volume.name)
-    elif step.verb == "migrate":
-        figures.update(_migrate(ends, move))
-    elif step.verb == "resume":
-        migrate.resume(ends.dest(), move.guest)
-    elif step.verb == "autostart":
-        migrate.set_autostart(ends.dest(), move.guest)
-    elif step.verb == "remove":
-        storage.delete(ends.source, step.path)
-    elif step.verb == "forget":
-        _record(look.lookup(ends.dest(), move.guest), _FORGET)
+        _remember(look.lookup(self.ends.source, move.guest), fields)
+
+    def tell(self, phase: str, done: int, total: int) -> None:
+        """How far a copy is; raises Failed when somebody interrupted it."""
+        if self._interrupted():
+            raise Failed(f"cannot migrate {self.name}: {_INTERRUPTED}; it is where it was")
+        self._tell(phase, done, total)
+
+    def _guarded(self, move: Move, work: t.Callable[[], None]) -> None:
+        """Work before the guest is given away: when it fails, nothing of it is left."""
+        try:
+            work()
+        except Exception:
+            self._clean_up([each.path for each in move.disks if each.volume])
+            raise
+
+    def _migrate(self, move: Move) -> None:
+        """Send it paused, look at both ends, do the one thing that is right; raises Failed when it did not arrive."""
+        outcome = self._watch(move)
+        verdict = self._settled(move)
+        if verdict.action in ("resume_dest", "done"):
+            told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures")
+            dest = self.ends.or_none("dest")
+            self.figures.update({key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {}))
+            self.figures["bytes_sent"] = self.figures["disk_bytes"] + self.figures.get("memory_bytes", 0)
+            return
+        if verdict.action != "nothing":
+            self._clean_up([each.path for each in move.disks if each.volume])
+        reason = outcome["why"] or outcome["error"] or "libvirt gave no reason"
+        raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
+
+    def _watch(self, move: Move) -> dict[str, t.Any]:
+        domain, (flags, parameters) = look.lookup(self.ends.source, move.guest), plans.call(move)
+        pilot = convergence.Pilot(move.tuning)
+
+        def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
+            ended = [convergence.Action("abort", why=_INTERRUPTED)] if self._interrupted() else []
+            return [*ended, *pilot.look(seconds, figures)]
+
+        return migrate.run(domain, move.dest_uri, flags, parameters, look_at, lambda figures: _told(self._tell, figures))
+
+    def _seen(self, *, was_paused: bool) -> Verdict:
+        source, dest = self.ends.or_none("source"), self.ends.or_none("dest")
+        here = migrate.state_there(source, self.name)
+        there = migrate.state_there(dest, self.name, reserved=tied.is_reserved)
+        here = "paused" if here == "incoming" else here  # of the source: paused by its migration
+        return plans.judge(here, there, was_paused=was_paused, job_active=migrate.job_active(source, self.name))
+
+    def _settled(self, move: Move) -> Verdict:
+        """Look until both ends agree, or libvirt has had its time; then do the one thing that is right."""
+        deadline = time.monotonic() + _PATIENCE_S
+        verdict = self._seen(was_paused=move.paused)
+        while verdict.wait and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+            verdict = self._seen(was_paused=move.paused)
+        if verdict.action == "resume_dest":
+            migrate.resume(self.ends.dest, move.guest)
+            migrate.synchronise_clock(self.ends.dest, move.guest)
+        elif verdict.action == "finish_dest":
+            carry.release(self.ends.dest, move.guest)
+        elif verdict.action == "clean_dest":
+            migrate.discard(self.ends.dest, move.guest)
+            again = self._seen(was_paused=move.paused)
+            if again.action == "resume_source":
+                migrate.resume(self.ends.source, move.guest)
+        elif verdict.action == "clean_source":
+            migrate.discard(self.ends.source, move.guest)
+            return verdict._replace(action="done")
+        elif verdict.action == "resume_source":
+            migrate.resume(self.ends.source, move.guest)
+        return verdict
+
+    def _clean_up(self, made: t.Iterable[str]) -> None:
+        """The guest stayed: remove the images that were made for it on the destination, and the record."""
+        dest, source = self.ends.or_none("dest"), self.ends.or_none("source")
+        if dest is None or source is None:
+            return  # the record stays, and the next run does it
+        for path in made:
+            storage.delete(dest, path)
+        if migrate.state_there(source, self.name) != "absent":
+            _remember(look.lookup(source, self.name), _FORGET)
 
 
-def _record(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
+def _remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
     now = look.found(guest)
-    migrate.set_record(guest, record.update(now.xml, fields), now.live_xml and record.update(now.live_xml, fields))
+    stored = record.update(now.xml, fields) if now.persistent else None
+    migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
 
 
-def _migrate(ends: Ends, move: Move) -> dict[str, t.Any]:
-    """Send it paused, look at both ends, do the one thing that is right; raises Failed when it did not arrive."""
-    ends.dest()  # opened before, so that the commit costs no connection
-    domain, (flags, parameters) = look.lookup(ends.source, move.guest), plans.call(move)
-    outcome = migrate.run(domain, move.dest_uri, flags, parameters, timeout_s=move.timeout_s, max_downtime_ms=move.max_downtime_ms)
-    dest = ends.dest_or_none()
-    states = (migrate.state_of(ends.source, move.guest), migrate.state_of(dest, move.guest))
-    verdict = plans.judge(*states, was_paused=move.paused, job_active=migrate.job_active(ends.source, move.guest))
-    if verdict.action == "resume_dest":
-        migrate.resume(dest, move.guest)
-    if verdict.action in ("resume_dest", "done"):
-        return {"seconds": outcome["seconds"], "passes": outcome["passes"], **migrate.completed(dest, move.guest)}
-    if verdict.action == "clean_dest":
-        migrate.discard(dest, move.guest)
-    if verdict.action == "resume_source":
-        migrate.resume(ends.source, move.guest)
-    if verdict.action != "nothing":
-        _clean_up(ends, move)
-    reason = "it took longer than timeout" if outcome["aborted"] else outcome["error"] or "libvirt gave no reason"
-    raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
-
-
-def _clean_up(ends: Ends, move: Move) -> None:
-    """The guest stayed: remove the images that this run made on the destination, and the record."""
-    dest = ends.dest_or_none()
-    if dest is None:
+def _told(tell: Tell, figures: t.Mapping[str, t.Any]) -> None:
+    """Disks first, then memory in passes."""
+    if not figures.get("memory_iteration") and figures.get("disk_total"):
+        tell("copying disks", figures["disk_processed"], figures["disk_total"])
         return
-    for item in move.disks:
-        if item.volume is not None:
-            storage.delete(dest, item.path)
-    _record(look.lookup(ends.source, move.guest), _FORGET)
+    total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
+    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total)

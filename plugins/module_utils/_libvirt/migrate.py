@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Carry out a migration: one call, watched, with one deadline. Judging what came of it is not done here."""
+"""Carry out a migration: one call, watched. Judging what came of it is not done here."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 import time
 import typing as t
@@ -13,54 +15,155 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["completed", "discard", "job_active", "memory_free_mib", "resume", "run", "set_autostart", "set_record", "state_of"]
+__all__ = [
+    "abort",
+    "completed",
+    "dirty_mib_s",
+    "discard",
+    "job_active",
+    "measure_dirtying",
+    "resume",
+    "run",
+    "set_autostart",
+    "set_record",
+    "state_there",
+    "synchronise_clock",
+    "yank",
+]
 
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
-_ABORT_S = 60
+_YANK_AFTER_S = 5
+_END_S = 60  # an aborted job that has not ended by then is left to the next run
+
+Look = t.Callable[[float, t.Mapping[str, t.Any]], t.Sequence[t.Any]]  # seconds and figures -> what is to be done (`verb`, `value`, `why`)
+Tell = t.Callable[[t.Mapping[str, t.Any]], None]
 
 
 def run(
-    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], *, timeout_s: int, max_downtime_ms: int | None
+    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], look_at: Look, tell: Tell
 ) -> dict[str, t.Any]:
-    """Migrate with libvirt's flags and parameters by name. Returns figures and `error`: the caller looks at both ends to judge."""
+    """Migrate with libvirt's flags and parameters by name. Returns figures and `error`: the caller looks at both ends to judge.
+
+    A job that is at work already, begun by a run that was killed, is followed instead.
+    """
+    outcome: dict[str, t.Any] = {"error": None, "why": None, "passes": 0, "throttle_percent": 0, "disk_bytes": 0, "measures": []}
     value = 0
     for flag in flags:
         value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
-    return _watched(domain, lambda: domain.migrateToURI3(dest_uri, dict(parameters), value), timeout_s, max_downtime_ms)
-
-
-def _watched(domain: t.Any, migrate: t.Callable[[], object], timeout_s: int, max_downtime_ms: int | None) -> dict[str, t.Any]:
-    """Run the blocking call beside a look at its progress; abort it at the deadline."""
-    outcome: dict[str, t.Any] = {"error": None, "bytes_sent": 0, "passes": 0, "aborted": False}
 
     def body() -> None:
         try:
-            migrate()
+            domain.migrateToURI3(dest_uri, dict(parameters), value)
         except libvirt.libvirtError as error:
             outcome["error"] = error.get_error_message() or str(error)
 
-    worker = threading.Thread(target=body, daemon=True)
+    follows = _active(domain)
+    worker = threading.Thread(target=(lambda: None) if follows else body, daemon=True)
     started = time.monotonic()
     worker.start()
-    told = max_downtime_ms is None
-    # An abort that does not end the job within its time leaves it to the next run: the look at both ends will show it active.
-    while worker.is_alive() and time.monotonic() - started < timeout_s + _ABORT_S:
+    ended: float | None = None  # when the end was asked for
+    while _at_work(domain, worker, follows) and (ended is None or time.monotonic() - ended < _END_S):
         worker.join(_TICK_S)
-        try:
-            figures = domain.jobStats()
-            outcome["bytes_sent"] = max(outcome["bytes_sent"], figures.get("data_processed", 0))
+        if follows:
+            time.sleep(_TICK_S)
+        figures = _figures(domain)
+        if figures:
             outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
-            if not told and figures.get("type"):
-                domain.migrateSetMaxDowntime(max_downtime_ms)
-                told = True
-            if time.monotonic() - started > timeout_s and not outcome["aborted"]:
-                domain.abortJob()
-                outcome["aborted"] = True
-        except libvirt.libvirtError:
-            continue  # no job yet, or no more: the worker's end tells
+            outcome["throttle_percent"] = max(outcome["throttle_percent"], figures.get("auto_converge_throttle", 0))
+            outcome["disk_bytes"] = max(outcome["disk_bytes"], figures.get("disk_processed", 0))
+            tell(figures)
+        for action in look_at(time.monotonic() - started, figures):
+            outcome["measures"].append(" ".join(filter(None, (action.verb, str(action.value or ""), action.why and f"({action.why})"))))
+            if action.verb == "abort":
+                outcome["why"], ended = action.why or "it did not converge", time.monotonic()
+            _take(domain, action)
+        if ended is not None and time.monotonic() - ended > _YANK_AFTER_S:
+            yank(domain)
     outcome["seconds"] = round(time.monotonic() - started, 2)
     return outcome
+
+
+def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
+    return _active(domain) if follows else worker.is_alive()
+
+
+def _active(domain: t.Any) -> bool:
+    try:
+        return bool(domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+    except libvirt.libvirtError:
+        return False  # off or gone: no job
+
+
+def _figures(domain: t.Any) -> dict[str, t.Any]:
+    """libvirt's figures of the job; empty when there is none yet, or no more."""
+    try:
+        figures = domain.jobStats()
+    except libvirt.libvirtError:
+        return {}
+    return t.cast("dict[str, t.Any]", figures) if figures.get("type") else {}
+
+
+def _take(domain: t.Any, action: t.Any) -> None:
+    """One measure. That the job has ended meanwhile is no error: its end tells."""
+    with contextlib.suppress(libvirt.libvirtError):
+        if action.verb == "downtime":
+            domain.migrateSetMaxDowntime(action.value)
+        elif action.verb == "postcopy":
+            domain.migrateStartPostCopy()
+        elif action.verb == "suspend":
+            domain.suspend()
+        elif action.verb == "abort":
+            domain.abortJob()
+
+
+def abort(connection: Connection, name: str) -> None:
+    """End the guest's migration: politely, then by cutting its streams; a copy of a disk to a host that went silent hangs for minutes."""
+    domain = look.lookup(connection, name)
+    begun = time.monotonic()
+    with contextlib.suppress(libvirt.libvirtError):
+        domain.abortJob()
+    while _active(domain) and time.monotonic() - begun < _END_S:
+        time.sleep(_TICK_S)
+        if time.monotonic() - begun > _YANK_AFTER_S:
+            yank(domain)
+
+
+def yank(domain: t.Any) -> None:
+    """Cut the migration's connections in QEMU itself (QMP `yank`, QEMU 6.0)."""
+    try:
+        import libvirt_qemu
+    except ImportError:  # the job then ends when TCP gives up
+        return
+
+    def ask(command: dict[str, t.Any]) -> t.Any:
+        return json.loads(libvirt_qemu.qemuMonitorCommand(domain, json.dumps(command), 0)).get("return", [])
+
+    with contextlib.suppress(libvirt.libvirtError):
+        known = [one for one in ask({"execute": "query-yank"}) if _ours(one)]
+        if known:
+            ask({"execute": "yank", "arguments": {"instances": known}})
+
+
+def _ours(instance: t.Mapping[str, t.Any]) -> bool:
+    """A connection of the migration, not a guest's disk or console."""
+    node = str(instance.get("node-name") or "")
+    return instance["type"] == "migration" or (node.startswith("migration-") and node.endswith("-storage"))
+
+
+def measure_dirtying(domain: t.Any) -> None:
+    """Begin to measure for a second how much memory the guest writes. libvirt before 7.2, or another hypervisor, cannot."""
+    with contextlib.suppress(libvirt.libvirtError, AttributeError):
+        domain.startDirtyRateCalc(1, 0)
+
+
+def dirty_mib_s(connection: Connection, domain: t.Any) -> int | None:
+    """What was measured, or None where nothing was (yet)."""
+    with contextlib.suppress(libvirt.libvirtError, AttributeError):
+        _domain, figures = connection.domainListGetStats([domain], libvirt.VIR_DOMAIN_STATS_DIRTYRATE)[0]
+        if figures.get("dirtyrate.calc_status") == libvirt.VIR_DOMAIN_DIRTYRATE_MEASURED:
+            return int(figures["dirtyrate.megabytes_per_second"])
+    return None
 
 
 def completed(connection: Connection, name: str) -> dict[str, t.Any]:
@@ -69,28 +172,34 @@ def completed(connection: Connection, name: str) -> dict[str, t.Any]:
         found = connection.lookupByName(name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     except libvirt.libvirtError:
         return {}
-    return {"downtime_ms": found.get("downtime"), "bytes_sent": found.get("data_processed")}
+    told = {"downtime_ms": "downtime", "memory_bytes": "memory_processed"}
+    return {key: found[field] for key, field in told.items() if field in found}
 
 
-def job_active(connection: Connection, name: str) -> bool:
+def job_active(connection: Connection | None, name: str) -> bool:
     """Whether libvirt is at work on the guest."""
     try:
-        return bool(connection.lookupByName(name).jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+        return connection is not None and _active(connection.lookupByName(name))
     except libvirt.libvirtError:
-        return False  # no such guest, or it is off: no job
+        return False  # no such guest
 
 
-def state_of(connection: Connection | None, name: str) -> str:
-    """running, paused, shutdown, crashed, absent or unreachable."""
+def state_there(connection: Connection | None, name: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False) -> str:
+    """running, paused, shutdown, crashed, absent or unreachable; incoming while it arrives, reserved where `reserved` says so."""
     if connection is None:
         return "unreachable"
     try:
-        return look.state(connection.lookupByName(name))
+        domain = connection.lookupByName(name)
+        code, reason = domain.state()
+        if code == libvirt.VIR_DOMAIN_PAUSED and reason == libvirt.VIR_DOMAIN_PAUSED_MIGRATION:
+            return "incoming"
+        word = look.state_word(code)
+        return "reserved" if word == "shutdown" and domain.isPersistent() and reserved(domain.XMLDesc()) else word
     except libvirt.libvirtError as error:
         return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"
 
 
-def set_record(domain: t.Any, stored: str, live: str | None) -> None:
+def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
     """Replace what the collection remembers of the guest, in what is stored and in what runs."""
     with said("set metadata of", domain.name()):
         for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
@@ -99,17 +208,18 @@ def set_record(domain: t.Any, stored: str, live: str | None) -> None:
                 domain.setMetadata(kind, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flag)
 
 
-def memory_free_mib(connection: Connection) -> int:
-    """What new guests could have: free memory and what the kernel gives back when asked."""
-    with said("read the memory of", connection.getURI()):
-        stats = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-    return int(sum(stats.get(kind, 0) for kind in ("free", "buffers", "cached"))) // 1024
-
-
 def resume(connection: Connection, name: str) -> None:
     """Let the vCPUs run."""
     with said("resume", name):
         connection.lookupByName(name).resume()
+
+
+def synchronise_clock(connection: Connection, name: str) -> None:
+    """Have the guest's agent set its clock, which stood still on the way. Only where an agent answers."""
+    domain = look.lookup(connection, name)
+    with contextlib.suppress(libvirt.libvirtError):
+        if "state='connected'" in domain.XMLDesc():
+            domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
 
 
 def discard(connection: Connection, name: str) -> None:
@@ -118,7 +228,9 @@ def discard(connection: Connection, name: str) -> None:
         domain = connection.lookupByName(name)
         if domain.isActive():
             domain.destroy()
-        if domain.isPersistent():
+    with contextlib.suppress(libvirt.libvirtError):  # it was transient, and went with its process
+        domain = connection.lookupByName(name)
+        with said("remove the copy of", name):
             domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
 
 

@@ -14,10 +14,13 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 CHUNK = 262144
-_AT_HOLE = -3  # what recvFlags returns there
+AT_HOLE = -3  # what recvFlags returns there
 _BUSY_S = 600
 
-__all__ = ["all_volumes", "copy", "create", "delete", "pool_xml", "read", "receive", "refresh", "volume_at", "volume_in", "write"]
+__all__ = [
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at", "volume_in",
+    "write",
+]  # fmt: skip
 
 
 def pool_xml(connection: Connection, name: str) -> str:
@@ -102,18 +105,6 @@ def _create_from(pool: t.Any, xml: str, source: t.Any) -> None:
         made.resize(capacity)
 
 
-def copy(source: Connection, path: str, dest: Connection, pool: str, name: str) -> None:
-    """Write the content of a volume here into the volume there, piece by piece."""
-    with said("copy volume", f"{path} to pool {pool}"):
-        reader, writer = source.newStream(), dest.newStream()
-        source.storageVolLookupByPath(path).download(reader, 0, 0)
-        dest.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(writer, 0, 0)
-        for part in iter(lambda: reader.recv(CHUNK), b""):
-            _send(writer, part)
-        reader.finish()
-        writer.finish()
-
-
 def read(connection: Connection, pool: str, name: str) -> bytes | None:
     """The whole content of a small volume; None where there is none."""
     pieces: list[bytes] = []
@@ -134,7 +125,7 @@ def receive(
         try:
             while True:
                 piece = stream.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
-                if piece == _AT_HOLE:
+                if piece == AT_HOLE:
                     skip(stream.recvHole())
                 elif piece:
                     write(piece)
@@ -152,11 +143,11 @@ def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
         stream = connection.newStream()
         connection.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(stream, 0, len(data))
         for start in range(0, len(data), CHUNK):
-            _send(stream, data[start : start + CHUNK])
+            send(stream, data[start : start + CHUNK])
         stream.finish()
 
 
-def _send(stream: t.Any, data: bytes) -> None:
+def send(stream: t.Any, data: bytes) -> None:
     """Libvirt takes what it can at a time."""
     while data:
         data = data[stream.send(data) :]

@@ -64,6 +64,7 @@ class Image:
     format: str
     source: Source | None = None
     checksum: Checksum | None = None
+    current: bool = True  # the name points to it, once it is there
 
     def content_name(self, digest: str) -> str:
         """`debian-12.1a2b3c4d5e6f.qcow2` for `debian-12.qcow2`."""

@@ -53,7 +53,7 @@ class Remove(ImageStep):
 
 def present(image: Image, found: Present) -> list[ImageStep]:
     """Steps until the name points to the wanted content; raises Refused or BadInput."""
-    if found.foreign:
+    if found.foreign and image.current:
         raise Refused(
             f"cannot manage image {image.name}: {image.directory}/{image.name} is a plain file that this collection did not put there; "
             "move it away, or choose another name"
@@ -66,10 +66,10 @@ def present(image: Image, found: Present) -> list[ImageStep]:
         return [Fetch(image), Point(image, None)]
     content = image.content_name(image.checksum.hex)
     if content in found.files:
-        return [] if found.target == content else [Point(image, content)]
+        return [Point(image, content)] if image.current and found.target != content else []
     if image.source is None:
         raise BadInput(f"image {image.name} is not in the pool as {content}; say where it comes from with url, src or origin")
-    return [Fetch(image), Point(image, content)]
+    return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
 
 
 def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:

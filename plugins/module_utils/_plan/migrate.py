@@ -2,83 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how a guest moves, whether it may, and what two observed ends mean. Pure."""
+"""Decide how a guest moves, and what two observed ends mean. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, COPIED, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
-__all__ = [
-    "CARRY",
-    "DELTA",
-    "FULL",
-    "SHARED",
-    "DiskMove",
-    "Host",
-    "MigrateStep",
-    "Move",
-    "Verdict",
-    "call",
-    "findings",
-    "judge",
-    "steps",
-]
-
-SHARED, DELTA, FULL, CARRY = "shared", "delta", "full", "carry"
-
-
-@dataclasses.dataclass(frozen=True)
-class Host:
-    """What a preflight must know of one end."""
-
-    name: str
-    uuid: str
-    memory_free_mib: int
-    machines: tuple[str, ...]
-    virt_types: tuple[str, ...]
-    guests: dict[str, tuple[str, str]]  # name -> (uuid, state)
-
-
-@dataclasses.dataclass(frozen=True)
-class DiskMove:
-    """How one disk gets there.
-
-    `shared`: it is there already. `delta`: its base is there, only its own clusters travel. `full`: everything travels.
-    `carry`: read-only (seed, CD-ROM), copied as a file beforehand.
-    """
-
-    target: str
-    path: str
-    how: str
-    why: str
-    volume: Volume | None = None  # what is made on the destination
-    bytes_to_move: int = 0
-    flatten: bool = False  # its base is not there, so all of it must travel
-    replace: bool = False  # an earlier run of ours left something there
-    goes: bool = True  # from the source, after the guest has arrived
-
-
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """The user's wish and what follows from it."""
-
-    guest: str
-    dest: str
-    dest_uri: str
-    transport: str
-    timeout_s: int
-    source_uuid: str = ""
-    paused: bool = False  # the guest was paused before, and stays so
-    autostart: bool = False
-    bandwidth_mib_s: int | None = None
-    max_downtime_ms: int | None = None
-    auto_converge: bool = True
-    keep_source_storage: bool = False
-    disks: tuple[DiskMove, ...] = ()
+__all__ = ["MigrateStep", "Verdict", "call", "finish", "judge", "steps"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +20,7 @@ class MigrateStep:
     """One change on the way."""
 
     move: Move
-    verb: str  # record, make, carry, migrate, resume, autostart, remove, forget, discard
+    verb: str  # record, make, carry, file, migrate, reserve, undefine, define, resume, autostart, remove, forget, settle, abort
     path: str = ""
     text: str = ""
 
@@ -94,108 +28,163 @@ class MigrateStep:
         return self.text
 
 
-def findings(move: Move, source: Host, dest: Host, *, machine: str, virt_type: str, memory_mib: int, uuid: str) -> list[str]:
-    """Everything that speaks against the move, before anything is touched."""
-    found = []
-    if source.uuid == dest.uuid:
-        found.append(
-            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are one host, or cloned ones; set host_uuid "
-            "in libvirtd.conf (virtqemud.conf) of one"
-        )
-    other = dest.guests.get(move.guest)
-    if other is not None:
-        same = "the same guest" if other[0] == uuid else "another guest of that name"
-        found.append(f"{move.dest} has {same} already ({other[1]}); look at it there, then remove the one that is wrong")
-    twin = next((name for name, (its, _state) in dest.guests.items() if its == uuid and name != move.guest), None)
-    if twin:
-        found.append(f"{move.dest} has guest {twin} with the same UUID {uuid}; remove or redefine one of them")
-    if virt_type not in dest.virt_types:
-        found.append(f"{move.dest} cannot run {virt_type} guests (it offers {', '.join(dest.virt_types)})")
-    if machine and dest.machines and machine not in dest.machines:
-        found.append(f"{move.dest} does not know machine type {machine}: its QEMU is older or other; upgrade it")
-    if memory_mib > dest.memory_free_mib:
-        found.append(f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {memory_mib} MiB; free some there")
-    return found
-
-
 def steps(move: Move) -> list[MigrateStep]:
     """In order: what is made is recorded before it is made, and the source's disks go last."""
     made = [disk for disk in move.disks if disk.volume is not None]
     result = [MigrateStep(move, "record", text=f"record on {move.guest} that it moves to {move.dest}")]
-    for disk in made:
-        if disk.how == CARRY:
-            result.append(MigrateStep(move, "carry", disk.path, f"copy {disk.path} to {move.dest}"))
-        else:
-            on = f", on {disk.volume.backing_path}" if disk.volume and disk.volume.backing_path else ""
-            result.append(MigrateStep(move, "make", disk.path, f"make an empty {disk.path} on {move.dest}{on}"))
-    size = sum(disk.bytes_to_move for disk in move.disks)
-    how = ", ".join(f"{disk.target} {disk.how}" for disk in move.disks if disk.how != CARRY)
-    result.append(MigrateStep(move, "migrate", text=f"migrate {move.guest} to {move.dest} ({how or 'no disks'}; {gib_text(size)} of disk)"))
+    result += [_made(move, disk) for disk in made]
+    result += [MigrateStep(move, "file", path, f"copy {path} to {move.dest}") for path in move.files]
+    result += [_sent(move)] if move.active else _moved_off(move)
     return result + finish(move, [disk.path for disk in made if disk.goes])
 
 
-def finish(move: Move, copied: t.Sequence[str], *, resume: bool = False) -> list[MigrateStep]:
-    """What remains when the guest has arrived; also for a run that was interrupted there."""
-    result = [MigrateStep(move, "resume", text=f"resume {move.guest} on {move.dest}")] if resume else []
+def _made(move: Move, disk: DiskMove) -> MigrateStep:
+    if disk.how == CARRY:
+        return MigrateStep(move, "carry", disk.path, f"copy {disk.path} to {move.dest}")
+    on = f", on {disk.volume.backing_path}" if disk.volume and disk.volume.backing_path else ""
+    return MigrateStep(move, "make", disk.path, f"make an empty {disk.path} on {move.dest}{on}")
+
+
+def _sent(move: Move) -> MigrateStep:
+    size = sum(disk.bytes_to_move for disk in move.disks if disk.how in COPIED)
+    how = ", ".join(f"{disk.target} {disk.how}" for disk in move.disks if disk.how != CARRY)
+    return MigrateStep(move, "migrate", text=f"migrate {move.guest} to {move.dest} ({how or 'no disks'}; {gib_text(size)} of disk)")
+
+
+def _moved_off(move: Move) -> list[MigrateStep]:
+    """A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone."""
+    return [
+        MigrateStep(move, "reserve", text=f"reserve {move.guest} on {move.dest}, where it cannot be started yet"),
+        MigrateStep(move, "undefine", text=f"undefine {move.guest} on the source"),
+        MigrateStep(move, "define", text=f"define {move.guest} on {move.dest}"),
+    ]
+
+
+def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
+    """What remains when the guest has arrived; also for a run that was interrupted there. `left` are disks on the source."""
+    result = [MigrateStep(move, "define", text=f"define {move.guest} on {move.dest}")] if define else []
+    if resume:
+        result.append(MigrateStep(move, "resume", text=f"resume {move.guest} on {move.dest}"))
     if move.autostart:
         result.append(MigrateStep(move, "autostart", text=f"set autostart of {move.guest} on at {move.dest}"))
     if not move.keep_source_storage:
-        result += [MigrateStep(move, "remove", path, f"remove {path} from the source") for path in copied]
+        result += [MigrateStep(move, "remove", path, f"remove {path} from the source") for path in left]
     return [*result, MigrateStep(move, "forget", text=f"remove the record from {move.guest}")]
 
 
 def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
-    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that one copy runs."""
-    flags = ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "PAUSED", "ABORT_ON_ERROR"]
+    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that one copy runs.
+
+    With post-copy the guest runs over there before all of it is: libvirt has no paused arrival then.
+    """
+    tuning = move.tuning
+    flags = ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"]
     parameters: dict[str, t.Any] = {}
-    if move.transport == "tunnelled":
+    if tuning.transport == "tunnelled":
         flags.append("TUNNELLED")
     else:
         parameters["migrate_uri"] = f"tcp://{move.dest}"
-    if move.transport == "tls":
-        flags.append("TLS")
+    if tuning.transport == "tls":
         parameters["tls.destination"] = move.dest
-    if move.auto_converge:
-        flags.append("AUTO_CONVERGE")
-    copied = [disk for disk in move.disks if disk.how in (DELTA, FULL)]
+    if tuning.parallel:
+        parameters["parallel.connections"] = tuning.parallel
+    if tuning.compression:
+        parameters["compression"] = list(tuning.compression)
+    if tuning.bandwidth_mib_s:
+        parameters["bandwidth"] = tuning.bandwidth_mib_s
+    wished = {
+        "TLS": tuning.transport == "tls",
+        "PAUSED": not may_switch(move),
+        "POSTCOPY": may_switch(move),
+        "AUTO_CONVERGE": tuning.auto_converge,
+        "PARALLEL": bool(tuning.parallel),
+        "COMPRESSED": bool(tuning.compression),
+    }
+    flags += [flag for flag, wish in wished.items() if wish]
+    copied = [disk for disk in move.disks if disk.how in COPIED]
     if copied:
         # INC sends what is not in the file that stands there; a flattened disk needs all.
         flags.append("NON_SHARED_DISK" if any(disk.flatten for disk in copied) else "NON_SHARED_INC")
         parameters["migrate_disks"] = [disk.target for disk in copied]
-    if move.bandwidth_mib_s:
-        parameters["bandwidth"] = move.bandwidth_mib_s
     return flags, parameters
+
+
+def may_switch(move: Move) -> bool:
+    """Whether it may become a post-copy migration."""
+    tuning = move.tuning
+    return tuning.postcopy or tuning.schedule == "postcopy" or tuning.timeout_action == "postcopy"
 
 
 class Verdict(t.NamedTuple):
     """What two observed ends mean, and the one thing to do."""
 
     meaning: str
-    action: str  # done, resume_dest, resume_source, clean_dest, rolled_back, nothing
+    action: str  # done, resume_dest, finish_dest, resume_source, clean_dest, clean_source, rolled_back, nothing
+    wait: bool = False  # libvirt may still decide: look again
+
+
+_DEAD = ("shutdown", "crashed")
 
 
 def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> Verdict:
     """Decide from what both hosts say, never from a return code.
 
-    States: running, paused, shutdown, crashed, absent, unreachable. libvirt can report a failure for a guest that arrived, and a
-    success is only what both ends agree on: the guest was sent paused, so at most one copy runs until this is decided.
+    States: running, paused, shutdown, crashed, absent, unreachable; of the destination also incoming (it has not got all of it) and
+    reserved (defined, but nobody can start it). libvirt can report a failure for a guest that arrived, and a success is only what both ends
+    agree on: the guest was sent paused, so at most one copy runs until this is decided.
     """
     if job_active:
-        return Verdict("libvirt is still at work on it; wait, or end it with virsh domjobabort, and run again", "nothing")
+        return Verdict("libvirt is still at work on it; wait, or end it with state: aborted, and run again", "nothing", wait=True)
     if "unreachable" in (source, dest):
-        return Verdict("one end cannot be seen; the guest may be on either", "nothing")
-    if source == "absent" and dest in ("paused", "running"):
-        return Verdict("arrived", "done" if was_paused or dest == "running" else "resume_dest")
+        return Verdict("one end cannot be seen; the guest may be on either; run again when both can", "nothing", wait=True)
     if source == "running" and dest == "running":
         return Verdict("split: it runs on both ends; nothing was touched, compare them and destroy the wrong one", "nothing")
-    if (dest in ("shutdown", "crashed") and source in ("running", "paused")) or (source, dest) == ("running", "paused"):
-        return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
-    if source == "running" and dest == "absent":
-        return Verdict("still on the source", "rolled_back")
-    if source == "paused" and dest == "absent":
-        return Verdict("still on the source, paused", "rolled_back" if was_paused else "resume_source")
-    if source == "paused" and dest == "paused":
-        return Verdict("paused on both ends: libvirt has not decided; nothing was touched", "nothing")
-    if source in ("shutdown", "crashed", "absent") and dest in ("shutdown", "crashed", "absent"):
-        return Verdict(f"stopped on the way (source: {source}, destination: {dest})", "nothing")
+    if source == "absent":
+        return _gone(dest, was_paused)
+    if source in _DEAD:
+        return _stopped(dest)
+    if source in ("running", "paused"):
+        return _alive(source, dest, was_paused)
     return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
+
+
+def _alive(source: str, dest: str, was_paused: bool) -> Verdict:
+    """The source has it, whole."""
+    if dest == "absent":
+        if source == "paused" and not was_paused:
+            return Verdict("still on the source, paused", "resume_source")
+        return Verdict("still on the source", "rolled_back")
+    if dest == "running":
+        if was_paused:
+            return Verdict("paused on the source as before, and running on the destination; nothing was touched, compare them", "nothing")
+        return Verdict("runs on the destination; a paused copy was left on the source", "clean_source")
+    if dest == "incoming" and source == "paused":
+        return Verdict("not yet decided by libvirt", "clean_dest", wait=True)
+    if dest in ("paused", "incoming", "reserved", *_DEAD):
+        return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
+    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
+
+
+def _gone(dest: str, was_paused: bool) -> Verdict:
+    """The source has it no more."""
+    if dest in ("paused", "running"):
+        return Verdict("arrived", "done" if was_paused or dest == "running" else "resume_dest")
+    if dest == "reserved":
+        return Verdict("arrived, not yet to be started", "finish_dest")
+    if dest == "incoming":
+        return Verdict("gone from the source before all of it arrived", "nothing", wait=True)
+    return Verdict(f"stopped on the way (source: absent, destination: {dest})", "nothing")
+
+
+def _stopped(dest: str) -> Verdict:
+    """It is off on the source: its owner stopped it, or it crashed, or the host did."""
+    if dest == "absent":
+        return Verdict("it stopped on the source meanwhile", "rolled_back")
+    if dest in ("incoming", "reserved"):
+        told = "it stopped on the source meanwhile; what was begun on the destination never ran"
+        return Verdict(told, "clean_dest", wait=dest == "incoming")
+    told = "compare their disks; then undefine the one that is wrong" if dest != "paused" else (
+        "when the source's host died on the way, resume it there (virsh resume) and undefine it here; when it was used here since, destroy "
+        "and undefine it there"
+    )  # fmt: skip
+    return Verdict(f"off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; {told}", "nothing")

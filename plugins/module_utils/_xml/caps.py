@@ -20,12 +20,24 @@ def host(xml: str) -> dict[str, t.Any]:
     model = root.find("host/cpu/model")
     return {
         "uuid": root.findtext("host/uuid"),
+        "cpu_xml": _host_cpu(root),
         "arch": root.findtext("host/cpu/arch"),
         "cpu_model": None if model is None else model.text,
         "cpu_vendor": root.findtext("host/cpu/vendor"),
         "virt_types": {arch.get("name"): [domain.get("type") for domain in arch.findall("domain")] for arch in root.findall("guest/arch")},
         "machines": {arch.get("name"): sorted({machine.text for machine in arch.iter("machine")}) for arch in root.findall("guest/arch")},
     }
+
+
+def _host_cpu(root: Element) -> str:
+    """The host's processor, without what differs between two of a kind: the pace of its clock."""
+    cpu = root.find("host/cpu")
+    if cpu is None:
+        return ""
+    plain = copied(cpu)
+    for counter in plain.findall("counter"):
+        plain.remove(counter)
+    return text(plain)
 
 
 def domain_capabilities(xml: str) -> dict[str, t.Any]:
@@ -80,6 +92,8 @@ def volume(xml: str) -> dict[str, t.Any]:
         "format": "raw" if form is None else form.get("type"),
         "capacity_bytes": int(root.findtext("capacity") or 0),
         "allocation_bytes": int(root.findtext("allocation") or 0),
+        "physical_bytes": int(root.findtext("physical") or root.findtext("capacity") or 0),  # length of the file
+        "modified_s": float(root.findtext("target/timestamps/mtime") or 0),
         "backing_path": root.findtext("backingStore/path"),
         "backing_format": None if backing_format is None else backing_format.get("type"),
     }

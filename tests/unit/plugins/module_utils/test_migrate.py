@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import judge
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, FULL, DiskMove, Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, judge, steps
 
-STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown"]
+STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved"]
 DEAD = {"shutdown", "crashed", "absent"}
+NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
 
 
@@ -22,15 +26,24 @@ def test_no_pair_of_states_leads_to_harm(source: str, dest: str, was_paused: boo
         assert resumed == "paused" and other in DEAD, "resumed while the other may run"
         assert not was_paused, "resumed what its owner had paused"
     elif verdict.action == "clean_dest":
-        assert dest != "running" and dest not in ("unreachable", "unknown"), "discarded what may run"
-        assert source in ("running", "paused"), "discarded the last copy"
-        assert dest in DEAD or source == "running", "discarded a paused copy while the source does not run"
+        assert dest not in ("running", "unreachable", "unknown"), "discarded what may run"
+        assert source in ("running", "paused") or (source in DEAD - {"absent"} and dest in NEVER_RAN), "discarded the last copy"
+    elif verdict.action == "clean_source":
+        assert (source, dest, was_paused) == ("paused", "running", False)
+    elif verdict.action == "finish_dest":
+        assert (source, dest) == ("absent", "reserved"), "let a guest start that is still elsewhere"
     elif verdict.action == "done":
-        assert source in DEAD and dest in ("running", "paused")
+        assert source == "absent" and dest in ("running", "paused")
     elif verdict.action == "rolled_back":
-        assert source in ("running", "paused") and dest == "absent"
+        assert source != "absent" and dest == "absent"
     else:
         assert verdict.action == "nothing"
+
+
+@pytest.mark.parametrize(("source", "dest", "was_paused"), ENDS)
+def test_while_libvirt_is_at_work_nothing_is_done(source: str, dest: str, was_paused: bool) -> None:
+    verdict = judge(source, dest, was_paused=was_paused, job_active=True)
+    assert verdict.action == "nothing" and verdict.wait
 
 
 @pytest.mark.parametrize(
@@ -39,19 +52,70 @@ def test_no_pair_of_states_leads_to_harm(source: str, dest: str, was_paused: boo
         ("absent", "paused", False, "resume_dest"),
         ("absent", "paused", True, "done"),
         ("absent", "running", False, "done"),
+        ("absent", "reserved", False, "finish_dest"),
+        ("absent", "incoming", False, "nothing"),
+        ("absent", "absent", False, "nothing"),
         ("running", "absent", False, "rolled_back"),
         ("running", "paused", False, "clean_dest"),
+        ("running", "incoming", False, "clean_dest"),
         ("running", "shutdown", False, "clean_dest"),
         ("running", "crashed", False, "clean_dest"),
+        ("running", "running", False, "nothing"),
         ("paused", "absent", False, "resume_source"),
         ("paused", "absent", True, "rolled_back"),
         ("paused", "shutdown", False, "clean_dest"),
-        ("paused", "paused", False, "nothing"),
-        ("running", "running", False, "nothing"),
-        ("absent", "absent", False, "nothing"),
-        ("unreachable", "running", False, "nothing"),
+        ("paused", "paused", False, "clean_dest"),
+        ("paused", "running", False, "clean_source"),
+        ("paused", "running", True, "nothing"),
         ("paused", "unreachable", False, "nothing"),
+        ("shutdown", "absent", False, "rolled_back"),
+        ("shutdown", "incoming", False, "clean_dest"),
+        ("shutdown", "reserved", False, "clean_dest"),
+        ("shutdown", "paused", False, "nothing"),
+        ("crashed", "shutdown", False, "nothing"),
+        ("unreachable", "running", False, "nothing"),
     ],
 )
 def test_judge(source: str, dest: str, was_paused: bool, action: str) -> None:
     assert judge(source, dest, was_paused=was_paused).action == action
+
+
+def disk(how: str, *, flatten: bool = False) -> DiskMove:
+    return DiskMove("vda", "/images/a.qcow2", how, "", Volume("default", "a.qcow2", "/images/a.qcow2", 1024), flatten=flatten)
+
+
+def move(*disks: DiskMove, active: bool = True, autostart: bool = False, **tuning: t.Any) -> Move:
+    told = Tuning(**tuning)
+    return Move("web1", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks)
+
+
+def test_a_running_guest_arrives_paused_over_tls() -> None:
+    flags, parameters = call(move(disk(DELTA)))
+    assert {"LIVE", "PEER2PEER", "PAUSED", "TLS", "UNDEFINE_SOURCE", "PERSIST_DEST", "NON_SHARED_INC"} <= set(flags)
+    assert "POSTCOPY" not in flags and "UNSAFE" not in flags
+    assert parameters == {"migrate_uri": "tcp://hyper2", "tls.destination": "hyper2", "migrate_disks": ["vda"]}
+
+
+@pytest.mark.parametrize("tuning", [{"postcopy": True}, {"schedule": "postcopy"}, {"timeout_action": "postcopy"}], ids=str)
+def test_what_may_switch_to_postcopy_cannot_arrive_paused(tuning: dict[str, t.Any]) -> None:
+    flags, _parameters = call(move(**tuning))
+    assert "POSTCOPY" in flags and "PAUSED" not in flags
+
+
+def test_a_tunnel_needs_no_address_of_its_own_and_no_certificate() -> None:
+    flags, parameters = call(move(transport="tunnelled"))
+    assert "TUNNELLED" in flags and "TLS" not in flags and not parameters
+
+
+def test_a_disk_without_its_base_travels_whole() -> None:
+    assert "NON_SHARED_DISK" in call(move(disk(FULL, flatten=True)))[0]
+
+
+def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_disks_go_last() -> None:
+    verbs = [step.verb for step in steps(move(disk(DELTA), autostart=True))]
+    assert verbs == ["record", "make", "migrate", "autostart", "remove", "forget"]
+
+
+def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:
+    verbs = [step.verb for step in steps(move(disk("carry"), active=False))]
+    assert verbs == ["record", "carry", "reserve", "undefine", "define", "remove", "forget"]

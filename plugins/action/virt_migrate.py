@@ -1,0 +1,57 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Move a guest and show how far it is; Ctrl-C ends the migration, not only the look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ActionModule(WatchedAction):
+    """Serves `virt_migrate`, which goes on when the controller dies."""
+
+    _supports_check_mode = True
+    _supports_async = False  # it does by itself what is to be gained by it
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The module's result; on the way, lines about it."""
+        super().run(tmp, task_vars)
+        variables, arguments = task_vars or {}, dict(self._task.args)
+        name = str(arguments.get("name"))
+        if self._task.check_mode or arguments.get("state") == "aborted" or not _is_file_name(name):
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
+        note = f"/run/corral-{name}"
+        with self._ended_by_ctrl_c(note):
+            return self._watched(f"{variables.get('inventory_hostname')}: {name}", arguments, variables, f"{note}.progress")
+
+    @contextlib.contextmanager
+    def _ended_by_ctrl_c(self, note: str) -> t.Iterator[None]:
+        """Tell the module to end the migration before this process ends; a controller that is killed tells nothing, and it goes on."""
+
+        def interrupt(number: int, _frame: object) -> None:
+            for each in _SIGNALS:
+                signal.signal(each, signal.SIG_IGN)  # the second Ctrl-C must not come between
+            self._low_level_execute_command(f"touch {shlex.quote(note)}.abort")
+            signal.signal(number, before[number])
+            os.kill(os.getpid(), number)
+
+        before = {int(number): signal.signal(number, interrupt) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _is_file_name(name: str) -> bool:
+    """What is none, the module refuses."""
+    return bool(name) and not set(name) & set("/\0\n") and len(name) < 64

@@ -1,0 +1,68 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Volumes copied from host to host, through us: nothing of it touches a disk of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, send
+
+__all__ = ["copy", "pool_for"]
+
+
+def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
+    """Write the content of a volume here into the volume there, piece by piece, holes as holes; `tell` hears of the bytes that are done."""
+    done = 0
+    with said("copy volume", f"{path} to pool {pool}"):
+        reader, writer = source.newStream(), dest.newStream()
+        try:
+            source.storageVolLookupByPath(path).download(reader, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+            volume = dest.storagePoolLookupByName(pool).storageVolLookupByName(name)
+            volume.upload(writer, 0, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+            while True:
+                part = reader.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
+                if part == AT_HOLE:
+                    hole = reader.recvHole()
+                    writer.sendHole(hole)
+                    done += hole
+                elif part:
+                    send(writer, part)
+                    done += len(part)
+                else:
+                    break
+                tell(done)
+        except BaseException:
+            for stream in (reader, writer):
+                with contextlib.suppress(libvirt.libvirtError):  # it never began, or broke by itself
+                    stream.abort()
+            raise
+        reader.finish()
+        writer.finish()
+
+
+@contextlib.contextmanager
+def pool_for(connection: Connection, directory: str) -> t.Iterator[str]:
+    """The name of an active pool that is this directory; one made for the length of the `with` block where there is none."""
+    with said("list the storage pools of", connection.getURI()):
+        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+        paths = {ElementTree.fromstring(pool.XMLDesc()).findtext("target/path"): pool for pool in active}  # noqa: S314 (libvirt's own)
+    if directory in paths:
+        yield paths[directory].name()
+        return
+    root = ElementTree.Element("pool", type="dir")
+    ElementTree.SubElement(root, "name").text = "corral-" + hashlib.sha256(directory.encode()).hexdigest()[:12]
+    ElementTree.SubElement(ElementTree.SubElement(root, "target"), "path").text = directory
+    with said("open directory", directory):
+        text = ElementTree.tostring(root, encoding="unicode")
+        pool = connection.storagePoolCreateXML(text, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+    try:
+        yield pool.name()
+    finally:
+        pool.destroy()

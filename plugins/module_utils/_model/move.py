@@ -1,0 +1,125 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest on its way to another host: the user's wish, what both ends say, and how each disk travels."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+
+__all__ = ["CARRY", "COPIED", "DELTA", "FULL", "SHARED", "DiskMove", "Guest", "Host", "Move", "Pool", "Tuning"]
+
+SHARED, DELTA, FULL, CARRY = "shared", "delta", "full", "carry"
+COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """An active storage pool of the destination that keeps its volumes in a directory."""
+
+    name: str
+    path: str
+    available_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What a preflight must know of one end."""
+
+    name: str
+    uuid: str
+    arch: str
+    libvirt_version: int  # 9000000 is 9.0.0
+    qemu_version: int
+    memory_free_mib: int
+    cpu_xml: str  # the host's own processor, as its capabilities have it
+    machines: tuple[str, ...]
+    virt_types: tuple[str, ...]
+    guests: t.Mapping[str, tuple[str, str]]  # name -> (uuid, state)
+    pools: tuple[Pool, ...] = ()
+    links: frozenset[str] | None = None  # network interfaces, bridges among them; None: not known
+    networks: frozenset[str] = frozenset()  # active virtual networks
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """What a preflight must know of the guest."""
+
+    name: str
+    uuid: str
+    state: str
+    memory_mib: int
+    machine: str
+    virt_type: str
+    cpu_mode: str = ""
+    bridges: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
+    tpm: bool = False
+    keeps: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
+    job: str = ""  # what libvirt is at work on
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskMove:
+    """How one disk gets there.
+
+    `shared`: it is there already. `delta`: its base is there, only its own clusters travel. `full`: everything travels.
+    `carry`: nobody writes to it (seed, CD-ROM, any disk of a guest that is off), so it is copied as a file beforehand.
+    """
+
+    target: str
+    path: str
+    how: str
+    why: str
+    volume: Volume | None = None  # what is made on the destination
+    bytes_to_move: int = 0
+    room_bytes: int = 0  # it will take on the destination
+    base: str | None = None  # an image of virt_image that the destination lacks
+    flatten: bool = False  # its base is not there, so all of it must travel
+    replace: bool = False  # an earlier run of ours left something there
+    goes: bool = True  # from the source, after the guest has arrived
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How a running guest is sent."""
+
+    transport: str = "tls"
+    bandwidth_mib_s: int | None = None
+    max_downtime_ms: int | None = None
+    auto_converge: bool = True
+    postcopy: bool = False
+    postcopy_after_s: int | None = None
+    postcopy_after_passes: int | None = None
+    parallel: int | None = None  # connections
+    compression: tuple[str, ...] = ()
+    schedule: str | None = None
+    timeout_s: int = 1800
+    timeout_action: str = "abort"
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """The user's wish and what follows from it."""
+
+    guest: str
+    dest: str
+    dest_uri: str
+    tuning: Tuning = Tuning()
+    source_uuid: str = ""
+    active: bool = True  # it runs or is paused; else it is shut off
+    paused: bool = False  # the guest was paused before, and stays so
+    autostart: bool = False
+    keep_source_storage: bool = False
+    disks: tuple[DiskMove, ...] = ()
+    files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
+
+    @property
+    def mode(self) -> str:
+        """live, cold (a guest that is off, with its disks) or offline (its definition alone)."""
+        return "live" if self.active else "cold" if self.files or any(disk.volume for disk in self.disks) else "offline"

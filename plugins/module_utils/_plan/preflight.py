@@ -1,0 +1,104 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Everything that speaks against a move, before anything is touched. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
+
+__all__ = ["findings"]
+
+_KEPT = {
+    "managed_save": "it was saved and would wake as it was saved; start it, or drop that state (virsh managedsave-remove {name})",
+    "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list {name})",
+    "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list {name})",
+}
+
+
+def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:
+    """All of it, each with its remedy."""
+    parts = (_identity, _room, _what_it_runs_on, _what_it_is_tied_to, _versions)
+    return [text for part in parts for text in part(move, guest, source, dest)]
+
+
+def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+    if source.uuid == dest.uuid:
+        yield (
+            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are one host, or cloned ones; set host_uuid "
+            "in libvirtd.conf (virtqemud.conf) of one"
+        )
+    other = dest.guests.get(guest.name)
+    if other is not None:
+        same = "the same guest" if other[0] == guest.uuid else "another guest of that name"
+        yield f"{move.dest} has {same} already ({other[1]}); look at it there, then remove the one that is wrong"
+    twin = next((name for name, (its, _state) in dest.guests.items() if its == guest.uuid and name != guest.name), None)
+    if twin:
+        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; remove or redefine one of them"
+
+
+def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str]:
+    if move.active and guest.memory_mib > dest.memory_free_mib:
+        yield f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {guest.memory_mib} MiB; free some there"
+    for pool in dest.pools:
+        needs = sum(disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name)
+        if needs > pool.available_bytes:
+            yield (
+                f"pool {pool.name} of {move.dest} has {gib_text(pool.available_bytes)} free, its disks need {gib_text(needs)}; "
+                "make room there"
+            )
+
+
+def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+    if guest.virt_type not in dest.virt_types:
+        yield f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)})"
+    if guest.machine and dest.machines and guest.machine not in dest.machines:
+        yield f"{move.dest} does not know machine type {guest.machine}: its QEMU is older or other; upgrade it"
+    if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:
+        yield (
+            f"the guest has the very processor of {source.name} (host-passthrough), and that of {move.dest} differs; give it a CPU model "
+            "both have (virt_host_info baseline tells one), or move it while it is off"
+        )
+    missing = [f"bridge {bridge}" for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
+    missing += [f"virtual network {network}" for network in guest.networks if network not in dest.networks]
+    if missing:
+        yield f"{move.dest} has no {', no '.join(missing)} in use; make it there"
+
+
+def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> t.Iterator[str]:
+    if guest.devices and move.active:
+        yield f"it uses {', '.join(guest.devices)} of {source.name}, which cannot travel; detach that, or move the guest while it is off"
+    for kept in guest.keeps:
+        yield _KEPT[kept].format(name=guest.name)
+    if guest.job:
+        yield f"libvirt is at work on it ({guest.job}); wait for that, or end it (virsh domjobabort {guest.name})"
+
+
+def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+    if not move.active:
+        return
+    either = min(source.libvirt_version, dest.libvirt_version)
+    copied = any(disk.how in COPIED for disk in move.disks)
+    tuning = move.tuning
+    lost = "the name in the certificate is lost on the way"
+    traps = (
+        # libvirt's own release notes: what is broken, and in which version that ended.
+        ("10.3", tuning.parallel and copied and tuning.transport == "tls", f"parallel with tls and disks to copy ({lost})"),
+        ("10.3", tuning.postcopy and copied and tuning.transport == "tls", f"postcopy with tls and disks to copy ({lost})"),
+        ("9.4", {"zlib", "zstd"} & set(tuning.compression), "compression of parallel connections"),
+    )
+    for version, met, what in traps:
+        major, minor = map(int, version.split("."))
+        if met and either < major * 1_000_000 + minor * 1000:
+            yield f"libvirt before {version} (here {_version(either)}) cannot do {what}; leave that out, or upgrade both hosts"
+    qemu = min(source.qemu_version, dest.qemu_version)
+    if tuning.postcopy and tuning.parallel and qemu < 10_001_000:
+        yield f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; leave out one"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"

@@ -1,0 +1,123 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how each disk of a guest travels, and why. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Pool
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+
+__all__ = ["File", "TravellingDisk", "travels"]
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A volume as its host's libvirt has it."""
+
+    path: str
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    backing_path: str | None = None
+    backing_format: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TravellingDisk:
+    """One disk, and what both ends have of it."""
+
+    target: str
+    path: str
+    mode: str  # what was asked for: auto, shared, delta, full
+    shared_on: str | None = None  # the kind of a shared filesystem that holds it
+    fixed: bool = False  # the guest only reads it
+    shareable: bool = False
+    pool: Pool | None = None  # of the destination, for its directory
+    taken: bool = False  # the destination has a file of that name
+    ours: bool = False  # which an earlier run of this move made
+    file: File | None = None
+    base: File | None = None
+    base_there: File | None = None
+    base_altered: bool = False  # it was written to on the destination since it was brought there
+
+    @property
+    def name(self) -> str:
+        """Of its volume."""
+        return os.path.basename(self.path)
+
+
+def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
+    """How it travels; raises Refused."""
+    if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
+        return DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage that you call shared'}")
+    pool, file = _allowed(disk)
+    volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
+    based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
+    whole = file.allocation_bytes
+    move = DiskMove(disk.target, disk.path, FULL, "stands alone", volume, whole, whole, replace=disk.taken)
+    why = _without_base(disk)
+    if not active or disk.fixed:
+        if file.backing_path and why:
+            return _refuse_bare(disk, why)
+        reason = "nobody writes to it" if disk.fixed else "the guest is off"
+        return dataclasses.replace(move, how=CARRY, why=reason, volume=based)
+    if file.backing_path is None:
+        return move
+    if not why:
+        return dataclasses.replace(move, how=DELTA, why=f"{file.backing_path} is there", volume=based)
+    if disk.mode == "delta":
+        raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
+    below = 0 if disk.base is None else disk.base.allocation_bytes
+    bring = file.backing_path if _named_for_content(disk) and disk.base_there is None else None
+    return dataclasses.replace(
+        move, why=why, bytes_to_move=whole + below, room_bytes=whole + below, base=None if disk.mode == "full" else bring, flatten=True
+    )
+
+
+def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:
+    if disk.shareable:
+        raise Refused(
+            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk the others use; put it on shared storage"
+        )
+    if disk.pool is None:
+        directory = os.path.dirname(disk.path)
+        raise Refused(f"disk {disk.target}: the destination has no active storage pool at {directory}; make one there")
+    if disk.taken and not disk.ours:
+        raise Refused(
+            f"disk {disk.target}: {disk.path} exists on the destination already, and no migration of ours made it; if it is the same "
+            "file, set storage: shared; if it is a leftover, look at it and remove it there"
+        )
+    if disk.file is None:
+        raise Refused(f"disk {disk.target}: {disk.path} is in no active storage pool of the source; make a pool for its directory")
+    return disk.pool, disk.file
+
+
+def _named_for_content(disk: TravellingDisk) -> bool:
+    """The same name is the same content only where the name holds the content's checksum; else the user must vouch for it."""
+    return bool(disk.file and disk.file.backing_path and CONTENT_NAME.search(disk.file.backing_path))
+
+
+def _without_base(disk: TravellingDisk) -> str:
+    """Why the disk cannot stand there on what it stands on here; empty when it can."""
+    base = disk.file.backing_path if disk.file else None
+    if disk.mode == "full":
+        return "all of it was asked for"
+    if disk.base is None or disk.base_there is None:
+        return f"its base {base} is not on the destination"
+    if disk.base_altered:
+        return f"its base {base} was written to on the destination after virt_image brought it there: remove it there (virt_image)"
+    if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
+        return f"its base {base} is of another size on the destination"
+    return "" if disk.mode == "delta" or _named_for_content(disk) else f"its base {base} is not known to be the same on the destination"
+
+
+def _refuse_bare(disk: TravellingDisk, why: str) -> t.NoReturn:
+    raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or let the disk stand alone (virt_image state: flattened)")

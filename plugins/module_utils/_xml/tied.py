@@ -1,0 +1,98 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What ties a guest to a host, and the form in which its definition waits on another."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+
+__all__ = ["cpu", "device_interface", "files", "is_reserved", "needs", "released", "reserved", "targets"]
+
+_WAITING = ".arriving"
+
+
+def needs(xml: str) -> dict[str, t.Any]:
+    """Memory, machine, processor, bridges, networks and host devices of a guest."""
+    root = parse(xml)
+    cpu_element = root.find("cpu")
+    nics = root.findall("devices/interface")
+    sources = [(nic.get("type"), nic.find("source")) for nic in nics if nic.find("source") is not None]
+    return {
+        "memory_mib": int(root.findtext("currentMemory") or root.findtext("memory")) // 1024,
+        "machine": root.find("os/type").get("machine") or "",
+        "virt_type": root.get("type"),
+        "cpu_mode": "" if cpu_element is None else cpu_element.get("mode") or "custom",
+        "bridges": tuple(
+            sorted({source.get("bridge") or source.get("dev") for kind, source in sources if kind in ("bridge", "direct")} - {None})
+        ),
+        "networks": tuple(sorted({source.get("network") for kind, source in sources if kind == "network"})),
+        "devices": tuple(_devices(root)),
+        "tpm": root.find("devices/tpm") is not None,
+    }
+
+
+def _devices(root: Element) -> t.Iterator[str]:
+    for device in root.findall("devices/hostdev"):
+        yield f"a {device.get('type')} device"
+    for nic in root.findall("devices/interface[@type='hostdev']"):
+        yield f"the network device of {nic.find('mac').get('address')}"
+    for shared in root.findall("devices/filesystem"):
+        yield f"directory {shared.find('source').get('dir') or '?'}"
+    for _memory in root.findall("devices/shmem"):
+        yield "shared memory"
+    for disk in root.findall("devices/disk[@device='floppy']"):
+        if disk.find("source") is not None:
+            yield "a floppy"
+
+
+def targets(xml: str) -> list[str]:
+    """Of its disks, as block jobs name them."""
+    return [target.get("dev") for target in parse(xml).iterfind("devices/disk/target")]
+
+
+def cpu(xml: str) -> tuple[str | None, str | None, str]:
+    """The processor a running guest was given (None where nobody named one), its machine, and the kind of its hypervisor."""
+    root = parse(xml)
+    found, kind = root.find("cpu"), root.find("os/type")
+    told = found is not None and found.find("model") is not None
+    return text(found) if told else None, kind.get("machine"), root.get("type")
+
+
+def device_interface(xml: str) -> str:
+    """The network interface of a node device."""
+    return parse(xml).findtext("capability/interface") or ""
+
+
+def files(xml: str) -> list[str]:
+    """What a guest writes beside its disks: its UEFI variables."""
+    nvram = parse(xml).findtext("os/nvram")
+    return [nvram] if nvram else []
+
+
+def reserved(xml: str) -> str:
+    """The definition so that nobody can start it: its disks are files that do not exist."""
+    root = parse(xml)
+    for source in root.iterfind("devices/disk/source"):
+        for place in ("file", "dev"):
+            if source.get(place):
+                source.set(place, source.get(place) + _WAITING)
+    return text(root)
+
+
+def is_reserved(xml: str) -> bool:
+    """Whether a definition waits so."""
+    return any((source.get("file") or source.get("dev") or "").endswith(_WAITING) for source in parse(xml).iterfind("devices/disk/source"))
+
+
+def released(xml: str) -> str:
+    """The definition as it was."""
+    root = parse(xml)
+    for source in root.iterfind("devices/disk/source"):
+        for place in ("file", "dev"):
+            if source.get(place):
+                source.set(place, source.get(place)[: -len(_WAITING)] if source.get(place).endswith(_WAITING) else source.get(place))
+    return text(root)

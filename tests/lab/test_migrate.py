@@ -1,0 +1,265 @@
+"""A guest moves: every mode by every kind of storage, there and back between hosts of two Debian releases.
+
+Each guest writes numbers with checksums to its disk all the time, and counts over the network; judged by these, by virsh and qemu-img.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.counter import Counter
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+SHARED = "/srv/shared"
+BOOT_S = 400
+GAP_S = 5.0  # of a session in the guest, on a machine that emulates all processors and does other work besides
+NUMBERS = "/var/lib/numbers"
+WRITER = f"""#!/bin/sh
+n=$(cat {NUMBERS} 2>/dev/null | wc -l)
+while :; do
+  n=$((n + 1))
+  echo "$n $(echo "number $n" | md5sum | cut -c 1-32)" >>{NUMBERS}
+  sync {NUMBERS}
+  sleep 0.1
+done
+"""
+UNIT = "[Service]\nExecStart=/usr/local/bin/write-on\n[Install]\nWantedBy=multi-user.target\n"
+GUESTS = {"delta": 131, "full": 132, "shared": 133}
+
+
+def there(host: str) -> str:
+    """The other one."""
+    return "hyper2" if host == "hyper1" else "hyper1"
+
+
+class Guest:
+    """One that writes and counts."""
+
+    def __init__(self, lab: Hypervisors, name: str, address: str) -> None:
+        self.lab, self.name, self.address = lab, name, address
+        self.written = 0
+
+    @property
+    def ssh(self) -> list[str]:
+        """Into the guest; its host key was made before its first boot."""
+        folder = self.lab.folder
+        options = (f"UserKnownHostsFile={folder}/{self.name}.known", f"HostKeyAlias={self.name}", "ConnectTimeout=5")
+        return ["ssh", "-n", "-i", f"{folder}/id_ed25519", *(f"-o{option}" for option in options), f"root@{self.address}"]
+
+    def up(self) -> None:
+        """Wait until it answers."""
+        ask = [*self.ssh, "pgrep -a write-on"]
+        until(lambda: subprocess.run(ask, capture_output=True, check=False, timeout=60).returncode == 0, timeout_s=BOOT_S)
+
+    def on(self) -> dict[str, str]:
+        """State by host, as virsh says it; of the hosts that have it."""
+        states = {host: self.lab.on(host, f"virsh domstate {self.name} 2>/dev/null || true") for host in ("hyper1", "hyper2")}
+        return {host: state for host, state in states.items() if state}
+
+    def move(self, to: str, **options: t.Any) -> dict[str, t.Any]:
+        """By the playbook; what the module told."""
+        arguments = {"guest": self.name, "to": to, **options}
+        printed = self.lab.run("ansible-playbook", "corral.virt.migrate", "-v", "-e", json.dumps(arguments))
+        assert "changed=" in printed
+        return {"printed": printed}
+
+    def intact(self) -> None:
+        """Every number stands there once, in order, with its checksum; and there are more than the last time."""
+        lines = self.lab.run(*self.ssh, f"cat {NUMBERS}").splitlines()[:-1]  # the last may be on its way
+        wrong = [line for number, line in enumerate(lines, 1) if line != f"{number} {_sum(number)}"]
+        assert not wrong, f"{self.name}: {wrong[:3]} of {len(lines)}"
+        assert len(lines) > self.written, f"{self.name} wrote nothing more"
+        self.written = len(lines)
+
+
+def _sum(number: int) -> str:
+    return hashlib.md5(f"number {number}\n".encode(), usedforsecurity=False).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """Two hypervisors, of Debian 12 and 13, with GlusterFS between them. Guests are made on the older one: it knows no newer machines."""
+    with hypervisors("moves", *ROLES, hosts=2, image=True, more=("--host", "hyper2=trixie")) as lab:
+        if not lab.kept:
+            _share(lab)
+        yield lab
+
+
+def _share(lab: Hypervisors) -> None:
+    """A volume that both hosts keep, and a pool on it."""
+    for host in ("hyper1", "hyper2"):
+        lab.on(host, "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install glusterfs-server >/dev/null 2>&1")
+        lab.on(host, f"systemctl enable --now glusterd && mkdir -p /srv/brick {SHARED}")
+    lab.on("hyper1", "gluster peer probe hyper2")
+    until(lambda: "Connected" in lab.on("hyper1", "gluster peer status"))
+    lab.on("hyper1", "gluster --mode=script volume create shared replica 2 hyper1:/srv/brick/a hyper2:/srv/brick/a force")
+    lab.on("hyper1", "gluster volume start shared")
+    for host in ("hyper1", "hyper2"):
+        lab.on(host, f"mount -t glusterfs {host}:/shared {SHARED}")
+        lab.on(host, f"virsh pool-define-as shared dir --target {SHARED} && virsh pool-start shared && virsh pool-autostart shared")
+
+
+@pytest.fixture(scope="module")
+def guests(lab: Hypervisors) -> dict[str, Guest]:
+    """One for each kind of storage, all on hyper1."""
+    image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
+    tasks: list[dict[str, t.Any]] = [
+        {"corral.virt.virt_image": image},
+        {"corral.virt.virt_image": {**image, "pool": "shared"}, "when": "inventory_hostname == 'hyper1'"},
+    ]
+    lab.play(*tasks, hosts="hyper")
+    prefix = json.loads(lab.run("ansible-inventory", "--host", "hyper1"))["virt_lab_guest_prefix"]
+    made = {}
+    for name, number in GUESTS.items():
+        disk = {"name": "system", "image": "debian-12.qcow2", "pool": "shared" if name == "shared" else "default"}
+        told = _made(lab, name, number, {**disk, **({"clone": "copy"} if name == "full" else {})})
+        made[name] = Guest(lab, name, f"{prefix}.{number}")
+        (lab.folder / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
+    for guest in made.values():
+        guest.up()
+    return made
+
+
+def _made(lab: Hypervisors, name: str, number: int, disk: dict[str, t.Any]) -> dict[str, t.Any]:
+    nic = {
+        "match": {"name": "e*"},
+        "addresses": [f"{{{{ virt_lab_guest_prefix }}}}.{number}/24"],
+        "routes": [{"to": "default", "via": "{{ virt_lab_gateway }}"}],
+    }
+    files = [
+        {"path": "/usr/local/bin/write-on", "content": WRITER, "permissions": "0755"},
+        {"path": "/etc/systemd/system/numbers.service", "content": UNIT},
+    ]
+    seed = {
+        "user_data": {
+            "disable_root": False,
+            "users": [{"name": "root", "ssh_authorized_keys": "{{ [virt_lab_ssh_public_key] }}"}],
+            "write_files": files,
+            "runcmd": ["systemctl enable --now numbers"],
+        },
+        "network_config": {"version": 2, "ethernets": {"all": nic}},
+    }
+    wish = {"name": name, "state": "running", "vcpus": 1, "memory": "384MiB", "disks": [disk], "autostart": name == "full"}
+    task = {"corral.virt.virt_domain": {**wish, "cloud_init": seed}, "register": "told"}
+    return t.cast("dict[str, t.Any]", lab.tell(task, hosts="hyper1")["hyper1"])
+
+
+LIVE: dict[str, dict[str, t.Any]] = {
+    "tls": {},
+    "plain": {"transport": "plain"},
+    "tunnelled": {"transport": "tunnelled"},
+    "postcopy": {"postcopy": True, "transport": "plain"},
+}
+MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if mode != "tunnelled" or kind == "shared"]
+
+
+@pytest.mark.parametrize(("kind", "mode"), MATRIX)
+def test_it_moves_live_there_and_back(guests: dict[str, Guest], kind: str, mode: str) -> None:
+    """No number is lost or doubled, neither on the disk nor in the session."""
+    guest = guests[kind]
+    for to in ("hyper2", "hyper1"):
+        with Counter([*guest.ssh]) as counter:
+            guest.move(to, **LIVE[mode])
+        seen = counter.seen()
+        print(f"{kind} {mode} to {to}: longest gap {seen.longest_gap_s:.2f} s")
+        assert seen.in_order and seen.longest_gap_s < GAP_S
+        assert guest.on() == {to: "running"}
+        guest.intact()
+        assert "changed=0" in guest.move(to)["printed"]
+
+
+@pytest.mark.parametrize("kind", GUESTS)
+def test_paused_it_stays_paused(lab: Hypervisors, guests: dict[str, Guest], kind: str) -> None:
+    guest = guests[kind]
+    lab.on("hyper1", f"virsh suspend {kind}")
+    for to in ("hyper2", "hyper1"):
+        guest.move(to)
+        assert guest.on() == {to: "paused"}
+    lab.on("hyper1", f"virsh resume {kind}")
+    guest.intact()
+
+
+@pytest.mark.parametrize("kind", GUESTS)
+def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest], kind: str) -> None:
+    """Its definition, its seed, its autostart; the disk is whole there, and not here; then it goes on where it ended."""
+    guest = guests[kind]
+    lab.on("hyper1", f"virsh shutdown {kind}")
+    until(lambda: guest.on() == {"hyper1": "shut off"}, timeout_s=120)
+    definition = lab.on("hyper1", f"virsh dumpxml --inactive {kind}")
+    pool = SHARED if kind == "shared" else IMAGES
+    for to in ("hyper2", "hyper1"):
+        told = guest.move(to)["printed"]
+        assert ("mode: offline" if kind == "shared" else "mode: cold") in told
+        assert guest.on() == {to: "shut off"}
+        lab.on(to, f"qemu-img check {pool}/{kind}-system.qcow2")
+        if kind != "shared":
+            assert kind not in lab.on(there(to), f"ls {pool}")
+        assert ("yes" if kind == "full" else "no") in lab.on(to, f"virsh dominfo {kind} | grep Autostart")
+        assert "changed=0" in guest.move(to)["printed"]
+    assert lab.on("hyper1", f"virsh dumpxml --inactive {kind}") == definition
+    lab.on("hyper1", f"virsh start {kind}")
+    guest.up()
+    guest.intact()
+
+
+def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+    """And an overlay stays one, on the same image."""
+    for kind in ("delta", "full"):
+        before = int(lab.on("hyper1", f"stat -c %b {IMAGES}/{kind}-system.qcow2"))
+        guests[kind].move("hyper2")
+        after = int(lab.on("hyper2", f"stat -c %b {IMAGES}/{kind}-system.qcow2"))
+        assert after < 1.3 * before + 20480
+        info = lab.on("hyper2", f"qemu-img info -U {IMAGES}/{kind}-system.qcow2")
+        assert ("backing file" in info) == (kind == "delta")
+
+
+def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+    """So that the guest's own clusters travel, and no more; the name of the image is not touched there."""
+    lab.on("hyper1", f"rm -f {IMAGES}/debian-12* {IMAGES}/.debian-12*; virsh pool-refresh default")
+    told = guests["delta"].move("hyper1")["printed"]
+    assert "how: delta" in told
+    names = lab.on("hyper1", f"ls {IMAGES}").split()
+    assert [name for name in names if name.startswith("debian-12.")] and "debian-12.qcow2" not in names
+    guests["delta"].intact()
+
+
+def test_a_base_that_was_written_to_there_is_not_stood_on(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+    content = lab.on("hyper2", f"ls {IMAGES} | grep -E '^debian-12[.][0-9a-f]{{12}}'")
+    lab.on("hyper2", f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none")
+    told = guests["delta"].move("hyper2")["printed"]
+    assert "how: full" in told and "was written to" in told
+    guests["delta"].intact()
+    lab.on("hyper2", f"qemu-img info -U {IMAGES}/delta-system.qcow2 | grep -c backing | grep -qx 0")
+
+
+def test_check_mode_tells_what_would_be_moved_and_touches_nothing(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+    look = f"virsh list --all; ls -l {IMAGES}; virsh dumpxml full 2>/dev/null || true"
+    before = [lab.on(host, look) for host in ("hyper1", "hyper2")]
+    arguments = json.dumps({"guest": "full", "to": there(*guests["full"].on())})
+    printed = lab.run("ansible-playbook", "corral.virt.migrate", "--check", "-v", "-e", arguments)
+    assert "bytes_to_move" in printed and "dirty_rate_mib_s" in printed
+    assert [lab.on(host, look) for host in ("hyper1", "hyper2")] == before
+
+
+def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+    """No bridge, no room, a machine that is not known there; and nothing was made."""
+    (here,) = guests["full"].on()
+    wish = {"name": "odd", "state": "present", "vcpus": 1, "memory": "64MiB", "interfaces": [{"name": "eth0", "bridge": "br9"}]}
+    lab.play({"corral.virt.virt_domain": wish}, hosts=here)
+    lab.on(there(here), f"touch {IMAGES}/odd-system.qcow2")
+    arguments = json.dumps({"guest": "odd", "to": there(here)})
+    printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
+    assert "no migration of ours made it" in printed
+    lab.on(there(here), f"rm {IMAGES}/odd-system.qcow2")
+    printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
+    assert "has no bridge br9" in printed
+    assert "odd" not in lab.on(there(here), f"ls {IMAGES}; virsh list --all --name")

@@ -1,0 +1,64 @@
+"""A migration that does not come to its end, pass by pass."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Pilot, can_work
+
+
+def verbs(tuning: Tuning, remaining: list[int], *, seconds_each: float = 1) -> list[str]:
+    """What is done over passes that leave so much."""
+    pilot, taken = Pilot(tuning), []
+    for number, left in enumerate(remaining, 1):
+        figures = {"memory_iteration": number, "memory_remaining": left}
+        taken += [f"{action.verb} {action.value}".removesuffix(" 0") for action in pilot.look(number * seconds_each, figures)]
+    return taken
+
+
+def test_a_guest_that_converges_is_left_alone() -> None:
+    assert verbs(Tuning(), [900, 300, 100, 10]) == []
+    assert verbs(Tuning(schedule="minimal_downtime"), [900, 300, 100, 10]) == ["downtime 100"]
+
+
+def test_stalled_passes_are_answered_step_by_step() -> None:
+    stalled = [100] * 9
+    assert verbs(Tuning(schedule="minimal_downtime"), stalled) == [
+        "downtime 100", "downtime 150", "downtime 200", "downtime 300", "downtime 400", "downtime 500", "abort",
+    ]  # fmt: skip
+    assert verbs(Tuning(schedule="postcopy"), stalled) == ["downtime 100", "downtime 150", "downtime 200", "postcopy", "abort"]
+
+
+def test_suspend_allows_a_long_pause_before_it_gives_up() -> None:
+    assert verbs(Tuning(schedule="suspend_if_needed"), [100] * 12)[-2:] == ["downtime 5000", "abort"]
+
+
+def test_a_pass_that_gets_nearer_does_not_count() -> None:
+    assert verbs(Tuning(schedule="postcopy"), [100, 90, 80, 80, 70, 70]) == ["downtime 100", "downtime 150", "downtime 200"]
+
+
+@pytest.mark.parametrize(
+    ("told", "first"),
+    [({}, 2), ({"postcopy_after_passes": 3}, 4), ({"postcopy_after_s": 5}, 5)],
+)
+def test_postcopy_follows_after_a_pass_or_a_time(told: dict[str, t.Any], first: int) -> None:
+    tuning = Tuning(postcopy=True, **told)
+    assert verbs(tuning, [9] * (first - 1)) == []
+    assert verbs(tuning, [9] * (first + 3)) == ["postcopy"]
+
+
+@pytest.mark.parametrize("action", ["abort", "suspend", "postcopy"])
+def test_at_the_deadline_what_was_chosen_and_later_the_end(action: str) -> None:
+    tuning = Tuning(timeout_s=3, timeout_action=action)
+    assert verbs(tuning, [9, 8]) == []
+    assert verbs(tuning, [9, 8, 7, 6]) == [action]
+    assert verbs(tuning, list(range(12, 0, -1))) == [action, "abort"]
+
+
+def test_the_rate_of_writing_tells_what_can_work() -> None:
+    assert "by itself" in can_work(10, Tuning(bandwidth_mib_s=100))
+    assert "auto_converge must help" in can_work(90, Tuning(bandwidth_mib_s=100))
+    assert "will not converge" in can_work(90, Tuning(bandwidth_mib_s=100, auto_converge=False))

@@ -1,0 +1,76 @@
+"""Everything that speaks against a move is found, at once and with a remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Guest, Host, Move, Pool, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import findings
+
+SOURCE = Host("hyper1", "1111", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", ("pc-q35-7.2",), ("qemu", "kvm"), {})
+DEST = Host(
+    "hyper2", "2222", "x86_64", 11_003_000, 10_000_002, 4000, "<cpu/>", ("pc-q35-7.2", "pc-q35-10.0"), ("qemu", "kvm"),
+    {"db1": ("dddd", "running")}, pools=(Pool("default", "/images", 10 * 1024**3),), links=frozenset({"br0"}),
+    networks=frozenset({"default"}),
+)  # fmt: skip
+GUEST = Guest("web1", "aaaa", "running", 512, "pc-q35-7.2", "kvm", "custom", bridges=("br0",), networks=("default",))
+DISK = DiskMove("vda", "/images/a.qcow2", "full", "", Volume("default", "a.qcow2", "/images/a.qcow2", 1), room_bytes=1024**3)
+MOVE = Move("web1", "hyper2", "qemu+tls://hyper2/system", disks=(DISK,))
+
+
+def test_nothing_speaks_against_a_good_move() -> None:
+    assert findings(MOVE, GUEST, SOURCE, DEST) == []
+
+
+CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
+    "same host UUID": ({}, {"uuid": "1111"}, {}, {}),
+    "the same guest already": ({}, {"guests": {"web1": ("aaaa", "shutdown")}}, {}, {}),
+    "another guest of that name": ({}, {"guests": {"web1": ("eeee", "shutdown")}}, {}, {}),
+    "guest other with the same UUID": ({}, {"guests": {"other": ("aaaa", "shutdown")}}, {}, {}),
+    "memory free": ({}, {"memory_free_mib": 100}, {}, {}),
+    "its disks need": ({}, {"pools": (Pool("default", "/images", 1000),)}, {}, {}),
+    "cannot run kvm": ({}, {"virt_types": ("qemu",)}, {}, {}),
+    "machine type": ({}, {"machines": ("pc-q35-6.0",)}, {}, {}),
+    "host-passthrough": ({"cpu_mode": "host-passthrough"}, {"cpu_xml": "<cpu><model>other</model></cpu>"}, {}, {}),
+    "no bridge br0": ({}, {"links": frozenset()}, {}, {}),
+    "no virtual network default": ({}, {"networks": frozenset()}, {}, {}),
+    "cannot travel": ({"devices": ("a pci device",)}, {}, {}, {}),
+    "managedsave-remove": ({"keeps": ("managed_save",)}, {}, {}, {}),
+    "snapshot-list": ({"keeps": ("snapshots",)}, {}, {}, {}),
+    "domjobabort": ({"job": "a block job on vda"}, {}, {}, {}),
+    "cannot do parallel": ({}, {}, {}, {"parallel": 2}),
+    "cannot do postcopy with tls": ({}, {}, {}, {"postcopy": True}),
+    "QEMU before 10.1": ({}, {}, {}, {"postcopy": True, "parallel": 2, "transport": "plain"}),
+    "compression of parallel": ({}, {}, {}, {"parallel": 2, "compression": ("zstd",), "transport": "plain"}),
+}
+
+
+@pytest.mark.parametrize("said", CASES)
+def test_each_thing_is_found(said: str) -> None:
+    guest, dest, move, tuning = CASES[said]
+    found = findings(
+        dataclasses.replace(MOVE, tuning=Tuning(**tuning), **move),
+        dataclasses.replace(GUEST, **guest),
+        SOURCE,
+        dataclasses.replace(DEST, **dest),
+    )
+    assert any(said in text for text in found), found
+
+
+def test_all_are_told_at_once() -> None:
+    bad = dataclasses.replace(DEST, uuid="1111", memory_free_mib=1, links=frozenset(), networks=frozenset())
+    assert len(findings(MOVE, GUEST, SOURCE, bad)) == 4 - 1  # bridge and network are one sentence
+
+
+def test_a_guest_that_is_off_needs_no_memory_and_leaves_its_devices() -> None:
+    off = dataclasses.replace(MOVE, active=False)
+    guest = dataclasses.replace(GUEST, state="shutdown", devices=("a pci device",), cpu_mode="host-passthrough")
+    assert findings(off, guest, SOURCE, dataclasses.replace(DEST, memory_free_mib=1, cpu_xml="<cpu><model>x</model></cpu>")) == []
+
+
+def test_where_links_are_not_known_nothing_is_said_of_bridges() -> None:
+    assert findings(MOVE, GUEST, SOURCE, dataclasses.replace(DEST, links=None)) == []

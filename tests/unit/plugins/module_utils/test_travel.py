@@ -1,0 +1,97 @@
+"""How each disk of a guest travels, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travels
+
+IMAGES = "/var/lib/libvirt/images"
+NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
+MIB = 1024 * 1024
+
+
+def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> TravellingDisk:
+    whole = File(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
+    told = TravellingDisk(
+        "vda",
+        f"{IMAGES}/web1.qcow2",
+        mode,
+        pool=Pool("default", IMAGES, 10**12),
+        file=File(f"{IMAGES}/web1.qcow2", "qcow2", 8192 * MIB, 50 * MIB, base, "qcow2" if base else None),
+        base=whole,
+        base_there=whole,
+    )
+    return dataclasses.replace(told, **more)
+
+
+def test_on_the_same_base_only_its_own_clusters_travel() -> None:
+    move = travels(disk(), active=True)
+    assert (move.how, move.bytes_to_move, move.flatten) == ("delta", 50 * MIB, False)
+    assert move.volume and move.volume.backing_path == NAMED and move.volume.capacity_bytes == 8192 * MIB
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"base_there": None}, "is not on the destination"),
+        ({"base_altered": True}, "was written to"),
+        ({"base_there": File(NAMED, "qcow2", 4096 * MIB, 1)}, "of another size"),
+    ],
+)
+def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.Any], why: str) -> None:
+    move = travels(disk(**told), active=True)
+    assert (move.how, move.bytes_to_move, move.flatten) == ("full", 450 * MIB, True)
+    assert why in move.why and move.volume and move.volume.backing_path is None
+    with pytest.raises(Refused, match=why):
+        travels(disk(mode="delta", **told), active=True)
+    with pytest.raises(Refused, match="flattened"):
+        travels(disk(**told), active=False)
+
+
+def test_only_an_image_that_is_missing_is_worth_bringing() -> None:
+    assert travels(disk(base_there=None), active=True).base == NAMED
+    assert travels(disk(base_there=None, mode="full"), active=True).base is None
+    assert travels(disk(base_altered=True), active=True).base is None
+    assert travels(disk(base=OTHER, base_there=None), active=True).base is None
+
+
+def test_the_same_name_is_the_same_content_only_where_the_name_says_so() -> None:
+    assert travels(disk(base=OTHER), active=True).how == "full"
+    assert travels(disk(base=OTHER, mode="delta"), active=True).how == "delta"  # the user vouches for it
+
+
+def test_shared_storage_is_left_alone() -> None:
+    move = travels(disk(shared_on="nfs4", pool=None, file=None), active=True)
+    assert (move.how, move.volume, move.bytes_to_move) == ("shared", None, 0)
+    assert travels(disk(mode="shared"), active=True).how == "shared"
+    assert travels(disk(mode="full", shared_on="nfs4"), active=True).how == "full"
+
+
+def test_what_nobody_writes_to_is_carried() -> None:
+    assert travels(disk(base=None, fixed=True), active=True).how == "carry"
+    off = travels(disk(), active=False)
+    assert (off.how, off.bytes_to_move) == ("carry", 50 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"pool": None}, "no active storage pool"),
+        ({"taken": True}, "no migration of ours made it"),
+        ({"shareable": True}, "shareable"),
+        ({"file": None}, "no active storage pool of the source"),
+    ],
+)
+def test_refused(told: dict[str, t.Any], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        travels(disk(**told), active=True)
+
+
+def test_what_an_earlier_run_left_is_made_anew() -> None:
+    assert travels(disk(taken=True, ours=True), active=True).replace
