@@ -132,6 +132,7 @@ images:
   returned: when it moves
   type: list
   elements: dict
+bridges: {description: Bridges that it needs on the destination., returned: when it moves, type: list, elements: str}
 bytes_to_move: {description: "Bytes of disk that travel, as far as known before.", returned: when it moves, type: int}
 dirty_rate_mib_s:
   description: MiB of memory that the guest writes in a second, measured before it moves.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import typing as t
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.lab
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 SHARED = "/srv/shared"
 BOOT_S = 400
-GAP_S = 5.0  # of a session in the guest, on a machine that emulates all processors and does other work besides
+GAP_S = 30.0  # of a session in the guest: what a busy machine that emulates its processor may need; TCP goes on after that
 NUMBERS = "/var/lib/numbers"
 WRITER = f"""#!/bin/sh
 n=$(cat {NUMBERS} 2>/dev/null | wc -l)
@@ -65,12 +66,14 @@ class Guest:
         states = {host: self.lab.on(host, f"virsh domstate {self.name} 2>/dev/null || true") for host in ("hyper1", "hyper2")}
         return {host: state for host, state in states.items() if state}
 
-    def move(self, to: str, **options: t.Any) -> dict[str, t.Any]:
-        """By the playbook; what the module told."""
-        arguments = {"guest": self.name, "to": to, **options}
-        printed = self.lab.run("ansible-playbook", "corral.virt.migrate", "-v", "-e", json.dumps(arguments))
-        assert "changed=" in printed
-        return {"printed": printed}
+    def move(self, to: str, **options: t.Any) -> str:
+        """By the playbook; what was printed."""
+        return self.lab.run("ansible-playbook", "corral.virt.migrate", "-v", "-e", json.dumps({"guest": self.name, "to": to, **options}))
+
+    def stays(self, host: str) -> None:
+        """It is there: nothing is to be done."""
+        printed = self.move(host)
+        assert "changed=0" in printed and not re.search(r"changed=[1-9]", printed), printed[-2000:]
 
     def intact(self) -> None:
         """Every number stands there once, in order, with its checksum; and there are more than the last time."""
@@ -96,6 +99,8 @@ def lab() -> Iterator[Hypervisors]:
 
 def _share(lab: Hypervisors) -> None:
     """A volume that both hosts keep, and a pool on it."""
+    ports = {"firewall_ports": ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]}
+    lab.play({"ansible.builtin.include_role": {"name": "corral.virt.firewall"}, "vars": ports}, hosts="hyper")
     for host in ("hyper1", "hyper2"):
         lab.on(host, "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install glusterfs-server >/dev/null 2>&1")
         lab.on(host, f"systemctl enable --now glusterd && mkdir -p /srv/brick {SHARED}")
@@ -159,7 +164,7 @@ LIVE: dict[str, dict[str, t.Any]] = {
     "tunnelled": {"transport": "tunnelled"},
     "postcopy": {"postcopy": True, "transport": "plain"},
 }
-MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if mode != "tunnelled" or kind == "shared"]
+MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if kind == "shared" or mode not in ("tunnelled", "plain")]
 
 
 @pytest.mark.parametrize(("kind", "mode"), MATRIX)
@@ -174,7 +179,7 @@ def test_it_moves_live_there_and_back(guests: dict[str, Guest], kind: str, mode:
         assert seen.in_order and seen.longest_gap_s < GAP_S
         assert guest.on() == {to: "running"}
         guest.intact()
-        assert "changed=0" in guest.move(to)["printed"]
+    guest.stays("hyper1")
 
 
 @pytest.mark.parametrize("kind", GUESTS)
@@ -197,14 +202,14 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
     definition = lab.on("hyper1", f"virsh dumpxml --inactive {kind}")
     pool = SHARED if kind == "shared" else IMAGES
     for to in ("hyper2", "hyper1"):
-        told = guest.move(to)["printed"]
+        told = guest.move(to)
         assert ("mode: offline" if kind == "shared" else "mode: cold") in told
         assert guest.on() == {to: "shut off"}
         lab.on(to, f"qemu-img check {pool}/{kind}-system.qcow2")
         if kind != "shared":
             assert kind not in lab.on(there(to), f"ls {pool}")
         assert ("yes" if kind == "full" else "no") in lab.on(to, f"virsh dominfo {kind} | grep Autostart")
-        assert "changed=0" in guest.move(to)["printed"]
+        guest.stays(to)
     assert lab.on("hyper1", f"virsh dumpxml --inactive {kind}") == definition
     lab.on("hyper1", f"virsh start {kind}")
     guest.up()
@@ -225,7 +230,7 @@ def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest])
 def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """So that the guest's own clusters travel, and no more; the name of the image is not touched there."""
     lab.on("hyper1", f"rm -f {IMAGES}/debian-12* {IMAGES}/.debian-12*; virsh pool-refresh default")
-    told = guests["delta"].move("hyper1")["printed"]
+    told = guests["delta"].move("hyper1")
     assert "how: delta" in told
     names = lab.on("hyper1", f"ls {IMAGES}").split()
     assert [name for name in names if name.startswith("debian-12.")] and "debian-12.qcow2" not in names
@@ -235,7 +240,7 @@ def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guest
 def test_a_base_that_was_written_to_there_is_not_stood_on(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     content = lab.on("hyper2", f"ls {IMAGES} | grep -E '^debian-12[.][0-9a-f]{{12}}'")
     lab.on("hyper2", f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none")
-    told = guests["delta"].move("hyper2")["printed"]
+    told = guests["delta"].move("hyper2")
     assert "how: full" in told and "was written to" in told
     guests["delta"].intact()
     lab.on("hyper2", f"qemu-img info -U {IMAGES}/delta-system.qcow2 | grep -c backing | grep -qx 0")

@@ -219,6 +219,7 @@ class _Run:
             "mode": move.mode,
             "disks": [{key: getattr(item, key) for key in shown} for item in move.disks],
             "images": wanted,
+            "bridges": list(guest.bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
             "notes": self.notes,
             **{key: value for key, value in self.figures.items() if value is not None},

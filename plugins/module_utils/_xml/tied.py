@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["cpu", "device_interface", "files", "is_reserved", "needs", "released", "reserved", "targets"]
+__all__ = ["cpu", "files", "is_reserved", "needs", "released", "reserved", "targets"]
 
 _WAITING = ".arriving"
 
@@ -60,11 +60,6 @@ def cpu(xml: str) -> tuple[str | None, str | None, str]:
     found, kind = root.find("cpu"), root.find("os/type")
     told = found is not None and found.find("model") is not None
     return text(found) if told else None, kind.get("machine"), root.get("type")
-
-
-def device_interface(xml: str) -> str:
-    """The network interface of a node device."""
-    return parse(xml).findtext("capability/interface") or ""
 
 
 def files(xml: str) -> list[str]:
