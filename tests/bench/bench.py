@@ -13,7 +13,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.bench import converge, images, place
+from ansible_collections.corral.virt.tests.bench import converge, images, migrate, place
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
 
@@ -24,13 +24,14 @@ class Bench(t.Protocol):
     """What a bench's file has."""
 
     HOSTS: int
+    CLOUD_IMAGE: bool  # whether it needs the lab's cloud image
     ROLES: tuple[str, ...]
 
     def rows(self) -> t.Iterator[Row]:
         """Measure."""
 
 
-BENCHES: dict[str, Bench] = {"converge": converge, "images": images}
+BENCHES: dict[str, Bench] = {"converge": converge, "images": images, "migrate": migrate}
 
 
 def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
@@ -38,7 +39,7 @@ def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
     rows: list[Row] = []
     try:
         with part("bare hosts"):
-            place.up(max(bench.HOSTS for bench in benches.values()))
+            place.up(max(bench.HOSTS for bench in benches.values()), image=any(bench.CLOUD_IMAGE for bench in benches.values()))
         with part("the collection's roles make them hypervisors"):
             place.hypervisors(dict.fromkeys(role for bench in benches.values() for role in bench.ROLES))
         explain()

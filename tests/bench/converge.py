@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.tests.bench.row import Row
 
 HERE = Path(__file__).parent
 HOSTS = 1
+CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ("hypervisor", "bridge")
 COUNTS = (1, 10, 100)
 MEMORY_MIB, MEMORY_LIMIT_MB = 64, 80.0

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.tests.bench.row import Row
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
 HOSTS = 8
+CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ("hypervisor", "pki", "firewall", "storage")
 IMAGES = "/var/lib/libvirt/images"
 MIB = 1024**2

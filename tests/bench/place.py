@@ -87,13 +87,13 @@ def medians(*measured: t.Callable[[], float]) -> list[float]:
     return [statistics.median(column) for column in zip(*turns, strict=True)]
 
 
-def up(hosts: int) -> None:
+def up(hosts: int, *, image: bool) -> None:
     """Have bare hosts, whatever an earlier run left."""
     down()
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
     (BUILD / "ansible.cfg").write_text(SETTINGS)
-    _lab("up", "--hosts", str(hosts), "--no-image")
+    _lab("up", "--hosts", str(hosts), "--image" if image else "--no-image")
 
 
 def hypervisors(roles: t.Iterable[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import socket
 import threading
 import typing as t
 import urllib.parse
@@ -23,8 +22,7 @@ except ImportError:  # the front says how to install it
 __all__ = ["Connection", "libvirt", "opened", "said"]
 
 _KEEPALIVE_S, _KEEPALIVES = 5, 3
-_CONNECT_S = 10
-_PORTS = {"tls": 16514, "tcp": 16509}
+_CONNECT_S = 30
 
 Connection = t.Any  # libvirt.virConnect; the binding ships no types
 
@@ -42,9 +40,8 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
     if events or watched:
         libvirt.virEventRegisterDefaultImpl()  # must come before the connection
-    _reach(uri)
     with said("connect to", uri, "is the libvirt daemon installed and running there, and may this user use it?"):
-        connection = libvirt.openReadOnly(uri) if readonly else libvirt.open(uri)
+        connection = _open(uri, readonly=readonly)
     if watched:
         _watch()
         connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
@@ -54,18 +51,25 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
         connection.close()
 
 
-def _reach(uri: str) -> None:
+def _open(uri: str, *, readonly: bool) -> Connection:
     """libvirt waits as long as the kernel does, minutes for each address, for a host that is off or drops packets; we do not."""
-    parts = urllib.parse.urlsplit(uri)
-    port = parts.port or _PORTS.get(parts.scheme.partition("+")[2])
-    if not parts.hostname or port is None:
-        return
-    try:
-        socket.create_connection((parts.hostname, port), timeout=_CONNECT_S).close()
-    except OSError as error:
-        reason = f"no answer within {_CONNECT_S} s" if isinstance(error, socket.timeout) else error.strerror or str(error)
-        remedy = f"is it up, is libvirt installed there, and does its firewall let port {port} through?"
-        raise Failed(f"cannot connect to {uri}: {reason}; {remedy}") from error
+    outcome: list[t.Any] = []
+
+    def body() -> None:
+        try:
+            outcome.append(libvirt.openReadOnly(uri) if readonly else libvirt.open(uri))
+        except libvirt.libvirtError as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=body, daemon=True)
+    worker.start()
+    worker.join(_CONNECT_S if urllib.parse.urlsplit(uri).hostname else None)
+    if not outcome:
+        remedy = "is the host up, and does its firewall let libvirt's port through?"
+        raise Failed(f"cannot connect to {uri}: no answer within {_CONNECT_S} s; {remedy}")
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 @functools.cache  # one loop serves all connections; libvirt knows no second
