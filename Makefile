@@ -95,7 +95,8 @@ test-fast: venv ## everything that needs no lab
 	@$(PYTHON) $(TOOLS)/stages.py $(FAST)
 
 test-lab: venv lab-packages ## the whole story on real hosts made for it, on this machine
-	pytest -v -m lab tests/lab
+	pytest -v -m lab tests/lab/test_story.py # it measures how long a guest is silent, so it has the machine for itself
+	pytest -v -n 2 --dist loadfile -m lab tests/lab --ignore tests/lab/test_story.py
 
 .PHONY: molecule
 molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the lab's hosts
