@@ -109,6 +109,11 @@ test-matrix: venv ## sanity, unit, golden and contract tests on every other Pyth
 bench: venv lab-packages ## side by side with others who do the same, in one run (build/bench.json); one: make bench BENCH=converge
 	@PYTHONPATH=.cache:tests/lab python -m ansible_collections.corral.virt.tests.bench.bench $(BENCH)
 
+.PHONY: faults
+faults: venv lab-packages ## hurt migrations on real hosts (build/faults.json); one: make faults FAULT="name clash"; at random: SOAK_MINUTES=30 SEED=1
+	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" \
+	  python -m ansible_collections.corral.virt.tests.faults.faults "$(FAULT)"
+
 .PHONY: demo demo-down
 demo: venv lab-packages ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
 	@python tests/lab/demo.py up

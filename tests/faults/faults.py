@@ -1,0 +1,199 @@
+"""Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [PART OF NAMES]
+
+SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import sys
+import time
+import typing as t
+
+from ansible_collections.corral.virt.tests.faults import soak
+from ansible_collections.corral.virt.tests.faults.cases import ARRIVES, CASES, FAILS, Case
+from ansible_collections.corral.virt.tests.faults.guest import BASE, Guest, make_base
+from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
+from ansible_collections.corral.virt.tests.faults.phases import PHASES
+from ansible_collections.corral.virt.tests.faults.scene import Scene
+from ansible_collections.corral.virt.tests.faults.twice import Twice
+from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, hypervisors
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+REPORT = ROOT / "build/faults.json"
+LAB = "faults"
+SETTLE_S = 60  # libvirt's own time to notice, after the fault is gone
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What came of a case."""
+
+    name: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+class Violation(Exception):
+    """What must never be was seen."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where cases are tried."""
+
+    lab: Hypervisors
+    hosts: tuple[Host, Host, Host]
+    base: str
+
+    def tried(self, case: Case) -> Row:
+        """The case's row; what it did to the lab is undone whatever happens."""
+        started = time.monotonic()
+        try:
+            with contextlib.ExitStack() as after, contextlib.ExitStack() as undo:
+                detail, ok = self._case(case, undo, after), True
+        except (Violation, RuntimeError, ValueError, OSError) as error:
+            detail, ok = f"{type(error).__name__}: {error}", False
+            self._swept()
+        return Row(case.name, ok, detail, round(time.monotonic() - started, 1))
+
+    def _case(self, case: Case, undo: contextlib.ExitStack, after: contextlib.ExitStack) -> str:
+        source, dest, third = self.hosts
+        before = {host.name: host.footprint() for host in self.hosts}
+        scene = Scene(self.lab, Guest(case.kind, self.base), source, dest, third, {}, undo, after)
+        scene.guest.make(source)
+        with Twice(scene) as twice:
+            told = self._hurt(case, scene)
+            self._once(scene)
+            detail = self._repeated(case, scene)
+        if twice.seen:
+            raise Violation(f"it ran on two hosts at once: {twice.seen}")
+        written, count = scene.guest.written, scene.guest.stopped(dest)
+        if count < max(written, scene.guest.written):
+            raise Violation(f"its disk went back: {count} sectors, and {max(written, scene.guest.written)} had been written")
+        scene.guest.remove(dest)
+        after.close()
+        for host in self.hosts:
+            self._same(host, before[host.name])
+        return f"{told}; {detail}; {count} sectors"
+
+    def _hurt(self, case: Case, scene: Scene) -> str:
+        """The run with the fault in it."""
+        source = scene.source
+        if case.before:
+            case.before(scene)
+        phase = PHASES[case.when] if case.when else None
+        if phase:
+            scene.options.update(phase.options)
+            if phase.tight:
+                scene.slow()
+        else:
+            case.fault(scene)
+        if case.kind != "cold":
+            scene.guest.noted(source)
+        scene.run = run = scene.start()
+        if phase:
+            if not scene.reached(phase, run):
+                run.wait()
+                raise Violation(f"it never came to '{case.when}': {run.reason()}")
+            case.fault(scene)
+        arrived = run.wait()
+        scene.left_alone()
+        scene.undo.close()
+        scene.options.clear()
+        told = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
+        if (case.ends == ARRIVES and not arrived) or (case.ends == FAILS and arrived):
+            raise Violation(f"the run {told}")
+        if case.says and not re.search(case.says, re.sub(r"\s+", " ", run.output)):
+            raise Violation(f"the run did not say '{case.says}': {run.reason()}")
+        return told
+
+    def _once(self, scene: Scene) -> None:
+        """At most one host executes it, and one has it."""
+        states = scene.states()
+        running = [name for name, state in states.items() if state == "running"]
+        if len(running) > 1 or not states:
+            raise Violation(f"after the fault: {states or 'no host has it'}")
+
+    def _repeated(self, case: Case, scene: Scene) -> str:
+        """The same again, and it is there, as it should be."""
+        left = scene.states()
+        run = scene.start()
+        arrived = run.wait()
+        states = scene.states()
+        if not arrived:
+            raise Violation(f"run again on {left} it failed: {run.reason()}")
+        if states != {scene.dest.name: case.finally_}:
+            raise Violation(f"run again on {left}: {states}")
+        return f"then {left}, run again: there"
+
+    def _same(self, host: Host, before: dict[str, list[str]]) -> None:
+        """Nothing was left, and nothing is missing."""
+        until(lambda: host.footprint() == before, 5)
+        now = host.footprint()
+        changed = {key: sorted(set(now[key]) ^ set(before[key])) for key in now if now[key] != before[key]}
+        if changed:
+            raise Violation(f"left on {host.name}, or gone: {changed}")
+
+    def _swept(self) -> None:
+        """After a violation: the next case finds the hosts as this one did."""
+        for host in self.hosts:
+            host.kill("python", with_open=f"/run/lock/corral-{Guest('', '').name}.lock")
+            Guest("", "").remove(host)
+
+
+def table(rows: t.Sequence[Row]) -> str:
+    """For people."""
+    width = max(len(row.name) for row in rows)
+    return "\n".join(f"{'ok' if row.ok else 'FAILED':6}  {row.name:{width}}  {row.seconds:6.1f} s  {row.detail}" for row in rows)
+
+
+def place(lab: Hypervisors) -> Place:
+    """The hosts, with an image on each that boots the guest."""
+    inventory = json.loads(lab.run("ansible-inventory", "-i", lab.folder / "inventory/hosts.yml", "--list"))["_meta"]["hostvars"]
+    hosts = [Host(lab.name, name, inventory[name]["ansible_host"]) for name in ("hyper1", "hyper2", "hyper3")]
+    for host in hosts:
+        make_base(host, "/srv/base")
+    image = {"name": BASE, "src": f"/srv/base/{BASE}", "remote_src": True}
+    lab.play({"corral.virt.virt_image": image}, hosts="hyper")
+    contents = {host.run(f"readlink -f {IMAGES}/{BASE}") for host in hosts}
+    if len(contents) != 1:
+        raise RuntimeError(f"the image has not the same name everywhere: {contents}")
+    return Place(lab, (hosts[0], hosts[1], hosts[2]), contents.pop())
+
+
+def main(part: str = "") -> int:
+    """Exit code 0 when nothing was violated. `part` of a name chooses cases."""
+    chosen = [case for case in CASES if part in case.name]
+    if not chosen:
+        sys.exit(f"There is no case '{part}'; there are:\n  " + "\n  ".join(case.name for case in CASES))
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
+    rows: list[Row] = []
+    minutes = float(os.environ.get("SOAK_MINUTES") or 0)
+    with hypervisors(LAB, *ROLES, hosts=3) as lab:
+        where = place(lab)
+        for case in soak.cases(minutes, os.environ.get("SEED")) if minutes else chosen:
+            rows.append(where.tried(case))
+            print(table(rows[-1:]), flush=True)
+    REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
+    bad = [row.name for row in rows if not row.ok]
+    print(f"\n{table(rows)}\n\n{len(rows)} cases, {len(bad)} violations. Written to {REPORT}")
+    return 1 if bad else 0
+
+
+def _interrupt(*_ignored: object) -> None:
+    """End in order, once."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit("Interrupted")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

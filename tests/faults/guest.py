@@ -1,0 +1,122 @@
+"""The guest that is moved: made on a host, judged by what it wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SECTOR, boot_sector, count
+from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
+
+__all__ = ["BASE", "NAME", "PAYLOAD_MIB", "Guest", "make_base"]
+
+NAME = "subject"
+PAYLOAD_MIB = 40
+MEMORY_MIB = 64
+PAGES_PER_TICK = 20  # 1.4 MiB/s
+SIZE_MIB = 256
+BASE = "tiny.qcow2"
+_JOURNAL_MIB, _PAYLOAD_AT_MIB, _PATTERN = 4, 8, 0x5A
+_SEEN_S = 20
+
+
+def make_base(host: Host, directory: str) -> str:
+    """An image that boots the guest; returns its sha256."""
+    raw, image = f"{directory}/tiny.raw", f"{directory}/{BASE}"
+    host.run(f"mkdir -p {directory}")
+    host.path(raw).write_bytes(boot_sector(PAGES_PER_TICK))
+    host.run(f"truncate -s {SIZE_MIB}M {raw}; qemu-img convert -O qcow2 {raw} {image}; rm {raw}")
+    return host.run(f"sha256sum {image}").split()[0]
+
+
+@dataclasses.dataclass
+class Guest:
+    """One of a kind of storage: `delta` stands on the base, `full` alone; `cold` is off, and stands alone."""
+
+    kind: str
+    base: str  # path of the base, the same on all hosts
+    directory: str = IMAGES
+    name: str = NAME
+    bridge: str = "br0"
+    uuid: str = "5c1b0a52-90c4-4c8e-9a35-6a9f3d1d0001"
+    written: int = 0
+
+    @property
+    def disk(self) -> str:
+        """Its path, the same on all hosts."""
+        return f"{self.directory}/{self.name}.qcow2"
+
+    def make(self, host: Host) -> None:
+        """Have it there, with data of its own; on, unless it is a cold one."""
+        backing = f"-b {self.base} -F qcow2" if self.kind == "delta" else ""
+        copy = f"qemu-img create -q -f qcow2 {backing} {self.disk} {SIZE_MIB}M"
+        if self.kind != "delta":
+            copy = f"qemu-img convert -O qcow2 {self.base} {self.disk}"
+        host.run(copy)
+        # What the journal is written into is there before: a host that dies forgets which clusters QEMU had just taken.
+        journal = f"-c 'write -q -P 0 {SECTOR} {_JOURNAL_MIB * 2**20 - SECTOR}'"
+        host.run(f"qemu-io {journal} -c 'write -q -P {_PATTERN} {_PAYLOAD_AT_MIB}M {PAYLOAD_MIB}M' {self.disk}")
+        host.run("virsh -q pool-refresh default; virsh -q define /dev/stdin", given=self.xml())
+        host.virsh(f"start {self.name}")
+        if not until(lambda: self.counter(host) > 40, _SEEN_S):
+            raise RuntimeError(f"{self.name} did not begin to write on {host.name}")
+        if self.kind == "cold":
+            host.virsh(f"send-key {self.name} KEY_ENTER")
+            if not until(lambda: host.state(self.name) == "shut off", _SEEN_S):
+                raise RuntimeError(f"{self.name} did not switch itself off on {host.name}")
+            self.written = self.on_disk(host)
+
+    def xml(self) -> str:
+        """What an administrator would define."""
+        return f"""
+        <domain type="qemu">
+          <name>{self.name}</name>
+          <uuid>{self.uuid}</uuid>
+          <memory unit="MiB">{MEMORY_MIB}</memory>
+          <vcpu>1</vcpu>
+          <os><type arch="x86_64" machine="q35">hvm</type></os>
+          <features><acpi/></features>
+          <devices>
+            <disk type="file" device="disk">
+              <driver name="qemu" type="qcow2"/>
+              <source file="{self.disk}"/>
+              <target dev="vda" bus="virtio"/>
+            </disk>
+            <interface type="bridge"><source bridge="{self.bridge}"/><model type="virtio"/></interface>
+          </devices>
+        </domain>
+        """
+
+    def counter(self, host: Host) -> int:
+        """The number that it writes next, read from its memory."""
+        said = host.virsh(f"qemu-monitor-command {self.name} --hmp 'xp /1wx {COUNTER:#x}'", ok=False)
+        word = said.rpartition(":")[2].strip()
+        number = int(word, 16) if word.startswith("0x") else 0
+        return number if number <= _JOURNAL_MIB * 2**20 // SECTOR else 0  # the BIOS had that memory before
+
+    def on_disk(self, host: Host) -> int:
+        """How many sectors stand on its disk, whole and in order, while it is off; raises ValueError when it is not intact."""
+        host.run(f"qemu-img check -q {self.disk}")
+        host.run(f"qemu-io -r -c 'read -q -P {_PATTERN} {_PAYLOAD_AT_MIB}M {PAYLOAD_MIB}M' {self.disk}")
+        head = f"/tmp/{self.name}.head"
+        host.run(f"qemu-img dd -f qcow2 -O raw bs=1M count={_JOURNAL_MIB} if={self.disk} of={head}")
+        disk = host.path(head).read_bytes()
+        host.run(f"rm {head}")
+        return count(disk)
+
+    def noted(self, host: Host) -> None:
+        """Remember how far it has come."""
+        self.written = max(self.written, self.counter(host) - 1)
+
+    def stopped(self, host: Host) -> int:
+        """Switch it off as it is, and say how many sectors stand there; all that it knows to have written must be among them."""
+        if host.state(self.name) != "shut off":
+            host.virsh(f"suspend {self.name}", ok=False)
+            self.noted(host)
+            host.virsh(f"destroy {self.name} --graceful")
+        return self.on_disk(host)
+
+    def remove(self, host: Host) -> None:
+        """Nothing of it is left there."""
+        host.virsh(f"destroy {self.name} 2>/dev/null", ok=False)
+        host.virsh(f"undefine {self.name} --nvram --managed-save 2>/dev/null", ok=False)
+        host.run(f"rm -f {self.disk}; virsh -q pool-refresh default", ok=False)

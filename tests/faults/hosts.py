@@ -1,0 +1,148 @@
+"""The lab's hosts, seen and hurt from outside: what is done here happens in a host's own namespaces, so nothing else can be hit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import typing as t
+from pathlib import Path
+
+import libvirt
+from corral_lab import processes
+
+__all__ = ["IMAGES", "Host", "until"]
+
+COMMAND_S = 60
+IMAGES = "/var/lib/libvirt/images"
+_NO_GUEST = "absent"
+_CLEAN = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
+
+
+class Host:
+    """One host of a lab, entered without its network."""
+
+    def __init__(self, lab: str, name: str, address: str) -> None:
+        self.lab, self.name, self.address = lab, name, address
+        self._init: int | None = None
+        self._connection: t.Any = None
+
+    @property
+    def init(self) -> int:
+        """Its first process; another one after it was started again."""
+        if self._init is None or not Path(f"/proc/{self._init}/root/etc").exists():
+            self._init = processes.init_of(self.lab, self.name)
+        if self._init is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._init
+
+    def path(self, path: str) -> Path:
+        """A file of the host, as we reach it."""
+        return Path(f"/proc/{self.init}/root{path}")
+
+    def run(self, command: str, *, ok: bool = True, given: str | None = None) -> str:
+        """A shell command in it: what it printed."""
+        enter = ["nsenter", f"--target={self.init}", "--all", *_CLEAN]
+        done = subprocess.run(
+            [*enter, "sh", "-c", command], capture_output=True, text=True, check=False, timeout=COMMAND_S, input=given
+        )
+        if ok and done.returncode:
+            raise RuntimeError(f"{self.name}: `{command}` ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def network(self, *command: str, given: str | None = None) -> None:
+        """A command of this machine in its network."""
+        subprocess.run(["nsenter", f"--target={self.init}", "--net", *command], check=True, capture_output=True, text=True, input=given)
+
+    def kill(self, program: str, *, with_open: str = "", number: int = signal.SIGKILL) -> int:
+        """Signal its processes of this name, or only those that have that file open; how many there were."""
+        hit = 0
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                handle = os.pidfd_open(pid)
+                try:
+                    if self._has(pid) and Path(f"/proc/{pid}/comm").read_text().startswith(program) and _opened(pid, with_open):
+                        signal.pidfd_send_signal(handle, number)
+                        hit += 1
+                finally:
+                    os.close(handle)
+        return hit
+
+    def holds(self, path: str) -> bool:
+        """Whether a process of the host has the file open."""
+        return any(_opened(pid, path) for pid in self._pids())
+
+    def _pids(self) -> list[int]:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._has(int(entry.name))]
+
+    def _has(self, pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/ns/pid").readlink() == Path(f"/proc/{self.init}/ns/pid").readlink()
+        return False
+
+    # What its libvirt says. The binding for looking often, virsh for judging.
+
+    def look(self, guest: str) -> tuple[str, dict[str, t.Any]]:
+        """State of a guest and figures of its job; `absent` also when libvirt does not answer."""
+        try:
+            domain = self._libvirt().lookupByName(guest)
+            state, reason = domain.state()
+            figures = domain.jobStats() if state in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED) else {}
+        except (libvirt.libvirtError, RuntimeError):
+            self._connection = None
+            return _NO_GUEST, {}
+        if state == libvirt.VIR_DOMAIN_PAUSED:
+            incoming = reason in (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY)
+            return ("migrating" if incoming else "paused"), figures if figures.get("type") else {}
+        return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures if figures.get("type") else {}
+
+    def _libvirt(self) -> t.Any:
+        if self._connection is None or not self._connection.isAlive():
+            libvirt.registerErrorHandler(lambda _context, _error: None, None)
+            self._connection = libvirt.open(f"qemu+unix:///system?socket={self.path('/run/libvirt/libvirt-sock')}")
+        return self._connection
+
+    def virsh(self, command: str, *, ok: bool = True) -> str:
+        """As its administrator asks."""
+        return self.run(f"virsh -q {command}", ok=ok)
+
+    def state(self, guest: str) -> str:
+        """running, paused, shut off, ...; empty when it has none of that name."""
+        return self.virsh(f"domstate {guest} 2>/dev/null", ok=False)
+
+    def footprint(self) -> dict[str, list[str]]:
+        """All that a migration could leave on it."""
+        guests = sorted(self.virsh("list --all --name").split())
+        return {
+            "files": self.run(f"find {IMAGES} /srv/small -type f -printf '%f\\n' 2>/dev/null | sort", ok=False).split(),
+            "definitions": guests,
+            "pools": sorted(self.virsh("pool-list --all --name").split()),
+            "jobs": [name for name in guests if self._at_work(name)],
+            "records": [name for name in guests if "moving" in self.virsh(f"dumpxml {name}; virsh dumpxml --inactive {name}", ok=False)],
+            "processes": sorted(self.run("ps -C qemu-system-x86 -o args= | grep -o 'guest=[^,]*'", ok=False).split()),
+            "notes": self.run("cd /run && ls -d corral-* 2>/dev/null", ok=False).split(),
+            "locks": [path.name for path in self.path("/run/lock").glob("corral-*") if self.holds(f"/run/lock/{path.name}")],
+        }
+
+    def _at_work(self, guest: str) -> bool:
+        return self.state(guest) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {guest} 2>&1", ok=False)
+
+
+def _opened(pid: int, path: str) -> bool:
+    if not path:
+        return True
+    with contextlib.suppress(OSError):
+        return any(entry.readlink() == Path(path) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def until(met: t.Callable[[], object], seconds: float, every_s: float = 0.2) -> bool:
+    """Wait for it; whether it came about."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every_s)
+    return True

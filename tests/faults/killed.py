@@ -1,0 +1,89 @@
+"""Faults of processes and hosts: what dies, and comes back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import typing as t
+
+from corral_lab import processes
+
+from ansible_collections.corral.virt.tests.faults.hosts import until
+from ansible_collections.corral.virt.tests.faults.scene import Scene
+from ansible_collections.corral.virt.tests.lab import hypervisors
+
+__all__ = ["aborted", "controller", "ctrl_c", "guest_ends", "libvirtd", "module", "qemu", "rival", "source_host"]
+
+
+def controller(scene: Scene) -> None:
+    """The machine that runs Ansible loses power; the module goes on."""
+    if scene.run:
+        scene.run.signal(signal.SIGKILL)
+
+
+def module(scene: Scene) -> None:
+    """The module on the source."""
+    if not scene.source.kill("python", with_open=scene.lock):
+        raise RuntimeError("there was no module to kill")
+
+
+def libvirtd(end: str) -> t.Callable[[Scene], None]:
+    """The daemon of `source` or `dest`; systemd starts it again."""
+
+    def do(scene: Scene) -> None:
+        host = scene.source if end == "source" else scene.dest
+        host.kill("libvirtd")
+        host.run("systemctl start libvirtd.socket libvirtd")
+
+    return do
+
+
+def qemu(end: str) -> t.Callable[[Scene], None]:
+    """The guest's own process."""
+
+    def do(scene: Scene) -> None:
+        host = scene.source if end == "source" else scene.dest
+        if not host.kill("qemu-system"):
+            raise RuntimeError("there was no QEMU to kill")
+
+    return do
+
+
+def guest_ends(scene: Scene) -> None:
+    """The guest switches itself off."""
+    scene.source.virsh(f"send-key {scene.guest.name} KEY_ENTER")
+
+
+def aborted(scene: Scene) -> None:
+    """Somebody else says `state: aborted`."""
+    run = scene.start(state="aborted")
+    if not run.wait():
+        raise RuntimeError(f"state: aborted failed: {run.reason()}")
+
+
+def ctrl_c(scene: Scene) -> None:
+    """The user has changed their mind."""
+    if scene.run:
+        scene.run.signal(signal.SIGINT)
+
+
+def source_host(scene: Scene) -> None:
+    """The source loses power, and is switched on again when the run has ended."""
+    processes.end(scene.source.lab, scene.source.name)
+    scene.undo.callback(_switch_on, scene)
+
+
+def _switch_on(scene: Scene) -> None:
+    lab = scene.source.lab
+    done = [sys.executable, str(hypervisors.HERE / "lab.py"), "up", "--name", lab, "--hosts", "3", "--no-image"]
+    subprocess.run(done, check=True, capture_output=True)
+    if not until(lambda: scene.source.run("virsh -q list", ok=False) is not None and scene.source.virsh("uri", ok=False), 60):
+        raise RuntimeError(f"libvirt of {scene.source.name} did not come back")
+
+
+def rival(scene: Scene) -> None:
+    """Another controller wants the guest on a third host; it is refused, and touches nothing."""
+    run = scene.start(scene.third)
+    if run.wait() or "another run" not in run.output:
+        raise RuntimeError(f"a second run to {scene.third.name} was not refused as it should: {run.reason()}")

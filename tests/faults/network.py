@@ -1,0 +1,62 @@
+"""Faults of the network between source and destination; the controller still reaches both."""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing as t
+
+from ansible_collections.corral.virt.tests.faults.hosts import until
+from ansible_collections.corral.virt.tests.faults.scene import Scene
+
+__all__ = ["cut", "only_the_finish_reply_lost", "replies_dropped"]
+
+LIBVIRT = 16514
+_TABLE = "table inet faults"
+_LARGE = 250  # bytes: of what libvirt sends, a keepalive's answer is smaller, the answer to Finish larger
+
+
+def _drop(scene: Scene, rules: t.Sequence[str], seconds: float | None) -> None:
+    """Let the source's network drop what the rules say, for some seconds, or until the run has ended."""
+    chains = "\n".join(f"chain {hook} {{ type filter hook {hook} priority -300; }}" for hook in ("input", "output"))
+    text = f"{_TABLE}\ndelete {_TABLE}\n{_TABLE} {{\n{chains}\n}}\n" + "\n".join(f"add rule inet faults {rule} drop" for rule in rules)
+    scene.source.network("nft", "-f", "-", given=text)
+    heal = functools.partial(_heal, scene)
+    if seconds is None:
+        scene.undo.callback(heal)
+        return
+    try:
+        time.sleep(seconds)
+    finally:
+        heal()
+
+
+def _heal(scene: Scene) -> None:
+    scene.source.network("nft", "-f", "-", given=f"{_TABLE}\ndelete {_TABLE}\n")
+
+
+def cut(seconds: float | None) -> t.Callable[[Scene], None]:
+    """Nothing passes between the two."""
+
+    def do(scene: Scene) -> None:
+        _drop(scene, [f"input ip saddr {scene.dest.address}", f"output ip daddr {scene.dest.address}"], seconds)
+
+    return do
+
+
+def replies_dropped(seconds: float | None) -> t.Callable[[Scene], None]:
+    """What the destination's libvirt answers is lost; what it is sent arrives, and so does all that QEMU sends."""
+
+    def do(scene: Scene) -> None:
+        _drop(scene, [f"input ip saddr {scene.dest.address} tcp sport {LIBVIRT}"], seconds)
+
+    return do
+
+
+def only_the_finish_reply_lost(scene: Scene) -> None:
+    """Of the connection between the two libvirts, what is as large as the answer to Finish is lost from the switch-over on."""
+    told = scene.source.run(f"ss -Htnp state established dport = :{LIBVIRT} | grep -E 'libvirtd|rpc-'")
+    ports = [line.split()[2].rpartition(":")[2] for line in told.splitlines()]
+    where = f"input ip saddr {scene.dest.address} tcp sport {LIBVIRT} tcp dport {{ {', '.join(ports)} }}"
+    _drop(scene, [f"{where} meta length > {_LARGE}"], None)
+    until(lambda: scene.dest.state(scene.guest.name) in ("paused", "running"), 30)

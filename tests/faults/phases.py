@@ -1,0 +1,71 @@
+"""Moments of a migration, by which a fault is placed: seen at both ends, not waited for with a clock."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.tests.faults.guest import Guest
+from ansible_collections.corral.virt.tests.faults.hosts import Host
+
+__all__ = ["PHASES", "SLOW", "TIGHT", "Phase"]
+
+
+class Phase(t.NamedTuple):
+    """When it is, and what makes it long enough to be hit."""
+
+    seen: t.Callable[[Guest, Host, Host], bool]  # guest, source, destination
+    options: t.Mapping[str, t.Any] = {}
+    tight: bool = False  # the network is made slow when it is reached before: see TIGHT
+
+
+# 40 MiB of disk and 32 MiB of memory take some seconds each.
+SLOW: dict[str, t.Any] = {"bandwidth": 6}
+# The pause at the end is allowed to be long, so it comes at once, and lasts as long as the network takes for all of the memory.
+TIGHT: dict[str, t.Any] = {"max_downtime": 60000}
+
+
+def _made(guest: Guest, _source: Host, dest: Host) -> bool:
+    return dest.path(guest.disk).exists()
+
+
+def _copied(percent: int) -> t.Callable[[Guest, Host, Host], bool]:
+    def seen(guest: Guest, source: Host, _dest: Host) -> bool:
+        figures = source.look(guest.name)[1]
+        total = figures.get("disk_total", 0)
+        return bool(total) and figures["disk_processed"] * 100 >= percent * total
+
+    return seen
+
+
+def _memory(guest: Guest, source: Host, _dest: Host) -> bool:
+    return bool(source.look(guest.name)[1].get("memory_processed", 0) > 2**20)
+
+
+def _switching(guest: Guest, source: Host, _dest: Host) -> bool:
+    state, figures = source.look(guest.name)
+    return state == "migrating" and bool(figures)
+
+
+def _arrived(guest: Guest, _source: Host, dest: Host) -> bool:
+    return dest.look(guest.name)[0] == "paused"
+
+
+def _reserved(guest: Guest, source: Host, dest: Host) -> bool:
+    return dest.look(guest.name)[0] == "off" and source.look(guest.name)[0] == "off"
+
+
+def _given_away(guest: Guest, source: Host, dest: Host) -> bool:
+    return dest.look(guest.name)[0] == "off" and source.look(guest.name)[0] == "absent"
+
+
+PHASES: dict[str, Phase] = {
+    "make": Phase(_made),
+    "copying 10 %": Phase(_copied(10), SLOW),
+    "copying 50 %": Phase(_copied(50), SLOW),
+    "copying 90 %": Phase(_copied(90), SLOW),
+    "memory": Phase(_memory, SLOW),
+    "switch-over": Phase(_switching, TIGHT, tight=True),
+    "arrived, paused": Phase(_arrived),
+    "reserved": Phase(_reserved),
+    "given away": Phase(_given_away),
+}

@@ -1,0 +1,110 @@
+"""One case on its way: a guest, two ends, a run of the playbook, and what has to be undone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+import typing as t
+
+from ansible_collections.corral.virt.tests.faults.guest import Guest
+from ansible_collections.corral.virt.tests.faults.hosts import Host, until
+from ansible_collections.corral.virt.tests.faults.phases import Phase
+from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors
+
+__all__ = ["Run", "Scene"]
+
+RUN_S = 240  # a run that has not ended by then does not end by itself
+LINK = "host0"
+RATE = "40mbit"  # memory then takes seven seconds
+
+
+class Run:
+    """A run of playbook `migrate` in the background, in a process group of its own."""
+
+    def __init__(self, lab: Hypervisors, guest: str, to: str, options: t.Mapping[str, t.Any]) -> None:
+        arguments = json.dumps({"guest": guest, "to": to, **options})
+        inventory = lab.folder / "inventory/hosts.yml"  # it needs no look at the guests
+        self._process = lab.start("ansible-playbook", "-i", inventory, "corral.virt.migrate", "-e", arguments)
+        self.output = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        """To all of it, as a terminal does it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def wait(self) -> bool:
+        """Its end; whether it ended well. One that does not end is killed, and says so."""
+        try:
+            self.output, _none = self._process.communicate(timeout=RUN_S)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+            self.output = self._process.communicate()[0] + f"\nit did not end within {RUN_S} s"
+        return self._process.returncode == 0
+
+    def reason(self) -> str:
+        """What it said at the end that it failed."""
+        lines = [line.strip() for line in self.output.splitlines()]
+        told = [line for line in lines if "cannot " in line.lower() or "did not end" in line or "msg:" in line]
+        return (told or lines or [""])[-1].replace('"', "")[:300]
+
+
+@dataclasses.dataclass
+class Scene:
+    """What a fault may touch."""
+
+    lab: Hypervisors
+    guest: Guest
+    source: Host
+    dest: Host
+    third: Host
+    options: dict[str, t.Any]
+    undo: contextlib.ExitStack  # when the run has ended: the fault goes
+    after: contextlib.ExitStack  # when the case has
+    run: Run | None = None
+
+    @property
+    def lock(self) -> str:
+        """The file that the module holds while it is at work."""
+        return f"/run/lock/corral-{self.guest.name}.lock"
+
+    def start(self, to: Host | None = None, **options: t.Any) -> Run:
+        """Begin a run."""
+        return Run(self.lab, self.guest.name, (to or self.dest).name, {**self.options, **options})
+
+    def slow(self) -> None:
+        """Let the source send no faster than `RATE`."""
+        self.source.network("tc", "qdisc", "replace", "dev", LINK, "root", "tbf", "rate", RATE, "burst", "64kb", "latency", "400ms")
+        self.undo.callback(self.fast)
+
+    def fast(self) -> None:
+        """As before."""
+        with contextlib.suppress(subprocess.CalledProcessError, RuntimeError):  # its host was switched off
+            self.source.network("tc", "qdisc", "delete", "dev", LINK, "root")
+
+    def reached(self, phase: Phase, run: Run) -> bool:
+        """Wait for a moment, as closely as can be; False when the run ended before."""
+        deadline = time.monotonic() + RUN_S
+        while not phase.seen(self.guest, self.source, self.dest):
+            if run.ended or time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def left_alone(self) -> bool:
+        """Wait until no module is at work on the guest any more: it goes on without its controller."""
+        return until(lambda: not self.source.holds(self.lock), RUN_S)
+
+    def states(self) -> dict[str, str]:
+        """Of the guest, by host, as virsh says it; of the hosts that have it."""
+        states = {host.name: host.state(self.guest.name) for host in (self.source, self.dest, self.third)}
+        return {name: state for name, state in states.items() if state}
