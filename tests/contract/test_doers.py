@@ -8,7 +8,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -103,6 +103,17 @@ def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monke
     do(connection, step)
     assert deaf.asked == int(not isinstance(step, steps.Reboot))
     assert guest.isActive()
+
+
+def test_what_has_arrived_is_resumed_by_whoever_comes_first(connection: t.Any, guest: t.Any) -> None:
+    """libvirt, started again, lets a guest run by itself; what is off cannot be resumed by anybody."""
+    do(connection, steps.Start("web1"), steps.Suspend("web1"))
+    for _turn in range(2):
+        migrate.resume(connection, "web1")
+        assert look.state(guest) == "running"
+    do(connection, steps.Destroy("web1"))
+    with pytest.raises(Failed, match=r"^cannot resume web1"):
+        migrate.resume(connection, "web1")
 
 
 def test_autostart(connection: t.Any, guest: t.Any) -> None:

@@ -209,9 +209,14 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
 
 
 def resume(connection: Connection, name: str) -> None:
-    """Let the vCPUs run."""
+    """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
     with said("resume", name):
-        connection.lookupByName(name).resume()
+        domain = connection.lookupByName(name)
+        try:
+            domain.resume()
+        except libvirt.libvirtError:
+            if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
+                raise
 
 
 def synchronise_clock(connection: Connection, name: str) -> None:
