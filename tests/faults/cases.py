@@ -32,6 +32,7 @@ CASES = [
     # Who gives the order dies.
     Case("controller killed while copying", "copying 50 %", killed.controller),
     Case("controller killed at switch-over", "switch-over", killed.controller, kind="full"),
+    Case("module killed at record", "record", killed.module),
     Case("module killed at make", "make", killed.module),
     Case("module killed while copying", "copying 50 %", killed.module, kind="full"),
     Case("module killed in memory phase", "memory", killed.module),
@@ -40,7 +41,7 @@ CASES = [
     Case("cold: module killed after reserve", "reserved", killed.module, kind="cold", finally_="shut off"),
     Case("cold: module killed after undefine", "given away", killed.module, kind="cold", finally_="shut off"),
     Case("ctrl-c while copying", "copying 50 %", killed.ctrl_c),
-    Case("aborted while copying", "copying 50 %", killed.aborted, says="abort|cancel"),
+    Case("aborted while copying", "copying slowly", killed.aborted, says="abort|cancel"),
     Case("aborted at switch-over", "switch-over", killed.aborted, EITHER),
     # Daemons and processes die.
     Case("target libvirtd killed at 10 %", "copying 10 %", killed.libvirtd("dest")),
@@ -76,9 +77,10 @@ CASES = [
     Case("name clash", None, found_there.name_clash, says="another guest of that name"),
     Case("stale inactive definition", None, found_there.stale_definition, says="the same guest already"),
     Case("host uuid clash", None, found_there.host_uuid_clash, says="the same host UUID"),
+    Case("clock an hour off", None, found_there.clock_an_hour_off, says="seconds apart"),
     # Trust.
     Case("wrong CA", None, trust.wrong_ca, says="certificate"),
     Case("expired certificate", None, trust.expired_certificate, says="certificate"),
     # Two at once.
-    Case("two controllers, two hosts", "copying 10 %", killed.rival, ARRIVES),
+    Case("two controllers, two hosts", "copying slowly", killed.rival, ARRIVES),
 ]

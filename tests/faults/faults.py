@@ -144,7 +144,7 @@ class Place:
     def _swept(self) -> None:
         """After a violation: the next case finds the hosts as this one did."""
         for host in self.hosts:
-            host.kill("python", with_open=f"/run/lock/corral-{Guest('', '').name}.lock")
+            host.kill(host.find("python", with_open=f"/run/lock/corral-{Guest('', '').name}.lock"))
             Guest("", "").remove(host)
 
 

@@ -10,6 +10,7 @@ from ansible_collections.corral.virt.tests.faults.scene import Scene
 
 __all__ = [
     "bridge_missing",
+    "clock_an_hour_off",
     "corrupt_base",
     "disk_full",
     "host_uuid_clash",
@@ -23,6 +24,8 @@ __all__ = [
 SMALL = "/srv/small"  # a pool; on the destination, a filesystem of its own
 _SMALL_MIB = 80
 _BRIDGE = "br7"
+_FAKETIME = "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1"
+_ENVIRONMENT = "/etc/environment"
 _CONF = "/etc/libvirt/libvirtd.conf"
 
 
@@ -112,3 +115,18 @@ def disk_full(scene: Scene) -> None:
     """While it is copied, others take the room."""
     scene.dest.run(f"cat /dev/zero > {SMALL}/others 2>/dev/null", ok=False)
     scene.undo.callback(scene.dest.run, f"rm {SMALL}/others")
+
+
+def clock_an_hour_off(scene: Scene) -> None:
+    """Hosts of a lab share one clock: whoever comes by SSH to the destination is shown another one."""
+    scene.dest.run("apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install libfaketime >/dev/null 2>&1")
+    scene.undo.callback(_sessions_anew, scene.dest)
+    scene.undo.callback(scene.dest.run, f"sed -i /faketime/Id {_ENVIRONMENT}")
+    scene.dest.run(f'printf "LD_PRELOAD=%s\\nFAKETIME=+1h\\n" {_FAKETIME} >>{_ENVIRONMENT}')
+    _sessions_anew(scene.dest)
+
+
+def _sessions_anew(host: Host) -> None:
+    """Ansible keeps its sessions for a minute, each with the environment that it began with."""
+    host.kill(host.find("sshd"))
+    host.run("systemctl restart ssh")

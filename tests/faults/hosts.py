@@ -56,15 +56,19 @@ class Host:
         """A command of this machine in its network."""
         subprocess.run(["nsenter", f"--target={self.init}", "--net", *command], check=True, capture_output=True, text=True, input=given)
 
-    def kill(self, program: str, *, with_open: str = "", number: int = signal.SIGKILL) -> int:
-        """Signal its processes of this name, or only those that have that file open; how many there were."""
+    def find(self, program: str, *, with_open: str = "") -> list[int]:
+        """Its processes of this name, or only those that have that file open."""
+        return [pid for pid in self._pids() if _named(pid, program) and _opened(pid, with_open)]
+
+    def kill(self, pids: t.Iterable[int]) -> int:
+        """Kill those that are the host's; how many there were."""
         hit = 0
-        for pid in self._pids():
+        for pid in pids:
             with contextlib.suppress(OSError):
                 handle = os.pidfd_open(pid)
                 try:
-                    if self._has(pid) and Path(f"/proc/{pid}/comm").read_text().startswith(program) and _opened(pid, with_open):
-                        signal.pidfd_send_signal(handle, number)
+                    if self._has(pid):
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
                         hit += 1
                 finally:
                     os.close(handle)
@@ -78,7 +82,7 @@ class Host:
         return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._has(int(entry.name))]
 
     def _has(self, pid: int) -> bool:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # it ended, or the host is switched off
             return Path(f"/proc/{pid}/ns/pid").readlink() == Path(f"/proc/{self.init}/ns/pid").readlink()
         return False
 
@@ -97,6 +101,12 @@ class Host:
             incoming = reason in (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY)
             return ("migrating" if incoming else "paused"), figures if figures.get("type") else {}
         return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures if figures.get("type") else {}
+
+    def definition(self, guest: str) -> str:
+        """What it is at the moment; empty when it is not there."""
+        with contextlib.suppress(libvirt.libvirtError):
+            return str(self._libvirt().lookupByName(guest).XMLDesc())
+        return ""
 
     def _libvirt(self) -> t.Any:
         if self._connection is None or not self._connection.isAlive():
@@ -128,6 +138,12 @@ class Host:
 
     def _at_work(self, guest: str) -> bool:
         return self.state(guest) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {guest} 2>&1", ok=False)
+
+
+def _named(pid: int, program: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().startswith(program)
+    return False
 
 
 def _opened(pid: int, path: str) -> bool:

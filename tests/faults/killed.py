@@ -24,7 +24,7 @@ def controller(scene: Scene) -> None:
 
 def module(scene: Scene) -> None:
     """The module on the source."""
-    if not scene.source.kill("python", with_open=scene.lock):
+    if not scene.source.kill(scene.module):
         raise RuntimeError("there was no module to kill")
 
 
@@ -33,7 +33,7 @@ def libvirtd(end: str) -> t.Callable[[Scene], None]:
 
     def do(scene: Scene) -> None:
         host = scene.source if end == "source" else scene.dest
-        host.kill("libvirtd")
+        host.kill(host.find("libvirtd"))
         host.run("systemctl start libvirtd.socket libvirtd")
 
     return do
@@ -44,7 +44,7 @@ def qemu(end: str) -> t.Callable[[Scene], None]:
 
     def do(scene: Scene) -> None:
         host = scene.source if end == "source" else scene.dest
-        if not host.kill("qemu-system"):
+        if not host.kill(host.find("qemu-system")):
             raise RuntimeError("there was no QEMU to kill")
 
     return do

@@ -50,19 +50,25 @@ def _arrived(guest: Guest, _source: Host, dest: Host) -> bool:
     return dest.look(guest.name)[0] == "paused"
 
 
-def _reserved(guest: Guest, source: Host, dest: Host) -> bool:
-    return dest.look(guest.name)[0] == "off" and source.look(guest.name)[0] == "off"
+def _recorded(guest: Guest, source: Host, _dest: Host) -> bool:
+    return "<corral:moving " in source.definition(guest.name)
 
 
-def _given_away(guest: Guest, source: Host, dest: Host) -> bool:
-    return dest.look(guest.name)[0] == "off" and source.look(guest.name)[0] == "absent"
+def _reserved(guest: Guest, _source: Host, dest: Host) -> bool:
+    return dest.look(guest.name)[0] == "off"  # no more: what follows takes a few milliseconds
+
+
+def _given_away(guest: Guest, source: Host, _dest: Host) -> bool:
+    return source.look(guest.name)[0] == "absent"
 
 
 PHASES: dict[str, Phase] = {
+    "record": Phase(_recorded),
     "make": Phase(_made),
     "copying 10 %": Phase(_copied(10), SLOW),
     "copying 50 %": Phase(_copied(50), SLOW),
     "copying 90 %": Phase(_copied(90), SLOW),
+    "copying slowly": Phase(_copied(1), {"bandwidth": 3}),  # time enough for another run of the playbook
     "memory": Phase(_memory, SLOW),
     "switch-over": Phase(_switching, TIGHT, tight=True),
     "arrived, paused": Phase(_arrived),

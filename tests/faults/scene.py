@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
-import time
 import typing as t
 
 from ansible_collections.corral.virt.tests.faults.guest import Guest
@@ -53,9 +53,9 @@ class Run:
 
     def reason(self) -> str:
         """What it said at the end that it failed."""
-        lines = [line.strip() for line in self.output.splitlines()]
-        told = [line for line in lines if "cannot " in line.lower() or "did not end" in line or "msg:" in line]
-        return (told or lines or [""])[-1].replace('"', "")[:300]
+        text = re.sub(r"\s+", " ", re.sub(r"\nPLAY RECAP.*", "", self.output, flags=re.DOTALL))
+        told = re.findall(r"(?:\[ERROR\]: .*?: |msg: )((?:[Cc]annot|the module) .*?)(?= Origin: | msg: |$)", text)
+        return (told or [text[-200:]])[-1].strip('" |-')[:400]
 
 
 @dataclasses.dataclass
@@ -71,6 +71,7 @@ class Scene:
     undo: contextlib.ExitStack  # when the run has ended: the fault goes
     after: contextlib.ExitStack  # when the case has
     run: Run | None = None
+    module: list[int] = dataclasses.field(default_factory=list)  # its process, once it is at work
 
     @property
     def lock(self) -> str:
@@ -93,12 +94,13 @@ class Scene:
 
     def reached(self, phase: Phase, run: Run) -> bool:
         """Wait for a moment, as closely as can be; False when the run ended before."""
-        deadline = time.monotonic() + RUN_S
-        while not phase.seen(self.guest, self.source, self.dest):
-            if run.ended or time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
-        return True
+        self.module = []
+        until(lambda: run.ended or self._found(), RUN_S, every_s=0.01)
+        return until(lambda: phase.seen(self.guest, self.source, self.dest) or run.ended, RUN_S, every_s=0.0005) and not run.ended
+
+    def _found(self) -> bool:
+        self.module = self.source.find("python", with_open=self.lock)
+        return bool(self.module)
 
     def left_alone(self) -> bool:
         """Wait until no module is at work on the guest any more: it goes on without its controller."""
