@@ -18,9 +18,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 display = Display()
 
 OPTIONS: dict[str, t.Any] = {
-    "guests": {"type": "list", "elements": "dict", "required": True},
+    "guests": {"type": "list", "elements": "dict", "default": []},
     "hosts": {"type": "dict", "required": True},
     "group": {"type": "list", "elements": "str"},
+    "leave": {"type": "list", "elements": "str", "default": []},
     "cpu_overcommit": {"type": "float", "default": 4.0},
     "memory_overcommit": {"type": "float", "default": 1.0},
 }
@@ -37,21 +38,29 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
+            usable = {name: found["host"] for name, found in sorted(options["hosts"].items()) if _usable(found)}
+            leave = {name: usable[name]["guests"] for name in options["leave"] if name in usable}
             guests = _guests(options["guests"])
-            hosts = [_host(name, found) for name, found in sorted(options["hosts"].items()) if _usable(found)]
+            named = {guest.name for guest in guests}
+            guests += [_found(guest) for found in leave.values() for guest in found if guest["name"] not in named]
+            hosts = [_host(name, info) for name, info in usable.items()]
+            if missing := [name for name in options["leave"] if name not in usable]:
+                raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
             if options["cpu_overcommit"] <= 0 or options["memory_overcommit"] <= 0:
                 raise BadInput("cpu_overcommit and memory_overcommit: must be above zero")
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in hosts})
         policy = placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
-        placed = placement.place(guests, hosts, unreached=unreached, policy=policy)
-        refused = [item for item in placed if item.host is None and not item.deferred]
+        placed = placement.place(guests, hosts, unreached=unreached, policy=policy, leave=leave)
+        result.update(_left(leave, {item.guest: item for item in placed}))
+        leaving = {guest["name"] for found in leave.values() for guest in found}
+        refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in leaving]
         result.update(
             changed=False,
             placements={item.guest: item.host for item in placed if item.host},
             explained=[f"{item.guest} -> {item.host or ('deferred' if item.deferred else 'refused')}: {item.why}" for item in placed],
-            deferred=[item.guest for item in placed if item.deferred],
+            deferred=[item.guest for item in placed if item.deferred and item.guest not in leaving],
         )
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
@@ -61,6 +70,25 @@ class ActionModule(ActionBase):
         elif result["deferred"]:
             result["warnings"] = [f"{item.guest} is neither made nor changed: {item.why}" for item in placed if item.deferred]
         return result
+
+
+def _left(
+    leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], placed: t.Mapping[str, placement.Placement]
+) -> dict[str, list[dict[str, t.Any]]]:
+    """Where the guests of the hosts to leave go, running ones first and the biggest first; and which stay, and why."""
+    moves, stays = [], []
+    for source, found in leave.items():
+        for guest in found:
+            item = placed[guest["name"]]
+            told = {"name": guest["name"], "source": source, "state": guest["state"], "why": item.why}
+            if item.exists:
+                stays.append({**told, "why": f"{item.host} has it too, and it runs there; remove what {source} has of it"})
+            elif item.host is None:
+                stays.append(told)
+            else:
+                moves.append({**told, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]})
+    moves.sort(key=lambda move: (move["state"] not in placement.ACTIVE, -move["memory_mib"], move["name"]))
+    return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
 
 def _usable(found: object) -> bool:
@@ -108,16 +136,32 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
     )
 
 
-def _host(name: str, found: t.Mapping[str, t.Any]) -> placement.Host:
-    info = found["host"]
+def _found(guest: t.Mapping[str, t.Any]) -> placement.Guest:
+    """A guest that exists, in the words of virt_host_info."""
+    return placement.Guest(
+        name=guest["name"],
+        vcpus=guest["vcpus"],
+        memory_mib=guest["memory_mib"],
+        apart=next(iter(_groups(guest)), None),
+        bridges=frozenset(guest["bridges"]),
+        pools=frozenset(guest["pools"]),
+    )
+
+
+def _groups(guest: t.Mapping[str, t.Any]) -> list[str]:
+    return [tag[len("apart-") :] for tag in guest["tags"] if tag.startswith("apart-")]
+
+
+def _host(name: str, info: t.Mapping[str, t.Any]) -> placement.Host:
     return placement.Host(
         name=name,
         cpus=info["cpus"],
         memory_mib=info["memory_mib"] - info["memory_reserved_mib"],
         vcpus_used=info["vcpus_used"],
         memory_used_mib=info["memory_used_mib"],
-        guests={guest["name"]: guest["state"] in ("running", "paused") for guest in info["guests"]},
-        apart=frozenset(tag[len("apart-") :] for guest in info["guests"] for tag in guest["tags"] if tag.startswith("apart-")),
+        guests={guest["name"]: guest["state"] in placement.ACTIVE for guest in info["guests"]},
+        apart=frozenset(group for guest in info["guests"] for group in _groups(guest)),
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         pools=frozenset(pool["name"] for pool in info["pools"] if pool["active"]),
+        maintenance=(info.get("maintenance") or {}).get("reason"),
     )

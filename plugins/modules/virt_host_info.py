@@ -73,10 +73,12 @@ host:
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
     bridges: {description: Bridges of the host; null behind a remote connection., type: list, elements: str, returned: always}
+    maintenance: {description: 'C(reason) and C(since) while guests are to keep away, else null; playbook drain sets it.', type: dict,
+      returned: always}
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
     guests:
-      description: Name, uuid, state, vcpus, memory_mib, tags and unfinished (being made) of every guest.
+      description: Name, uuid, state, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of every guest.
       type: list
       elements: dict
       returned: always
@@ -84,6 +86,7 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -97,7 +100,8 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
             host = describe.describe_host(connection, cpus=module.params["baseline"])
-    module.exit_json(changed=False, host=host)
+    here = host["bridges"] is not None  # behind a remote connection is another host
+    module.exit_json(changed=False, host={**host, "maintenance": maintenance.read() if here else None})
 
 
 if __name__ == "__main__":

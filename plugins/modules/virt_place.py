@@ -14,6 +14,7 @@ description:
   - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
   - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run elsewhere is deferred,
     not made or started a second time.
+  - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and are no failure.
 author:
   - corral.virt contributors (@corral-virt)
 attributes:
@@ -34,7 +35,7 @@ options:
         C(apart-WORD) so that later runs without them know; role P(corral.virt.guests#role) does.
     type: list
     elements: dict
-    required: true
+    default: []
   hosts:
     description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached.
     type: dict
@@ -43,6 +44,12 @@ options:
     description: All hypervisors, those that were not reached among them. The keys of O(hosts) when not given.
     type: list
     elements: str
+  leave:
+    description:
+      - Hypervisors that their guests leave, as before maintenance. They take no new ones either. All of them must have been reached.
+    type: list
+    elements: str
+    default: []
   cpu_overcommit:
     description: vCPUs that may be promised for each processor.
     type: float
@@ -63,6 +70,14 @@ EXAMPLES = r"""
     hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
   run_once: true
   register: placed
+
+- name: Choose where the guests of hyper1 go
+  corral.virt.virt_place:
+    leave: [hyper1]
+    group: "{{ groups['hyper'] }}"
+    hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
+  run_once: true
+  register: placed
 """
 
 RETURN = r"""
@@ -76,6 +91,18 @@ explained:
   returned: success
   type: list
   elements: str
+moves:
+  description: Guests that leave a host of O(leave), with C(name), C(source), C(dest), C(state), C(memory_mib), C(disk_mib) and C(why);
+    running ones first, the biggest first.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: web1, source: hyper1, dest: hyper2, state: running, memory_mib: 2048, disk_mib: 310, why: "least loaded after it, of 2"}]
+stays:
+  description: Guests that cannot leave, with C(name), C(source), C(state) and C(why).
+  returned: success
+  type: list
+  elements: dict
 deferred:
   description: Guests that are not made now because a host that may have them was not reached.
   returned: success

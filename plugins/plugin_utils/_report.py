@@ -73,6 +73,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guest: str | None) ->
         "pools": {pool["name"]: f"{pool['path']} ({_size(pool['available_bytes'])} free)" for pool in info["pools"]},
         "bridges": ", ".join(info["bridges"] or []),
         "guests": len(info["guests"]),
+        **({"maintenance": info["maintenance"]["reason"]} if info.get("maintenance") else {}),
     }
     return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()
 

@@ -82,6 +82,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     running = [guest for guest in found if guest["state"] in ("running", "paused")]
     used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
     bridges, networks = look.links(connection)
+    pools = [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)]
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
     details = figures.domain_capabilities(connection, virt_type)
@@ -104,8 +105,8 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
         "networks": [_without_xml(item, caps.network(item["xml"])) for item in figures.networks(connection)] if networks else [],
-        "pools": [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)],
-        "guests": [_brief(guest) for guest in found],
+        "pools": pools,
+        "guests": [_brief(guest, pools) for guest in found],
     }
 
 
@@ -113,13 +114,21 @@ def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> di
     return {**{key: value for key, value in item.items() if key != "xml"}, **more}
 
 
-def _brief(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """What placement and balance decide by."""
+    disks = [item for item in guest["disks"] if item.get("source")]
+    directories = {item["source"].rpartition("/")[0] for item in disks}
+    volumes = {item["volume"].partition("/")[0] for item in guest["disks"] if item.get("volume")}
+    sizes = [item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks]
     return {
         "name": guest["name"],
         "uuid": guest["uuid"],
         "state": guest["state"],
         "vcpus": guest["vcpus"]["current"],
         "memory_mib": guest["memory"]["maximum_mib"],
+        "disk_mib": sum(sizes) // (1024 * 1024),
+        "bridges": sorted({nic["bridge"] for nic in guest["interfaces"] if nic.get("bridge")}),
+        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | volumes),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],
     }

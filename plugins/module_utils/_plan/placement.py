@@ -5,7 +5,7 @@
 """Choose a hypervisor for each of many guests at once. Pure; milliseconds for thousands.
 
 Big guests first (by their dominant share of the biggest host), each to the host where it raises the sum of squared loads least; a guest
-that fits nowhere may push one smaller guest of the same batch aside. Guests that exist stay where they are.
+that fits nowhere may push one smaller guest of the same batch aside. Guests that exist stay where they are, except on hosts to be left.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["Guest", "Host", "Placement", "Policy", "place"]
+__all__ = ["ACTIVE", "Guest", "Host", "Load", "Placement", "Policy", "place"]
+
+
+ACTIVE = ("running", "paused")  # states in which a guest holds memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Host:
     apart: frozenset[str] = frozenset()  # groups that guests there belong to
     bridges: frozenset[str] | None = None  # None: not known
     pools: frozenset[str] | None = None
+    maintenance: str | None = None  # why it takes no guests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Placement:
     deferred: bool = False
 
 
-class _Load:
+class Load:
     """A host while guests are put on it."""
 
     def __init__(self, host: Host, policy: Policy) -> None:
@@ -76,6 +80,8 @@ class _Load:
     def against(self, guest: Guest) -> str | None:
         """Why the guest cannot go here; None when it can."""
         host = self.host
+        if host.maintenance is not None:
+            return f"is in maintenance: {host.maintenance}"
         if guest.bridges and host.bridges is not None and guest.bridges - host.bridges:
             return f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
         if guest.pools and host.pools is not None and guest.pools - host.pools:
@@ -107,15 +113,24 @@ class _Load:
 
 
 def place(
-    guests: t.Sequence[Guest], hosts: t.Sequence[Host], *, unreached: t.Sequence[str] = (), policy: Policy | None = None
+    guests: t.Sequence[Guest],
+    hosts: t.Sequence[Host],
+    *,
+    unreached: t.Sequence[str] = (),
+    policy: Policy | None = None,
+    leave: t.Collection[str] = (),
 ) -> list[Placement]:
-    """A placement for every guest, in the order given. `unreached` hosts may hold guests that were not seen."""
+    """A placement for every guest, in the order given.
+
+    `unreached` hosts may hold guests that were not seen; guests that exist on hosts to `leave` are placed anew, those that are off last.
+    """
     policy = policy or Policy()
-    loads = {host.name: _Load(host, policy) for host in hosts if host.cpus > 0 and host.memory_mib > 0}
+    staying = [host for host in hosts if host.name not in leave]
+    loads = {host.name: Load(host, policy) for host in staying if host.cpus > 0 and host.memory_mib > 0}
     done: dict[str, Placement] = {}
     new: list[Guest] = []
     for guest in guests:
-        known = _known(guest, hosts, unreached)
+        known = _known(guest, hosts, unreached, leave)
         if known is None:
             new.append(guest)
         else:
@@ -124,12 +139,13 @@ def place(
                 loads[known.host].apart.add(guest.apart)
     biggest_memory = max((load.memory_room for load in loads.values()), default=1.0)
     biggest_cpu = max((load.cpu_room for load in loads.values()), default=1.0)
-    for guest in sorted(new, key=lambda g: (-max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)):
+    off = {name for host in hosts for name in host.guests} - {name for host in hosts for name, runs in host.guests.items() if runs}
+    for guest in sorted(new, key=lambda g: (g.name in off, -max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)):
         done[guest.name] = _choose(guest, loads, done)
     return [done[guest.name] for guest in guests]
 
 
-def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) -> Placement | None:
+def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]) -> Placement | None:
     """What is settled before any choice: it exists, it asks for an unknown host, or it may exist where we cannot look."""
     holders = [host for host in hosts if guest.name in host.guests]
     running = [host for host in holders if host.guests[guest.name]]
@@ -144,6 +160,8 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) ->
         return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name
+        if host in leave:
+            return None
         why = "it is there" if guest.host in (None, host) else f"it is there; move it to {guest.host} with playbook migrate"
         return Placement(guest.name, host, why, exists=True)
     known = sorted([host.name for host in hosts] + list(unreached))
@@ -156,7 +174,7 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str]) ->
     return None
 
 
-def _choose(guest: Guest, loads: t.Mapping[str, _Load], done: dict[str, Placement]) -> Placement:
+def _choose(guest: Guest, loads: t.Mapping[str, Load], done: dict[str, Placement]) -> Placement:
     against = {name: load.against(guest) for name, load in loads.items()}
     if guest.host is not None:
         against.update({name: f"the guest asks for {guest.host}" for name in loads if name != guest.host})
@@ -174,7 +192,7 @@ def _choose(guest: Guest, loads: t.Mapping[str, _Load], done: dict[str, Placemen
     return Placement(guest.name, None, f"it needs {need}, and no hypervisor fits: {reasons or 'there is none'}")
 
 
-def _push_aside(guest: Guest, loads: t.Mapping[str, _Load], done: dict[str, Placement]) -> str | None:
+def _push_aside(guest: Guest, loads: t.Mapping[str, Load], done: dict[str, Placement]) -> str | None:
     """Move one guest of this batch to another host where that lets `guest` in."""
     for name in sorted(loads, key=lambda name: (loads[name].memory_mib - loads[name].memory_room, name)):
         load = loads[name]

@@ -1,11 +1,14 @@
-"""What the action reads from a guest's description."""
+"""What the action reads from descriptions of guests and hosts, and tells of guests that leave."""
 
 from __future__ import annotations
+
+import typing as t
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.action import virt_place
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Placement
 
 
 def test_apart_is_the_word_that_tags_hold() -> None:
@@ -14,3 +17,31 @@ def test_apart_is_the_word_that_tags_hold() -> None:
     assert guest.apart == "1"
     with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
         virt_place._guests([{"name": "web1", "apart": "a b"}])
+
+
+def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
+    """A guest as virt_host_info tells it."""
+    needs = {"bridges": ["br1"], "pools": ["fast"], "tags": ["web", "apart-db"]}
+    return {"name": name, "state": state, "vcpus": 2, "memory_mib": memory_mib, "disk_mib": 7, **needs}
+
+
+def test_what_a_guest_that_exists_needs() -> None:
+    guest = virt_place._found(found("db1", "running", 512))
+    assert guest == Guest("db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]))
+
+
+def test_running_guests_leave_first_and_the_biggest_first() -> None:
+    guests = [found("off", "shutdown", 9000), found("small", "running", 64), found("big", "paused", 512)]
+    stuck = [found("twin", "shutdown", 64), found("huge", "running", 99999)]
+    placed = {guest["name"]: Placement(guest["name"], "hyper2", "room") for guest in guests}
+    placed["twin"] = Placement("twin", "hyper3", "it is there", exists=True)
+    placed["huge"] = Placement("huge", None, "no hypervisor fits")
+    told = virt_place._left({"hyper1": [*guests, *stuck]}, placed)
+    assert [move["name"] for move in told["moves"]] == ["big", "small", "off"]
+    assert told["moves"][0] == {
+        "name": "big", "source": "hyper1", "dest": "hyper2", "state": "paused", "memory_mib": 512, "disk_mib": 7, "why": "room",
+    }  # fmt: skip
+    assert [(stay["name"], stay["why"]) for stay in told["stays"]] == [
+        ("huge", "no hypervisor fits"),
+        ("twin", "hyper3 has it too, and it runs there; remove what hyper1 has of it"),
+    ]

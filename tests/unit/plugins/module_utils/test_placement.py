@@ -184,3 +184,43 @@ def test_apart_counts_guests_of_the_batch_that_exist() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": True}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
     first, second = place([Guest("web1", 1, 1024, apart="web"), Guest("web2", 1, 1024, apart="web")], hosts)
     assert (first.host, second.host) == ("a", "b")
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), POLICIES, st.sets(st.sampled_from(NAMES), min_size=1))
+def test_guests_leave(cluster: tuple[list[Guest], list[Host]], policy: Policy, leave: set[str]) -> None:
+    """Nobody stays or comes by choice; the same rules hold as for new guests, and no guest of another host moves."""
+    guests, hosts = cluster
+    placed = place(guests, hosts, policy=policy, leave=leave)
+    for guest, item in zip(guests, placed):
+        holder = next((host.name for host in hosts if guest.name in host.guests), None)
+        assert item.host not in leave
+        assert item.exists == (holder is not None and holder not in leave)
+        assert item.host or "no hypervisor" in item.why
+    for host in hosts:
+        new = [guest for guest, item in zip(guests, placed) if item.host == host.name and not item.exists]
+        old = {guest.apart for guest in guests if guest.apart and guest.name in host.guests}
+        if new:
+            check_room(dataclasses.replace(host, apart=host.apart | old), new, policy)
+    assert place(guests, list(reversed(hosts)), policy=policy, leave=leave) == placed
+
+
+def test_what_is_off_takes_no_room_from_what_runs() -> None:
+    hosts = [Host("old", 8, 9000, guests={"big": False, "small": True}), Host("new", 8, 2048)]
+    big, small = place([Guest("big", 1, 2000), Guest("small", 1, 1024)], hosts, leave=["old"])
+    assert (big.host, small.host) == (None, "new")
+    assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1024 MiB of memory left"
+
+
+def test_what_is_off_here_and_may_run_on_an_unseen_host_stays() -> None:
+    hosts = [Host("old", 8, 9000, guests={"off": False, "on": True}), Host("new", 8, 9000)]
+    off, on = place([Guest("off", 1, 64), Guest("on", 1, 64)], hosts, unreached=["dead"], leave=["old"])
+    assert (off.host, off.deferred) == (None, True)
+    assert on.host == "new", "seen to run, it runs nowhere else"
+
+
+def test_a_host_in_maintenance_keeps_what_it_has_and_gets_nothing() -> None:
+    hosts = [Host("a", 8, 9000, guests={"web1": True}, maintenance="new fan"), Host("b", 8, 9000)]
+    there, new, pinned = place([Guest("web1", 1, 64), Guest("web2", 1, 64), Guest("web3", 1, 64, host="a")], hosts)
+    assert (there.host, there.exists, new.host) == ("a", True, "b")
+    assert pinned.host is None and "a: is in maintenance: new fan" in pinned.why

@@ -1,0 +1,28 @@
+"""The mark of a host in maintenance, as the role writes it and as others may have left it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
+
+
+def test_no_mark(tmp_path: Path) -> None:
+    assert maintenance.read(str(tmp_path / "none.json")) is None
+
+
+def test_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "mark.json"
+    path.write_text(json.dumps({"reason": "new fan", "since": "2026-11-21T16:00:00Z", "more": 1}))
+    assert maintenance.read(str(path)) == {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
+
+
+@pytest.mark.parametrize("text", ["", "half {", "[]", "{}", "\x00"])
+def test_a_mark_that_nobody_can_read_still_counts(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mark.json"
+    path.write_text(text)
+    found = maintenance.read(str(path))
+    assert found and "mend or remove it" in found["reason"]
