@@ -51,7 +51,7 @@ class ActionModule(WatchedAction):
         if told.get("part"):
             told = self._fetched(host, arguments, local, turns, told, variables)
         elif told.get("progress"):
-            told = self._watched(f"{host}: {told['name']}", arguments, variables, told["progress"])
+            told = self._watched(arguments, variables, {f"{host}: {told['name']}": told["progress"]})
         elif told.get("changed"):
             told = self._execute_module(module_args=arguments, task_vars=variables)
         if turns and told.get("content") and not told.get("failed"):
@@ -100,7 +100,7 @@ class ActionModule(WatchedAction):
             arguments["checksum"] = told["checksum"]
 
         def have(source: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-            return self._watched(f"{host}: {told['name']}", source, variables, f"{work}/progress")
+            return self._watched(source, variables, {f"{host}: {told['name']}": f"{work}/progress"})
 
         with contextlib.ExitStack() as stack:
             feeder = stack.enter_context(turns.turn()) if turns else None

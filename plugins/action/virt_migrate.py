@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move a guest and show how far it is; Ctrl-C ends the migration, not only the look at it."""
+"""Move guests and show how far they are; Ctrl-C ends the migrations, not only the look at them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,26 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The module's result; on the way, lines about it."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        name = str(arguments.get("name"))
-        if self._task.check_mode or arguments.get("state") == "aborted" or not _is_file_name(name):
+        variables, arguments, names = task_vars or {}, dict(self._task.args), self._names()
+        if self._task.check_mode or arguments.get("state") == "aborted" or not all(map(_is_file_name, names)):
             return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        note = f"/run/corral-{name}"
-        with self._ended_by_ctrl_c(note):
-            return self._watched(f"{variables.get('inventory_hostname')}: {name}", arguments, variables, f"{note}.progress")
+        host = variables.get("inventory_hostname")
+        with self._ended_by_ctrl_c(names):
+            return self._watched(arguments, variables, {f"{host}: {name}": f"/run/corral-{name}.progress" for name in names})
+
+    def _names(self) -> list[str]:
+        """Of the guests that move."""
+        return [str(self._task.args.get("name"))]
 
     @contextlib.contextmanager
-    def _ended_by_ctrl_c(self, note: str) -> t.Iterator[None]:
-        """Tell the module to end the migration before this process ends; a controller that is killed tells nothing, and it goes on."""
+    def _ended_by_ctrl_c(self, names: t.Sequence[str]) -> t.Iterator[None]:
+        """Tell the module to end its migrations before this process ends; a controller that is killed tells nothing, and they go on."""
+        notes = " ".join(shlex.quote(f"/run/corral-{name}.abort") for name in names)
 
         def interrupt(number: int, _frame: object) -> None:
             for each in _SIGNALS:
                 signal.signal(each, signal.SIG_IGN)  # the second Ctrl-C must not come between
-            self._low_level_execute_command(f"touch {shlex.quote(note)}.abort")
+            self._low_level_execute_command(f"touch {notes}")
             signal.signal(number, before[number])
             os.kill(os.getpid(), number)
 

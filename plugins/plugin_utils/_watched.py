@@ -35,8 +35,8 @@ class WatchedAction(ActionBase):
         finally:
             self._task.check_mode = checking
 
-    def _watched(self, what: str, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], progress: str) -> dict[str, t.Any]:
-        """The module's result; meanwhile lines about `what`."""
+    def _watched(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """The module's result; meanwhile lines from its `notes`: what one is about -> its file on the host."""
         self._task.async_val = _LIMIT_S
         try:
             job = self._execute_module(module_args=dict(arguments), task_vars=task_vars, wrap_async=True)
@@ -45,33 +45,37 @@ class WatchedAction(ActionBase):
         name = job.get("ansible_job_id")
         if job.get("failed") or not name:
             return t.cast("dict[str, t.Any]", job)
-        self._wait(what, job["results_file"], progress, name)
+        self._wait(job["results_file"], notes, name)
         status = {"module_name": "ansible.legacy.async_status", "task_vars": task_vars}
         asked = {"jid": name, "_async_dir": job["results_file"].rpartition("/")[0]}
         result = self._execute_module(**status, module_args=asked)
         if not result.get("finished"):
+            what = ", ".join(notes)
             return {"failed": True, "msg": f"the module ended without an answer on {what}: it was killed on the host; run again"}
         self._low_level_execute_command(f"rm -f {shlex.quote(job['results_file'])}")
         for key in ("ansible_job_id", "started", "finished", "results_file", "stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
         return t.cast("dict[str, t.Any]", result)
 
-    def _wait(self, what: str, results: str, progress: str, job: str) -> None:
+    def _wait(self, results: str, notes: t.Mapping[str, str], job: str) -> None:
         """Until the job has ended, however that came about."""
         number = job.partition(".")[0].lstrip("j")
         alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f 'async_[w]rapper.* j{int(number)} ' > /dev/null; }}"
         running = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)} && {alive}"
-        command = f"cat {shlex.quote(progress)} 2>/dev/null; {{ {running}; }} 2>/dev/null || echo ended"
+        read = "; ".join(f"cat {shlex.quote(path)} 2>/dev/null; echo" for path in notes.values())  # a line for each
+        command = f"{read}; {{ {running}; }} 2>/dev/null || echo ended"
         polls, told = 0, time.monotonic()
         while True:
             time.sleep(_PAUSES_S[min(polls, len(_PAUSES_S) - 1)])
             polls += 1
-            said = str(self._low_level_execute_command(command).get("stdout", ""))
+            said = str(self._low_level_execute_command(command).get("stdout", "")).splitlines()
             if "ended" in said:
                 return
-            if time.monotonic() - told >= _SHOW_EVERY_S and (line := shown(said)):
+            lines = {what: line for what, text in zip(notes, said, strict=False) if (line := shown(text))}
+            if lines and time.monotonic() - told >= _SHOW_EVERY_S:
                 told = time.monotonic()
-                self._show(what, line)
+                for what, line in lines.items():
+                    self._show(what, line)
 
     def _show(self, what: str, line: str) -> None:
         Display().display(f"{what}: {line}")

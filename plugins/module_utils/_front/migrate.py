@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
-__all__ = ["OPTIONS", "converge", "dest_uri"]
+__all__ = ["OPTIONS", "check", "converge", "dest_uri"]
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -70,7 +70,7 @@ def converge(
 
     `tell` hears how far it is; once somebody `interrupted` it, the guest stays where it is.
     """
-    name = _checked(params)
+    name = check(params)
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(ends, params, gate)
     another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
@@ -78,7 +78,8 @@ def converge(
         return _Run(ends, params, gate, tell, interrupted).converge()
 
 
-def _checked(params: t.Mapping[str, t.Any]) -> str:
+def check(params: t.Mapping[str, t.Any]) -> str:
+    """The guest's name; raises BadInput with everything that is wrong."""
     problems = []
     for key in ("name", "dest"):
         try:

@@ -1,0 +1,33 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Move many guests as `virt_migrate` moves one, and say of each what became of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.action import virt_migrate
+
+__all__ = ["ActionModule"]
+
+
+class ActionModule(virt_migrate.ActionModule):
+    """Serves `virt_migrations`."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The module's result; on the way, lines about every guest."""
+        result = super().run(tmp, task_vars)
+        host = (task_vars or {}).get("inventory_hostname")
+        for one in result.get("results") or []:
+            if one.get("failed"):
+                Display().display(f"{host}: {one['name']} stays: {one['msg']}")
+            elif one["changed"] and "seconds" in one:
+                Display().display(f"{host}: {one['name']} is on {one['dest']}, after {one['seconds']} s")
+        return result
+
+    def _names(self) -> list[str]:
+        guests = self._task.args.get("guests")
+        return [str(item.get("name")) for item in guests if isinstance(item, dict)] if isinstance(guests, list) else []

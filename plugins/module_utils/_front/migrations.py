@@ -1,0 +1,74 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Many guests leave a host: all checked first, then a few at a time, one result for all."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate
+
+__all__ = ["OPTIONS", "each", "summary", "wishes"]
+
+OPTIONS: dict[str, t.Any] = {
+    "guests": {"type": "list", "elements": "dict", "required": True},
+    "options": {"type": "dict", "default": {}},
+    "at_once": {"type": "int", "default": 2},
+}
+
+Wish = dict[str, t.Any]  # options of virt_migrate
+
+
+def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
+    """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
+    found, problems = [], []
+    for item in params["guests"]:
+        asked = ArgumentSpecValidator(migrate.OPTIONS).validate({**params["options"], **item})
+        found.append(asked.validated_parameters)
+        texts = list(asked.error_messages)
+        if not texts:
+            try:
+                migrate.check(asked.validated_parameters)
+            except BadInput as error:
+                texts = list(error.problems)
+        problems += [f"guests: {item.get('name')}: {text}" for text in texts]
+    names = [item.get("name") for item in params["guests"]]
+    problems += [f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})]
+    if params["at_once"] < 1:
+        problems.append(f"at_once: must be at least 1, not {params['at_once']}")
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def each(wanted: t.Sequence[Wish], at_once: int, move: t.Callable[[Wish], dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """A result for each guest, begun in the order given; one that fails does not stop the others."""
+
+    def result(wish: Wish) -> dict[str, t.Any]:
+        try:
+            return move(wish)
+        except VirtError as error:
+            done = list(getattr(error, "done", ()))
+            return {"name": wish["name"], "dest": wish["dest"], "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(result, wanted))
+
+
+def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The module's result: changed when one changed, failed with all reasons when one failed."""
+    failed = [one for one in results if one.get("failed")]
+    named = [{"before_header": one["name"], "after_header": one["name"], **one["diff"]} for one in results if one.get("diff")]
+    return {
+        "changed": any(one["changed"] for one in results),
+        "results": list(results),
+        "steps": [step for one in results for step in one["steps"]],
+        "diff": [one for one in named if one["before"] or one["after"]],
+        **({"failed": True, "msg": "; ".join(str(one["msg"]) for one in failed)} if failed else {}),
+    }

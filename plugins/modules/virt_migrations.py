@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many guests of one host are on other hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_migrations
+short_description: Many guests leave a host
+version_added: 0.1.0
+description:
+  - The same as M(corral.virt.virt_migrate) for many guests of one host, in one call, a few of them at once.
+  - All options of all guests are checked before anything is touched. After that, a guest that cannot move does not stop the others.
+  - While they move, a line for each says how far it is. Ctrl-C ends the migrations that are under way, and begins no other.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.attributes
+options:
+  guests:
+    description:
+      - The guests, each with C(name), C(dest) and whatever else M(corral.virt.virt_migrate) takes. They begin in this order; put the
+        biggest first.
+    type: list
+    elements: dict
+    required: true
+  options:
+    description: Options of M(corral.virt.virt_migrate) for guests that do not say otherwise.
+    type: dict
+    default: {}
+  at_once:
+    description:
+      - Migrations at a time. Two fill most links; more of them only make each take longer.
+    type: int
+    default: 2
+seealso:
+  - module: corral.virt.virt_migrate
+  - module: corral.virt.virt_place
+"""
+
+EXAMPLES = r"""
+- name: They leave hyper1
+  corral.virt.virt_migrations:
+    guests:
+      - {name: db1, dest: hyper2, schedule: suspend_if_needed}
+      - {name: web1, dest: hyper3}
+      - {name: web2, dest: hyper2}
+    options: {bandwidth: 200}
+  delegate_to: hyper1
+"""
+
+RETURN = r"""
+results:
+  description: One entry per guest, in the order given, as M(corral.virt.virt_migrate) returns it; C(failed) and C(msg) for one that failed.
+  returned: always
+  type: list
+  elements: dict
+steps:
+  description: What was done to all guests, in order.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import contextlib
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+
+def main() -> None:
+    """Parameters in, many guests moved, results out."""
+    module = AnsibleModule(argument_spec={**URI_OPTION, **migrations.OPTIONS}, supports_check_mode=True)
+    uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
+
+    def move(wish: migrations.Wish, interrupted: Note) -> migrations.Wish:
+        if interrupted():
+            raise Failed(f"cannot migrate {wish['name']}: all of it was interrupted; it is where it was")
+        with contextlib.ExitStack() as stack, Progress(f"/run/corral-{wish['name']}.progress") as tell:
+            ends = Ends(uri, migrate.dest_uri(wish), lambda place: stack.enter_context(opened(place, watched=True)))
+            return migrate.converge(ends, wish, gate, tell, interrupted)
+
+    with failures(module), contextlib.ExitStack() as stack:
+        wanted = migrations.wishes(module.params)
+        stack.enter_context(opened(uri, watched=True))  # before there are threads: one loop watches the connections of all
+        # Of all of them, before the first moves: what is left there from now on is meant.
+        notes = {wish["name"]: stack.enter_context(Note(f"/run/corral-{wish['name']}.abort")) for wish in wanted}
+        results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, notes[wish["name"]]))
+    module.exit_json(**migrations.summary(results))
+
+
+if __name__ == "__main__":
+    main()
