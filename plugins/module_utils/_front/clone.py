@@ -199,8 +199,7 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
         xml = storage.volume_in(connection, pool, volume)
         return t.cast("str | None", caps.volume(xml)["path"]) if xml else None
 
-    for domain in look.all_guests(connection):
-        guest = look.found(domain)
+    for guest in look.of_all(connection, look.found):
         now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
         stored = [link for link in chain.links(guest.xml, located) if link.path == path]
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None

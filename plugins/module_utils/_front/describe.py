@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
@@ -19,12 +21,12 @@ _RESERVED_MIB = 512  # for the host itself; what placement may give away is less
 
 
 def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none") -> list[dict[str, t.Any]]:
-    """Guests by name: one call for the figures of all, one document each. `names` limits them."""
-    found = [
-        describe_guest(item, statistics, addresses=addresses)
-        for item, statistics in figures.stats(connection)
-        if names is None or item.name() in names
-    ]
+    """Guests by name: one call for the figures of all, one document each. `names` limits them; who goes meanwhile is left out."""
+    found = []
+    for item, statistics in figures.stats(connection):
+        if names is None or item.name() in names:
+            with contextlib.suppress(NotFound):
+                found.append(describe_guest(item, statistics, addresses=addresses))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
 
 

@@ -228,9 +228,9 @@ def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> Non
     """A disk on another guest's disk would break when that guest writes."""
     if CONTENT_NAME.search(path):
         return  # immutable: nobody's disk
-    for other in look.all_guests(connection):
-        if path in sources(other.XMLDesc()):
-            raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {other.name()}; use an image from virt_image")
+    for other, xml in look.of_all(connection, lambda other: (other.name(), other.XMLDesc())):
+        if path in sources(xml):
+            raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {other}; use an image from virt_image")
 
 
 def _path(connection: t.Any, pool: str, name: str) -> str:

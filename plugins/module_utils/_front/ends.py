@@ -69,7 +69,7 @@ def host(connection: Connection) -> Host:
         cpu_xml=known["cpu_xml"],
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
-        guests={item.name(): (item.UUIDString(), look.state(item)) for item in look.all_guests(connection)},
+        guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), look.state(item))))),
         pools=tuple(Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"]) for pool, its in pools if its["path"]),
         links=_links(connection),
         networks=networks,

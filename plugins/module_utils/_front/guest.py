@@ -218,9 +218,8 @@ def _not_his(xml: str) -> dict[str, str]:
 def _users(connection: t.Any, guest: str, owned: t.Collection[str]) -> dict[str, str]:
     """Who else needs images: other guests (running or defined), and images that stand on them."""
     users: dict[str, str] = {}
-    for other in look.all_guests(connection):
-        if other.name() != guest:
-            found = look.found(other)
+    for found in look.of_all(connection, look.found):
+        if found.name != guest:
             paths = {*sources(found.xml), *(sources(found.live_xml) if found.live_xml else ())}
             users.update(dict.fromkeys(paths, f"guest {found.name}"))
     for volume in map(caps.volume, storage.all_volumes(connection)):

@@ -259,7 +259,7 @@ class _Run:
         memory = record.read(there.live_xml or there.xml) if there else {}
         if there is None or memory.get("moving_from") != source.uuid:
             return _result(self.params, [])
-        in_use = {path for guest in look.all_guests(self.ends.source) for path in sources(guest.XMLDesc())}
+        in_use = {path for xml in look.of_all(self.ends.source, lambda guest: guest.XMLDesc()) for path in sources(xml)}
         left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(self.ends.source, path)]
         move = self._plain(autostart=bool(memory.get("moving_autostart")) and not there.autostart)
         resume = there.state == "paused" and not memory.get("moving_paused")

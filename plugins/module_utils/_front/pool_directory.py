@@ -34,8 +34,7 @@ def users(connection: t.Any, place: str) -> dict[str, str]:
         where, file = os.path.split(os.path.realpath(volume["backing_path"] or "/"))
         if where == here:
             found[file] = volume["path"]
-    for guest in look.all_guests(connection):
-        seen = look.found(guest)
+    for seen in look.of_all(connection, look.found):
         for path in {*sources(seen.xml, below=True), *(sources(seen.live_xml, below=True) if seen.live_xml else ())}:
             chain = [path] if path in known or not os.path.isfile(path) else _chain(path)
             for where, file in (os.path.split(os.path.realpath(each)) for each in chain):

@@ -52,7 +52,8 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host) -
             problems.append(str(error))
     if problems:
         raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    used = {path for guest in look.all_guests(ends.source) if guest.name() != found.name for path in sources(guest.XMLDesc())}
+    others = look.of_all(ends.source, lambda guest: "" if guest.name() == found.name else guest.XMLDesc())
+    used = {path for xml in filter(None, others) for path in sources(xml)}
     owned = set(memory.get("volumes") or ())
     # A copied disk goes from the source unless others use it there; what is only read (an ISO) goes when it was made for this guest.
     fixed = {item["source"] for item in entries if _fixed(item)}

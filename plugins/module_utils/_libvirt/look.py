@@ -10,13 +10,13 @@ import contextlib
 import os
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
 __all__ = [
     "SOURCES",
     "addresses",
-    "all_guests",
     "capabilities",
     "definition",
     "find",
@@ -25,17 +25,25 @@ __all__ = [
     "links",
     "lookup",
     "node",
+    "of_all",
     "pools",
     "state",
 ]
 
+T = t.TypeVar("T")
+
 SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
 
 
-def all_guests(connection: Connection) -> list[t.Any]:
-    """All virDomain objects."""
+def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
+    """What `read` tells of every guest's virDomain; guests that go meanwhile are left out."""
     with said("list guests of", connection.getURI()):
-        return t.cast("list[t.Any]", connection.listAllDomains())
+        domains = connection.listAllDomains()
+    told = []
+    for domain in domains:
+        with contextlib.suppress(NotFound), said("read guest", domain.name()):
+            told.append(read(domain))
+    return told
 
 
 def lookup(connection: Connection, name: str) -> t.Any:
