@@ -222,7 +222,7 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
         lab.on(to, f"qemu-img check {pool}/{kind}-system.qcow2")
         if kind != "shared":
             assert kind not in lab.on(there(to), f"ls {pool}")
-        assert ("yes" if kind == "full" else "no") in lab.on(to, f"virsh dominfo {kind} | grep Autostart")
+        assert lab.on(to, f"virsh dominfo {kind} | grep Autostart:").split()[1] == ("enable" if kind == "full" else "disable")
         guest.stays(to)
     assert lab.on("hyper1", f"virsh dumpxml --inactive {kind}") == definition
     lab.on("hyper1", f"virsh start {kind}")
@@ -273,6 +273,7 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
     """No bridge, no room, a machine that is not known there; and nothing was made."""
     (here,) = guests["full"].on()
     wish = {"name": "odd", "state": "present", "vcpus": 1, "memory": "64MiB", "interfaces": [{"name": "eth0", "bridge": "br9"}]}
+    lab.on(here, "ip link add br9 type bridge")
     lab.play({"corral.virt.virt_domain": wish}, hosts=here)
     lab.on(there(here), f"touch {IMAGES}/odd-system.qcow2")
     arguments = json.dumps({"guest": "odd", "to": there(here)})
@@ -282,3 +283,24 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
     printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
     assert "has no bridge br9" in printed
     assert "odd" not in lab.on(there(here), f"ls {IMAGES}; virsh list --all --name")
+
+
+def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hypervisors) -> None:
+    """Byte for byte; the guest starts with them there, and nothing of them is left here."""
+    for host in ("hyper1", "hyper2"):
+        lab.on(host, "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends swtpm swtpm-tools >/dev/null 2>&1")
+    wish = {"name": "uefi", "state": "running", "vcpus": 1, "memory": "256MiB", "disks": [], "interfaces": []}
+    lab.play({"corral.virt.virt_domain": {**wish, "firmware": "efi", "tpm": {"model": "tpm-crb"}}}, hosts="hyper1")
+    places = "/var/lib/libvirt/qemu/nvram /var/lib/libvirt/swtpm"
+    look = f"find {places} -type f ! -name '*.lock' ! -path '*/.*' | sort | xargs -r sha256sum"
+    until(lambda: lab.on("hyper1", look).count("\n") >= 1, timeout_s=60)
+    lab.on("hyper1", "virsh destroy uefi")
+    before = lab.on("hyper1", look)
+    assert "uefi_VARS" in before and "tpm2-00" in before
+    guest = Guest(lab, "uefi", "")
+    guest.move("hyper2")
+    assert guest.on() == {"hyper2": "shut off"}
+    assert lab.on("hyper2", look) == before
+    assert lab.on("hyper1", look) == ""
+    lab.on("hyper2", "virsh start uefi && virsh destroy uefi && virsh undefine uefi --nvram")
+    assert "corral-" not in lab.on("hyper1", "virsh pool-list --all") + lab.on("hyper2", "virsh pool-list --all")

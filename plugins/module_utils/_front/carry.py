@@ -72,7 +72,9 @@ def reserve(ends: Ends, name: str) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
     domain = look.lookup(ends.source, name)
     with said("define", name):
-        ends.dest.defineXML(tied.reserved(look.found(domain).xml))
+        # In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not know.
+        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+        ends.dest.defineXML(tied.reserved(domain.XMLDesc(flags)))
     if domain.isActive():
         migrate.discard(ends.dest, name)
         raise Failed(f"cannot move {name}: it was started meanwhile; run again, it then travels while it runs")

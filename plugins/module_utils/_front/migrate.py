@@ -349,7 +349,7 @@ class _Run:
             return
         if verdict.action != "nothing":
             self._clean_up([each.path for each in move.disks if each.volume])
-        reason = outcome["why"] or outcome["error"] or "libvirt gave no reason"
+        reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
         raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
 
     def _watch(self, move: Move) -> dict[str, t.Any]:

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, COPIED, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
-__all__ = ["MigrateStep", "Verdict", "call", "finish", "judge", "steps"]
+__all__ = ["MigrateStep", "Verdict", "call", "finish", "judge", "may_switch", "remedy", "steps"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +113,20 @@ def may_switch(move: Move) -> bool:
     """Whether it may become a post-copy migration."""
     tuning = move.tuning
     return tuning.postcopy or tuning.schedule == "postcopy" or tuning.timeout_action == "postcopy"
+
+
+_REMEDIES = {
+    # What libvirt and QEMU say, and what to do about it.
+    "ostcopy is not supported": "allow it on both hosts (sysctl vm.unprivileged_userfaultfd=1), or leave out postcopy",
+    "Unable to access credentials": "give both hosts QEMU's certificates (role corral.virt.pki), or set transport: plain",
+    "certificate": "look at both hosts' certificates and clocks (role corral.virt.pki makes new ones)",
+    "No space left on device": "make room on the destination",
+}
+
+
+def remedy(reason: str) -> str:
+    """The reason that libvirt gives, with what to do about it where that is known."""
+    return next((f"{reason} ({what})" for said, what in _REMEDIES.items() if said in reason), reason)
 
 
 class Verdict(t.NamedTuple):

@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 __all__ = ["cpu", "files", "is_reserved", "needs", "released", "reserved", "targets"]
 
 _WAITING = ".arriving"
+_NVRAM = "/var/lib/libvirt/qemu/nvram"
 
 
 def needs(xml: str) -> dict[str, t.Any]:
@@ -63,8 +64,11 @@ def cpu(xml: str) -> tuple[str | None, str | None, str]:
 
 
 def files(xml: str) -> list[str]:
-    """What a guest writes beside its disks: its UEFI variables."""
-    nvram = parse(xml).findtext("os/nvram")
+    """What a guest writes beside its disks: its UEFI variables, which libvirt keeps in a place of its own when nobody names one."""
+    root = parse(xml)
+    nvram = root.findtext("os/nvram")
+    if nvram is None and root.find("os").get("firmware") == "efi":
+        nvram = f"{_NVRAM}/{root.findtext('name')}_VARS.fd"
     return [nvram] if nvram else []
 
 
