@@ -2,7 +2,7 @@
 
 With every tick of the BIOS's timer (18.2 a second) it writes one word into each of some pages of a span of its memory, and one sector to
 its disk: sector n holds n, followed by the numbers that a generator makes from n, so every byte of it can be checked. Started again, it
-goes on after the last sector. A key pressed on its keyboard switches it off.
+goes on after the last sector. A byte on its serial port switches it off.
 
 Its memory at 0x500 holds the number that it writes next, at 0x504 the place in the span.
 """
@@ -16,7 +16,7 @@ __all__ = ["COUNTER", "SECTOR", "SPAN_MIB", "boot_sector", "count", "sector"]
 SECTOR = 512
 COUNTER = 0x500
 SPAN_MIB = 32
-_PAGES = 0x5E  # where the number of pages stands in the program
+_PAGES = 0x60  # where the number of pages stands in the program
 _FACTOR, _SUMMAND = 1664525, 1013904223
 
 # Bytes, and what the processor reads there; 16-bit code, loaded at 0x7c00.
@@ -31,20 +31,21 @@ bc 00 7c             mov  sp, 0x7c00
 66 c7 06 04 05 00 00 30 00   mov dword [0x504], 0x300000
 66 ff 06 00 05       inc  dword [0x500]      ; next: where the last run ended
 b4 42                mov  ah, 0x42           ; read
-e8 8d 00             call disk
+e8 8f 00             call disk
 66 a1 00 05          mov  eax, [0x500]
 66 3b 06 00 80       cmp  eax, [0x8000]
 74 eb                je   next
 fb                   sti                     ; tick:
 f4                   hlt
-b4 01                mov  ah, 1              ; a key?
-cd 16                int  0x16
+ba fd 03             mov  dx, 0x3fd          ; something on the serial port?
+ec                   in   al, dx
+a8 01                test al, 1
 74 07                jz   on
 ba 04 06             mov  dx, 0x604          ; ACPI's switch on QEMU's q35
 b8 00 20             mov  ax, 0x2000
 ef                   out  dx, ax
 fa                   cli                     ; on: reach all memory through fs
-0f 01 16 d4 7c       lgdt [gdtr]
+0f 01 16 d6 7c       lgdt [gdtr]
 0f 20 c0             mov  eax, cr0
 40                   inc  ax
 0f 22 c0             mov  cr0, eax
@@ -52,7 +53,7 @@ bb 08 00             mov  bx, 8
 8e e3                mov  fs, bx
 48                   dec  ax
 0f 22 c0             mov  cr0, eax
-8e 26 ea 7c          mov  fs, [zero]
+8e 26 ec 7c          mov  fs, [zero]
 fb                   sti
 66 8b 3e 04 05       mov  edi, [0x504]
 b9 00 00             mov  cx, pages
@@ -73,19 +74,19 @@ b9 80 00             mov  cx, 128
 e2 ef                loop fill
 b4 43                mov  ah, 0x43           ; write
 e8 0a 00             call disk
-72 86                jc   tick
+72 84                jc   tick
 66 ff 06 00 05       inc  dword [0x500]
-e9 7e ff             jmp  tick
+e9 7c ff             jmp  tick
 66 8b 0e 00 05       mov  ecx, [0x500]       ; disk: the BIOS's extended read or write of one sector
-66 89 0e cc 7c       mov  [lba], ecx
-be c4 7c             mov  si, packet
+66 89 0e ce 7c       mov  [lba], ecx
+be c6 7c             mov  si, packet
 b2 80                mov  dl, 0x80
 b0 00                mov  al, 0
 cd 13                int  0x13
 c3                   ret
 10 00 01 00 00 80 00 00      packet: one sector at 0:0x8000
 00 00 00 00 00 00 00 00      lba
-0f 00 da 7c 00 00            gdtr
+0f 00 dc 7c 00 00            gdtr
 00 00 00 00 00 00 00 00      gdt
 ff ff 00 00 00 92 cf 00      all memory, to be read and written
 00 00                        zero

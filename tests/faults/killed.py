@@ -52,7 +52,7 @@ def qemu(end: str) -> t.Callable[[Scene], None]:
 
 def guest_ends(scene: Scene) -> None:
     """The guest switches itself off."""
-    scene.source.virsh(f"send-key {scene.guest.name} KEY_ENTER")
+    scene.guest.ends(scene.source)
 
 
 def aborted(scene: Scene) -> None:

@@ -42,6 +42,12 @@ class Run:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
+    def stop(self) -> None:
+        """Where the case was given up."""
+        if not self.ended:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+
     def wait(self) -> bool:
         """Its end; whether it ended well. One that does not end is killed, and says so."""
         try:
@@ -55,7 +61,7 @@ class Run:
         """What it said at the end that it failed."""
         text = re.sub(r"\s+", " ", re.sub(r"\nPLAY RECAP.*", "", self.output, flags=re.DOTALL))
         told = re.findall(r"(?:\[ERROR\]: .*?: |msg: )((?:[Cc]annot|the module) .*?)(?= Origin: | msg: |$)", text)
-        return (told or [text[-200:]])[-1].strip('" |-')[:400]
+        return str((told or [text[-200:]])[-1]).strip('" |-')[:400]
 
 
 @dataclasses.dataclass
@@ -80,7 +86,9 @@ class Scene:
 
     def start(self, to: Host | None = None, **options: t.Any) -> Run:
         """Begin a run."""
-        return Run(self.lab, self.guest.name, (to or self.dest).name, {**self.options, **options})
+        run = Run(self.lab, self.guest.name, (to or self.dest).name, {**self.options, **options})
+        self.after.callback(run.stop)
+        return run
 
     def slow(self) -> None:
         """Let the source send no faster than `RATE`."""
