@@ -12,18 +12,22 @@ from ansible_collections.corral.virt.tests.faults.cases import EITHER, Case, Fau
 
 __all__ = ["cases"]
 
-WHEN = ("make", "copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over", "arrived, paused")
-FAULTS: dict[str, Fault] = {
-    "controller killed": killed.controller,
-    "module killed": killed.module,
-    "target libvirtd killed": killed.libvirtd("dest"),
-    "source libvirtd killed": killed.libvirtd("source"),
-    "target qemu killed": killed.qemu("dest"),
-    "network cut 5 s": network.cut(5),
-    "network cut 10 s": network.cut(10),
-    "replies dropped 10 s": network.replies_dropped(10),
-    "ctrl-c": killed.ctrl_c,
-    "nothing": lambda _scene: None,
+COLD = ("reserved", "given away")
+EARLY = ("record", "make")
+COPYING = ("copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over")
+LATE = ("arrived, paused",)
+FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    "nothing": (lambda _scene: None, (*EARLY, *COPYING, *LATE, *COLD)),
+    "controller killed": (killed.controller, (*EARLY, *COPYING, *LATE, *COLD)),
+    "module killed": (killed.module, (*EARLY, *COPYING, *LATE, *COLD)),
+    "ctrl-c": (killed.ctrl_c, (*EARLY, *COPYING, *LATE)),
+    "target libvirtd killed": (killed.libvirtd("dest"), (*EARLY, *COPYING, *LATE, *COLD)),
+    "source libvirtd killed": (killed.libvirtd("source"), (*EARLY, *COPYING, *LATE, *COLD)),
+    "target qemu killed": (killed.qemu("dest"), COPYING),  # later it would be the guest itself
+    "network cut 5 s": (network.cut(5), (*EARLY, *COPYING, *LATE, *COLD)),
+    "network cut 10 s": (network.cut(10), (*COPYING, *LATE)),
+    "network cut for good": (network.cut(None), (*COPYING, *LATE)),
+    "replies dropped 10 s": (network.replies_dropped(10), (*EARLY, *COPYING, *LATE, *COLD)),
 }
 
 
@@ -34,5 +38,7 @@ def cases(minutes: float, seed: str | None) -> t.Iterator[Case]:
     chance, end, number = random.Random(seed), time.monotonic() + minutes * 60, 0
     while time.monotonic() < end:
         number += 1
-        when, (what, fault), kind = chance.choice(WHEN), chance.choice(list(FAULTS.items())), chance.choice(("delta", "full"))
-        yield Case(f"{number}: {what}, {when}, {kind}", when, fault, EITHER, kind=kind)
+        what, (fault, moments) = chance.choice(list(FAULTS.items()))
+        when, stored = chance.choice(moments), chance.choice(("delta", "full"))
+        kind, state = ("cold", "shut off") if when in COLD else (stored, "running")
+        yield Case(f"{number}: {what}, {when}, {kind}", when, fault, EITHER, kind=kind, finally_=state)
