@@ -42,6 +42,10 @@ class Ends:
         """Where it is to be; raises Failed when it cannot be reached."""
         return self._get("dest")
 
+    def broken(self, end: str) -> bool:
+        """Whether the connection to `source` or `dest` broke since it was used last."""
+        return end in self._known and not self._known[end].isAlive()
+
     def or_none(self, end: str) -> Connection | None:
         """`source` or `dest`, None when it cannot be reached."""
         try:

@@ -357,10 +357,15 @@ class _Run:
         pilot = convergence.Pilot(move.tuning)
 
         def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
-            ended = [convergence.Action("abort", why=_INTERRUPTED)] if self._interrupted() else []
-            return [*ended, *pilot.look(seconds, figures)]
+            why = _INTERRUPTED if self._interrupted() else self._lost(move)
+            return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
 
         return migrate.run(domain, move.dest_uri, flags, parameters, look_at, lambda figures: _told(self._tell, figures))
+
+    def _lost(self, move: Move) -> str:
+        """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
+        lost = self.ends.broken("dest") and not plans.may_switch(move) and self.ends.or_none("dest") is None
+        return f"{move.dest} does not answer any more" if lost else ""
 
     def _seen(self, *, was_paused: bool) -> Verdict:
         source, dest = self.ends.or_none("source"), self.ends.or_none("dest")

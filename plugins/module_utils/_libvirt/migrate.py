@@ -73,7 +73,7 @@ def run(
             outcome["throttle_percent"] = max(outcome["throttle_percent"], figures.get("auto_converge_throttle", 0))
             outcome["disk_bytes"] = max(outcome["disk_bytes"], figures.get("disk_processed", 0))
             tell(figures)
-        for action in look_at(time.monotonic() - started, figures):
+        for action in look_at(time.monotonic() - started, figures) if ended is None else ():
             outcome["measures"].append(" ".join(filter(None, (action.verb, str(action.value or ""), action.why and f"({action.why})"))))
             if action.verb == "abort":
                 outcome["why"], ended = action.why or "it did not converge", time.monotonic()
