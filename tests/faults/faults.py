@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.corral.virt.tests.faults import soak
 from ansible_collections.corral.virt.tests.faults.cases import ARRIVES, CASES, FAILS, Case
-from ansible_collections.corral.virt.tests.faults.guest import BASE, Guest, make_base
+from ansible_collections.corral.virt.tests.faults.guest import BASE, NAME, Guest, make_base
 from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
 from ansible_collections.corral.virt.tests.faults.phases import PHASES
 from ansible_collections.corral.virt.tests.faults.scene import Scene
@@ -144,7 +144,8 @@ class Place:
     def _swept(self) -> None:
         """After a violation: the next case finds the hosts as this one did."""
         for host in self.hosts:
-            host.kill(host.find("python", with_open=f"/run/lock/corral-{Guest('', '').name}.lock"))
+            host.kill(host.find("python", with_open=f"/run/lock/corral-{NAME}.lock"))
+            host.run(f"rm -f /run/corral-{NAME}.*")
             Guest("", "").remove(host)
 
 
