@@ -14,6 +14,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 display = Display()
 
@@ -38,12 +39,12 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
-            usable = {name: found["host"] for name, found in sorted(options["hosts"].items()) if _usable(found)}
+            usable = _reported.usable(options["hosts"])
             leave = {name: usable[name]["guests"] for name in options["leave"] if name in usable}
             guests = _guests(options["guests"])
             named = {guest.name for guest in guests}
-            guests += [_found(guest) for found in leave.values() for guest in found if guest["name"] not in named]
-            hosts = [_host(name, info) for name, info in usable.items()]
+            guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
+            hosts = [_reported.host(name, info) for name, info in usable.items()]
             if missing := [name for name in options["leave"] if name not in usable]:
                 raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
             if options["cpu_overcommit"] <= 0 or options["memory_overcommit"] <= 0:
@@ -91,10 +92,6 @@ def _left(
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
 
-def _usable(found: object) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("host"), dict)
-
-
 def _guests(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
     found, problems = [], []
@@ -133,35 +130,4 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
         apart=apart,
         bridges=frozenset(bridges),
         pools=frozenset(pools),
-    )
-
-
-def _found(guest: t.Mapping[str, t.Any]) -> placement.Guest:
-    """A guest that exists, in the words of virt_host_info."""
-    return placement.Guest(
-        name=guest["name"],
-        vcpus=guest["vcpus"],
-        memory_mib=guest["memory_mib"],
-        apart=next(iter(_groups(guest)), None),
-        bridges=frozenset(guest["bridges"]),
-        pools=frozenset(guest["pools"]),
-    )
-
-
-def _groups(guest: t.Mapping[str, t.Any]) -> list[str]:
-    return [tag[len("apart-") :] for tag in guest["tags"] if tag.startswith("apart-")]
-
-
-def _host(name: str, info: t.Mapping[str, t.Any]) -> placement.Host:
-    return placement.Host(
-        name=name,
-        cpus=info["cpus"],
-        memory_mib=info["memory_mib"] - info["memory_reserved_mib"],
-        vcpus_used=info["vcpus_used"],
-        memory_used_mib=info["memory_used_mib"],
-        guests={guest["name"]: guest["state"] in placement.ACTIVE for guest in info["guests"]},
-        apart=frozenset(group for guest in info["guests"] for group in _groups(guest)),
-        bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
-        pools=frozenset(pool["name"] for pool in info["pools"] if pool["active"]),
-        maintenance=(info.get("maintenance") or {}).get("reason"),
     )

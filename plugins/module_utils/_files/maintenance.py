@@ -10,7 +10,7 @@ import json
 
 __all__ = ["PATH", "read"]
 
-PATH = "/var/lib/corral/maintenance.json"
+PATH = "/var/lib/libvirt/corral-maintenance.json"
 
 
 def read(path: str = PATH) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.action import virt_place
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Placement
+from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
 def test_apart_is_the_word_that_tags_hold() -> None:
@@ -26,7 +27,7 @@ def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
 
 
 def test_what_a_guest_that_exists_needs() -> None:
-    guest = virt_place._found(found("db1", "running", 512))
+    guest = _reported.guest(found("db1", "running", 512))
     assert guest == Guest("db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]))
 
 

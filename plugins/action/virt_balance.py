@@ -1,0 +1,77 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan which guests move so that hypervisors are loaded evenly, on the controller: what the hosts said in, moves out."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
+from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+
+OPTIONS: dict[str, t.Any] = {
+    "hosts": {"type": "dict", "required": True},
+    "max_moves": {"type": "int", "default": 10},
+    "min_gain": {"type": "float", "default": 1.0},
+    "stay": {"type": "list", "elements": "str", "default": []},
+    "cpu_overcommit": {"type": "float", "default": 4.0},
+    "memory_overcommit": {"type": "float", "default": 1.0},
+}
+
+
+class ActionModule(ActionBase):
+    """Pure computation: nothing is connected to, nothing changes."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The plan, also as a table on the terminal."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        above = [name for name in ("max_moves", "min_gain", "cpu_overcommit", "memory_overcommit") if options[name] <= 0]
+        if above:
+            raise AnsibleActionFail(f"{', '.join(above)}: must be above zero")
+        infos = _reported.usable(options["hosts"])
+        hosts = [_reported.host(name, info) for name, info in infos.items()]
+        policy = placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
+        chosen = {"max_moves": options["max_moves"], "min_gain": options["min_gain"], "stay": options["stay"]}
+        moves = balance.plan(hosts, _residents(infos), policy=policy, **chosen)
+        before = balance.imbalance(hosts, policy)
+        after = before - sum(move.gain for move in moves)
+        text = _table(moves, before, after)
+        Display().display(text)
+        return {
+            **result,
+            "changed": False,
+            "imbalance": {"before": round(before, 1), "after": round(after, 1)},
+            "moves": [
+                {"name": move.guest, "source": move.source, "dest": move.dest, "gain": round(move.gain, 1), "cost_mib": move.cost_mib}
+                for move in moves
+            ],
+            "text": text,
+        }
+
+
+def _residents(infos: t.Mapping[str, _reported.Info]) -> list[balance.Resident]:
+    """Guests that run."""
+    return [
+        balance.Resident(_reported.guest(found), name, found["disk_mib"])
+        for name, info in infos.items()
+        for found in info["guests"]
+        if found["state"] in placement.ACTIVE
+    ]
+
+
+def _table(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
+    """A line for each move, and one for all."""
+    rows = [(move.guest, f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
+    head = [("guest", "move", "gain", "MiB")] if rows else []
+    widths = [max(map(len, column)) for column in zip(*head, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [*head, *rows]]
+    return "\n".join([*lines, f"imbalance {before:.1f} -> {after:.1f}" if rows else f"imbalance {before:.1f}: no move is worth it"])

@@ -1,0 +1,136 @@
+"""What holds for every plan, whatever the guests and hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.plugins.module_utils._plan.balance import Move, Resident, imbalance, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Policy
+
+NAMES = [f"hyper{number}" for number in range(4)]
+POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
+
+
+@st.composite
+def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
+    """Hosts of all sizes with running guests on them."""
+    residents = [
+        Resident(
+            Guest(
+                f"web{number}",
+                vcpus=draw(st.integers(1, 6)),
+                memory_mib=draw(st.sampled_from([128, 512, 1000, 3000])),
+                apart=draw(st.sampled_from([None, None, "a", "b"])),
+                bridges=frozenset([draw(st.sampled_from(["br0", "br0", "br1"]))]),
+                pools=frozenset([draw(st.sampled_from(["default", "default", "fast"]))]),
+            ),
+            draw(st.sampled_from(NAMES)),
+            draw(st.sampled_from([0, 10, 5000])),
+        )
+        for number in range(draw(st.integers(0, 10)))
+    ]
+    hosts = []
+    for name in NAMES[: draw(st.integers(1, 4))]:
+        here = [one.guest for one in residents if one.host == name]
+        hosts.append(
+            Host(
+                name,
+                cpus=draw(st.integers(1, 16)),
+                memory_mib=draw(st.sampled_from([1024, 4096, 16384])),
+                vcpus_used=sum(guest.vcpus for guest in here),
+                memory_used_mib=sum(guest.memory_mib for guest in here),
+                guests={guest.name: True for guest in here},
+                apart=frozenset(guest.apart for guest in here if guest.apart),
+                bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
+                pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
+                maintenance=draw(st.sampled_from([None, None, None, "new fan"])),
+            )
+        )
+    return hosts, [one for one in residents if one.host in NAMES[: len(hosts)]]
+
+
+def after(hosts: t.Sequence[Host], residents: t.Iterable[Resident], moves: t.Iterable[Move]) -> list[Host]:
+    """The hosts once these moves are done."""
+    guests = {one.guest.name: one.guest for one in residents}
+    now = {host.name: host for host in hosts}
+    for move in moves:
+        guest = guests[move.guest]
+        for name, sign in ((move.source, -1), (move.dest, 1)):
+            host = now[name]
+            vcpus, memory_mib = host.vcpus_used + sign * guest.vcpus, host.memory_used_mib + sign * guest.memory_mib
+            now[name] = dataclasses.replace(host, vcpus_used=vcpus, memory_used_mib=memory_mib)
+    return list(now.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), POLICIES, st.integers(1, 6), st.sampled_from([0.01, 1.0, 5.0]), st.sets(st.integers(0, 9), max_size=2))
+def test_what_always_holds(
+    cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]
+) -> None:
+    hosts, residents = cluster
+    names = {f"web{number}" for number in stay}
+    moves = plan(hosts, residents, policy=policy, max_moves=most, min_gain=least, stay=names)
+    assert plan(hosts[::-1], residents[::-1], policy=policy, max_moves=most, min_gain=least, stay=names) == moves, "order does not matter"
+    assert len(moves) <= most and all(move.gain >= least for move in moves)
+    assert len({move.guest for move in moves}) == len(moves) and not names & {move.guest for move in moves}
+    before, then = imbalance(hosts, policy), imbalance(after(hosts, residents, moves), policy)
+    assert then == pytest.approx(before - sum(move.gain for move in moves), abs=1e-6)
+    for count in range(len(moves)):
+        assert imbalance(after(hosts, residents, moves[: count + 1]), policy) < imbalance(after(hosts, residents, moves[:count]), policy)
+    dests = {move.guest: move.dest for move in moves}
+    for host in hosts:
+        check_host(host, [one.guest for one in residents if dests.get(one.guest.name) == host.name], policy)
+        assert host.maintenance is None or all(host.name not in (move.source, move.dest) for move in moves)
+
+
+def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
+    """All that come find room and what they need even while nobody has left yet: the moves can be done in any order."""
+    if not new:
+        return
+    assert host.memory_used_mib + sum(guest.memory_mib for guest in new) <= host.memory_mib * policy.memory_overcommit
+    assert host.vcpus_used + sum(guest.vcpus for guest in new) <= host.cpus * policy.cpu_overcommit
+    for guest in new:
+        assert host.bridges is None or guest.bridges <= host.bridges
+        assert host.pools is None or guest.pools <= host.pools
+    groups = [guest.apart for guest in new if guest.apart]
+    assert len(groups) == len(set(groups)) and not set(groups) & host.apart
+
+
+def filled(name: str, *guests: Guest) -> tuple[Host, list[Resident]]:
+    """A host with 8 GiB and these guests."""
+    vcpus, memory_mib = sum(guest.vcpus for guest in guests), sum(guest.memory_mib for guest in guests)
+    host = Host(name, 8, 8192, vcpus_used=vcpus, memory_used_mib=memory_mib, guests={guest.name: True for guest in guests})
+    return host, [Resident(guest, name, 100) for guest in guests]
+
+
+def test_a_full_host_gives_to_an_empty_one() -> None:
+    full, residents = filled("full", *(Guest(f"web{number}", 1, 1024) for number in range(6)))
+    empty, _none = filled("empty")
+    moves = plan([full, empty], residents)
+    assert [(move.guest, move.source, move.dest, move.cost_mib) for move in moves] == [
+        (f"web{number}", "full", "empty", 1124) for number in range(3)
+    ]
+    assert imbalance(after([full, empty], residents, moves)) == pytest.approx(0)
+    assert plan(after([full, empty], residents, moves), []) == []
+
+
+def test_even_hosts_are_left_alone() -> None:
+    hosts, residents = zip(*(filled(f"hyper{number}", Guest(f"web{number}", 1, 2048)) for number in range(3)))
+    assert imbalance(hosts) == 0
+    assert plan(hosts, [one for found in residents for one in found]) == []
+
+
+def test_a_guest_that_runs_twice_is_left_alone() -> None:
+    full, residents = filled("full", Guest("web1", 1, 1024), Guest("web2", 1, 1024))
+    other, twins = filled("other", Guest("web1", 1, 1024))
+    empty, _none = filled("empty")
+    assert [move.guest for move in plan([full, other, empty], [*residents, *twins])] == ["web2"]
+
+
+def test_no_hosts_at_all() -> None:
+    assert plan([], []) == [] and imbalance([]) == 0
