@@ -91,6 +91,10 @@ options:
     choices: [abort, suspend, postcopy]
     default: abort
   keep_source_storage: {description: "Keep the disks on the source after the guest has arrived.", type: bool, default: false}
+  assume_images:
+    description: In check mode, count images that O(dest) lacks, and RV(images) tells, as brought there. A real run is not changed by it.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""

@@ -29,8 +29,8 @@ __all__ = ["disks", "images"]
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
-def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host) -> tuple[DiskMove, ...]:
-    """Each disk's way; raises Refused with every disk that has none."""
+def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *, assumed: bool) -> tuple[DiskMove, ...]:
+    """Each disk's way, with images that can be brought `assumed` to be there; raises Refused with every disk that has none."""
     document = found.live_xml or found.xml
     memory = record.read(document)
     # Only what a run to this very host made there may be replaced.
@@ -47,7 +47,7 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host) -
     for item in entries:
         mode = params["disk_storage"].get(item.get("target"), params["disk_storage"].get(item.get("name"), params["storage"]))
         try:
-            moves.append(travels(look_at.disk(item, mode), active=found.active))
+            moves.append(travels(dataclasses.replace(look_at.disk(item, mode), assumed=assumed), active=found.active))
         except Refused as error:
             problems.append(str(error))
     if problems:

@@ -46,6 +46,7 @@ class TravellingDisk:
     file: File | None = None
     base: File | None = None
     base_there: File | None = None
+    assumed: bool = False  # an image that the destination lacks is counted as being there
     base_altered: bool = False  # it was written to on the destination since it was brought there
 
     @property
@@ -62,8 +63,9 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
     whole = file.allocation_bytes
-    move = DiskMove(disk.target, disk.path, FULL, "stands alone", volume, whole, whole, replace=disk.taken)
-    why = _without_base(disk)
+    bring = file.backing_path if _named_for_content(disk) and disk.base_there is None and disk.mode != "full" else None
+    move = DiskMove(disk.target, disk.path, FULL, "stands alone", volume, whole, whole, base=bring, replace=disk.taken)
+    why = "" if bring and disk.assumed else _without_base(disk)
     if not active or disk.fixed:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
@@ -72,14 +74,11 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     if file.backing_path is None:
         return move
     if not why:
-        return dataclasses.replace(move, how=DELTA, why=f"{file.backing_path} is there", volume=based)
+        return dataclasses.replace(move, how=DELTA, why=f"{file.backing_path} is {'brought' if bring else 'there'}", volume=based)
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
     below = 0 if disk.base is None else disk.base.allocation_bytes
-    bring = file.backing_path if _named_for_content(disk) and disk.base_there is None else None
-    return dataclasses.replace(
-        move, why=why, bytes_to_move=whole + below, room_bytes=whole + below, base=None if disk.mode == "full" else bring, flatten=True
-    )
+    return dataclasses.replace(move, why=why, bytes_to_move=whole + below, room_bytes=whole + below, flatten=True)
 
 
 def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:

@@ -58,6 +58,15 @@ def test_only_an_image_that_is_missing_is_worth_bringing() -> None:
     assert travels(disk(base_there=None), active=True).base == NAMED
     assert travels(disk(base_there=None, mode="full"), active=True).base is None
     assert travels(disk(base_altered=True), active=True).base is None
+
+
+@pytest.mark.parametrize(("active", "how"), [(True, "delta"), (False, "carry")])
+def test_an_image_that_will_be_brought_counts_as_there(active: bool, how: str) -> None:
+    move = travels(disk(base_there=None, assumed=True), active=active)
+    assert (move.how, move.base, move.bytes_to_move, move.flatten) == (how, NAMED, 50 * MIB, False)
+    assert move.volume and move.volume.backing_path == NAMED
+    with pytest.raises(Refused, match="is not on the destination"):
+        travels(disk(OTHER, base_there=None, assumed=True), active=False)
     assert travels(disk(base=OTHER, base_there=None), active=True).base is None
 
 

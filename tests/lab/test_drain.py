@@ -1,0 +1,158 @@
+"""Hosts are emptied, filled and upgraded by the commands of the guide; judged by virsh, qemu-img and the files on the hosts.
+
+The guests have no operating system: QEMU moves them all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+HOSTS = ("hyper1", "hyper2", "hyper3")
+MARK = "/var/lib/libvirt/corral-maintenance.json"
+LEAVING = {"web1", "web3", "web4", "web5", "off", "kept"}  # hyper1's; web2 is hyper2's
+GUIDE = (ROOT / "docs/docsite/rst/guide_maintenance.rst").read_text()
+# Whatever libvirt is at work on, again and again until told to end: how many migrations there were at the same time.
+COUNT = """cd /run && touch count-on && while test -e count-on; do n=0; for g in $(virsh list --name); do
+virsh domjobinfo $g 2>/dev/null | grep -qE 'Job type: +(Un)?bounded' && n=$((n+1)); done; echo $n; done >/run/counts 2>/dev/null"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
+    """Three hypervisors; most guests are on the first, and so is the image they stand on."""
+    disk = tmp_path_factory.mktemp("image") / "tiny.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "64M"], check=True)
+    subprocess.run(["qemu-io", "-c", "write -P 7 1M 20M", disk], check=True, stdout=subprocess.DEVNULL)
+    wish = {"vcpus": 1, "image": "tiny.qcow2", "state": "running"}
+    here = [{**wish, "name": name, "memory": f"{64 + 8 * number}MiB"} for number, name in enumerate(sorted(LEAVING))]
+    for guest in here:
+        guest.update({"tags": ["apart-web"]} if guest["name"] == "web1" else {})
+        guest.update({"state": "present"} if guest["name"] in ("off", "kept") else {})
+    there = {"name": "web2", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "tags": ["apart-web"]}
+    with hypervisors("drain", *ROLES, hosts=3) as lab:
+        image = {"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}
+        lab.play(image, {"corral.virt.virt_domains": {"domains": here}})
+        lab.play({"corral.virt.virt_domain": {**there, "state": "running"}}, hosts="hyper2")
+        yield lab
+
+
+def book(lab: Hypervisors, name: str, options: str, *, ok: bool = True) -> str:
+    """Run a playbook as the guide says it, and what was printed."""
+    command = f"ansible-playbook corral.virt.{name} {options}"
+    assert f"$ {command}\n" in GUIDE
+    if ok:
+        return lab.run(*shlex.split(command))
+    return re.sub(r"\s+", " ", lab.run(*shlex.split(command), ok=False))
+
+
+def world(lab: Hypervisors) -> dict[str, str]:
+    """What is on the hosts."""
+    look = f"virsh list --all --name | sort; ls -lR --time-style=full-iso {IMAGES}; cat {MARK} 2>/dev/null || true"
+    return {host: lab.on(host, look) for host in HOSTS}
+
+
+def guests(lab: Hypervisors) -> dict[str, set[str]]:
+    """Names by host."""
+    return {host: set(lab.on(host, "virsh list --all --name").split()) for host in HOSTS}
+
+
+def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None:
+    lab.on("hyper1", "virsh snapshot-create-as kept before")
+    before = world(lab)
+    said = book(lab, "drain", "-e host=hyper1 --check", ok=False)
+    assert "These guests stay on hyper1" in said and "kept: cannot migrate kept to" in said and "keeps snapshots of it" in said
+    assert not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in said]
+    assert world(lab) == before
+
+
+def test_all_but_one_leave(lab: Hypervisors) -> None:
+    """Two at a time; on their image, which came before them; and none where its like is."""
+    counting = lab.start("ssh", "-F", str(lab.folder / "ssh_config"), "hyper1", COUNT)
+    try:
+        said = book(lab, "drain", "-e host=hyper1 -e reason=fan", ok=False)
+    finally:
+        lab.on("hyper1", "rm /run/count-on")
+        counting.communicate(timeout=30)
+    assert "kept: cannot migrate kept to" in said and not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in said]
+    assert max(map(int, lab.on("hyper1", "cat /run/counts").split())) == 2
+    now = guests(lab)
+    assert now["hyper1"] == {"kept"} and now["hyper2"] | now["hyper3"] == LEAVING - {"kept"} | {"web2"}
+    assert not now["hyper2"] & now["hyper3"] and "web1" in now["hyper3"]
+    for host in ("hyper2", "hyper3"):
+        names = now[host] - {"web2"}
+        running = set(lab.on(host, "virsh list --name --state-running").split())
+        assert running == now[host] - {"off"}
+        for name in names:
+            assert "tiny." in lab.on(host, f"qemu-img info -U {IMAGES}/{name}-system.qcow2 | grep 'backing file:'")
+            lab.on("hyper1", f"test ! -e {IMAGES}/{name}-system.qcow2")
+    assert '"reason": "fan"' in lab.on("hyper1", f"cat {MARK}")
+
+
+def test_the_last_leaves_and_then_nothing_changes(lab: Hypervisors) -> None:
+    lab.on("hyper1", "virsh snapshot-delete kept before")
+    book(lab, "drain", "-e host=hyper1 -e reason=fan")
+    assert guests(lab)["hyper1"] == set()
+    before = world(lab)
+    again = book(lab, "drain", "-e host=hyper1 -e reason=fan")
+    assert re.findall(r"changed=(\d+)", again) == ["0", "0", "0"]
+    assert world(lab) == before
+
+
+def test_nobody_is_placed_there_until_it_is_undrained(lab: Hypervisors) -> None:
+    results = "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'found'))) }}"
+    place = {"guests": [{"name": "new", "vcpus": 1, "memory": "64MiB", "host": "hyper1"}], "hosts": results}
+    tasks = ({"corral.virt.virt_host_info": {}, "register": "found"}, {"corral.virt.virt_place": place, "run_once": True})
+    assert "hyper1: is in maintenance: fan" in lab.play(*tasks, hosts="hyper", ok=False)
+    book(lab, "undrain", "-e host=hyper1")
+    lab.on("hyper1", f"test ! -e {MARK}")
+    assert re.findall(r"changed=(\d+)", book(lab, "undrain", "-e host=hyper1")) == ["0", "0", "0"]
+    assert "new -> hyper1" in lab.play(*tasks, hosts="hyper")
+
+
+def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
+    before = world(lab)
+    planned = re.findall(r"^(\w+) +(hyper\d) -> (hyper\d)", book(lab, "rebalance", "--check"), re.M)
+    assert planned and all(dest == "hyper1" for _guest, _source, dest in planned)
+    assert world(lab) == before
+    book(lab, "rebalance", "-e max_moves=2")
+    now = guests(lab)
+    assert now["hyper1"] == {guest for guest, _source, _dest in planned[:2]}
+    assert not any({"web1", "web2"} <= there for there in now.values())
+
+
+def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
+    """Its guests leave and it takes guests again; that a fourth host is dead is told, and holds up nobody."""
+    dead = lab.folder / "inventory/zz-dead.yml"
+    dead.write_text('hyper: {hosts: {hyper4: {ansible_host: "192.0.2.4", ansible_ssh_timeout: 3}}}\n')
+    # 192.0.2.0/24 is nobody's (RFC 5737); a rule keeps even the attempt on this machine.
+    lab.run("ip", "route", "add", "unreachable", "192.0.2.4/32")
+    try:
+        said = book(lab, "rolling_update", "-e hosts=hyper1 -e reboot=never", ok=False)
+    finally:
+        dead.unlink()
+        lab.run("ip", "route", "del", "unreachable", "192.0.2.4/32")
+    assert re.search(r"hyper1 : ok=\d+ changed=\d+ unreachable=0 failed=0", said)
+    assert re.search(r"hyper4 : ok=\d+ changed=0 unreachable=1", said)
+    assert guests(lab)["hyper1"] == set()
+    lab.on("hyper1", f"test ! -e {MARK}")
+    assert lab.on("hyper1", "apt-get -s upgrade").splitlines()[-1].startswith("0 upgraded, 0 newly installed")
+
+
+def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
+    (task,) = (block for block in guide("maintenance") if isinstance(block, dict))
+    moves = task["corral.virt.virt_migrations"]["guests"]
+    here = {host: [{**move, "dest": "hyper1"} for move in moves if move["name"] in names] for host, names in guests(lab).items()}
+    gather = {"corral.virt.virt_migrations": {"guests": "{{ here[inventory_hostname] }}"}, "when": "here[inventory_hostname]"}
+    lab.play(gather, hosts="hyper", vars={"here": here})
+    lab.play(task)
+    now = guests(lab)
+    assert all(move["name"] in now[move["dest"]] for move in moves)
