@@ -32,7 +32,7 @@ while :; do
   n=$((n + 1))
   echo "$n $(echo "number $n" | md5sum | cut -c 1-32)" >>{NUMBERS}
   sync {NUMBERS}
-  sleep 0.1
+  sleep 0.5
 done
 """
 UNIT = "[Service]\nExecStart=/usr/local/bin/write-on\n[Install]\nWantedBy=multi-user.target\n"
