@@ -5,14 +5,17 @@ The guests have no operating system: QEMU moves them all the same.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -20,6 +23,7 @@ ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 HOSTS = ("hyper1", "hyper2", "hyper3")
 MARK = "/var/lib/libvirt/corral-maintenance.json"
 LEAVING = {"web1", "web3", "web4", "web5", "off", "kept"}  # hyper1's; web2 is hyper2's
+OFF = {"off", "kept"}
 GUIDE = (ROOT / "docs/docsite/rst/guide_maintenance.rst").read_text()
 # Whatever libvirt is at work on, again and again until told to end: how many migrations there were at the same time.
 COUNT = """cd /run && touch count-on && while test -e count-on; do n=0; for g in $(virsh list --name); do
@@ -36,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
     here = [{**wish, "name": name, "memory": f"{64 + 8 * number}MiB"} for number, name in enumerate(sorted(LEAVING))]
     for guest in here:
         guest.update({"tags": ["apart-web"]} if guest["name"] == "web1" else {})
-        guest.update({"state": "present"} if guest["name"] in ("off", "kept") else {})
+        guest.update({"state": "present"} if guest["name"] in OFF else {})
     there = {"name": "web2", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "tags": ["apart-web"]}
     with hypervisors("drain", *ROLES, hosts=3) as lab:
         image = {"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}
@@ -156,3 +160,21 @@ def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
     lab.play(task)
     now = guests(lab)
     assert all(move["name"] in now[move["dest"]] for move in moves)
+
+
+def test_ctrl_c_ends_those_under_way_and_begins_no_other(lab: Hypervisors) -> None:
+    before = guests(lab)
+    host = max(HOSTS, key=lambda name: len(before[name] - OFF))
+    # All of their disks, slowly: there is time to end it.
+    options = json.dumps({"host": host, "running_only": True, "options": {"bandwidth": 1, "storage": "full"}})
+    drain = lab.start("ansible-playbook", "corral.virt.drain", "-e", options)
+    busy = "for g in $(virsh list --name); do virsh domjobinfo $g; done 2>/dev/null | grep -cE 'Job type: +(Un)?bounded' || true"
+    until(lambda: lab.on(host, busy) == "2", timeout_s=90)
+    os.killpg(drain.pid, signal.SIGINT)
+    drain.communicate(timeout=60)
+    until(lambda: lab.on(host, f"{busy}; pgrep -f '[A]nsiballZ_virt_migrations' || true") == "0", timeout_s=60)
+    assert guests(lab) == before
+    assert set(lab.on(host, "virsh list --name --state-running").split()) == before[host] - OFF
+    for other in set(HOSTS) - {host}:
+        assert not {name for name in before[host] if f"{name}-system" in lab.on(other, f"ls {IMAGES}")}
+    lab.on(host, f"rm {MARK}; ls /run | grep -c '^corral-.*abort' | grep -qx 0")

@@ -1,0 +1,73 @@
+"""Many guests are checked before any moves; then a few at a time do, in order, and one that fails stops no other."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._front import migrations
+
+
+def params(*guests: dict[str, t.Any], at_once: int = 2, **options: t.Any) -> dict[str, t.Any]:
+    """The module's."""
+    return {"guests": list(guests), "options": options, "at_once": at_once}
+
+
+def test_what_a_guest_says_goes_before_the_options_of_all() -> None:
+    first, second = migrations.wishes(
+        params({"name": "web1", "dest": "hyper2"}, {"name": "db1", "dest": "hyper3", "bandwidth": "9"}, bandwidth=50, storage="full")
+    )
+    assert (first["bandwidth"], first["storage"], first["transport"]) == (50, "full", "tls")
+    assert (second["bandwidth"], second["storage"], second["dest"]) == (9, "full", "hyper3")
+
+
+def test_the_problems_of_all_are_told_at_once() -> None:
+    guests = {"name": "web1"}, {"name": "a/b", "dest": "hyper2"}, {"name": "web1", "dest": "hyper2", "speed": 1}
+    wrong = params(*guests, at_once=0, timeout=0)
+    with pytest.raises(BadInput) as caught:
+        migrations.wishes(wrong)
+    told = " | ".join(caught.value.problems)
+    for part in ("web1: missing required arguments: dest", "a/b: name: ", "a/b: timeout: must be at least 1", "speed"):
+        assert part in told
+    assert "guests: web1 is given twice" in told and "at_once: must be at least 1, not 0" in told
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_never_more_at_once_and_all_in_order(at_once: int) -> None:
+    """As many as may be at work together are; each waits there until they are so many."""
+    together = threading.Barrier(at_once)
+    begun: list[str] = []
+    lock, active, most = threading.Lock(), [0], [0]
+
+    def move(wish: migrations.Wish) -> dict[str, t.Any]:
+        with lock:
+            begun.append(wish["name"])
+            active[0] += 1
+            most[0] = max(most[0], active[0])
+        together.wait(timeout=20)
+        with lock:
+            active[0] -= 1
+        return {"name": wish["name"], "changed": True, "steps": [f"moved {wish['name']}"]}
+
+    names = [f"web{number}" for number in range(6)]
+    results = migrations.each([{"name": name, "dest": "hyper2"} for name in names], at_once, move)
+    assert [one["name"] for one in results] == names
+    assert most == [at_once]
+    assert sorted(begun[:at_once]) == names[:at_once]
+
+
+def test_one_that_fails_stops_no_other() -> None:
+    def move(wish: migrations.Wish) -> dict[str, t.Any]:
+        if wish["name"] == "db1":
+            raise Failed("cannot migrate db1: no room", ["made its disk"])
+        return {"name": wish["name"], "changed": False, "steps": [], "diff": {"before": {}, "after": {}}}
+
+    results = migrations.each([{"name": name, "dest": "hyper2"} for name in ("web1", "db1", "web2")], 2, move)
+    told = migrations.summary(results)
+    assert (told["failed"], told["msg"], told["changed"]) == (True, "cannot migrate db1: no room", True)
+    assert [bool(one.get("failed")) for one in told["results"]] == [False, True, False]
+    assert told["steps"] == ["made its disk"] and told["diff"] == []
+    assert "failed" not in migrations.summary([results[0], results[2]])
