@@ -140,7 +140,7 @@ def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
     # 192.0.2.0/24 is nobody's (RFC 5737); a rule keeps even the attempt on this machine.
     lab.run("ip", "route", "add", "unreachable", "192.0.2.4/32")
     try:
-        said = book(lab, "rolling_update", "-e hosts=hyper1 -e reboot=never", ok=False)
+        said = book(lab, "rolling_update", "-e host=hyper1 -e reboot=never", ok=False)
     finally:
         dead.unlink()
         lab.run("ip", "route", "del", "unreachable", "192.0.2.4/32")
