@@ -155,7 +155,7 @@ def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
     (task,) = (block for block in guide("maintenance") if isinstance(block, dict))
     moves = task["corral.virt.virt_migrations"]["guests"]
     here = {host: [{**move, "dest": "hyper1"} for move in moves if move["name"] in names] for host, names in guests(lab).items()}
-    gather = {"corral.virt.virt_migrations": {"guests": "{{ here[inventory_hostname] }}"}, "when": "here[inventory_hostname]"}
+    gather = {"corral.virt.virt_migrations": {"guests": "{{ here[inventory_hostname] }}"}, "when": "here[inventory_hostname] | length > 0"}
     lab.play(gather, hosts="hyper", vars={"here": here})
     lab.play(task)
     now = guests(lab)
