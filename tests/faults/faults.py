@@ -109,7 +109,7 @@ class Place:
         scene.options.clear()
         told = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
         if (case.ends == ARRIVES and not arrived) or (case.ends == FAILS and arrived):
-            raise Violation(f"the run {told}")
+            raise Violation(f"the run {told}: {scene.states()}")
         if case.says and not re.search(case.says, re.sub(r"\s+", " ", run.output)):
             raise Violation(f"the run did not say '{case.says}': {run.reason()}")
         return told
