@@ -98,7 +98,7 @@ class Guest:
         """Have it switch itself off: through its serial port, as libvirt lets no key pass while it migrates."""
         with host.path(host.virsh(f"ttyconsole {self.name}")).open("wb", buffering=0) as line:
             line.write(b"x")
-            until(lambda: host.look(self.name)[0] != "running", _SEEN_S)
+            until(lambda: host.state(self.name) == "shut off", _SEEN_S)  # QEMU looks once a second whether somebody is there
 
     def on_disk(self, host: Host) -> int:
         """How many sectors stand on its disk, whole and in order, while it is off; raises ValueError when it is not intact."""
