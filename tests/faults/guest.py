@@ -55,7 +55,8 @@ class Guest:
         # What the journal is written into is there before: a host that dies forgets which clusters QEMU had just taken.
         journal = f"-c 'write -q -P 0 {SECTOR} {_JOURNAL_MIB * 2**20 - SECTOR}'"
         host.run(f"qemu-io {journal} -c 'write -q -P {_PATTERN} {_PAYLOAD_AT_MIB}M {PAYLOAD_MIB}M' {self.disk}")
-        host.run("virsh -q pool-refresh default; virsh -q define /dev/stdin", given=self.xml())
+        host.run("for pool in $(virsh -q pool-list --name); do virsh -q pool-refresh $pool; done")
+        host.run("virsh -q define /dev/stdin", given=self.xml())
         host.virsh(f"start {self.name}")
         if not until(lambda: self.counter(host) > 40, _SEEN_S):
             raise RuntimeError(f"{self.name} did not begin to write on {host.name}")

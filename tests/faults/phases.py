@@ -68,7 +68,7 @@ PHASES: dict[str, Phase] = {
     "copying 10 %": Phase(_copied(10), SLOW),
     "copying 50 %": Phase(_copied(50), SLOW),
     "copying 90 %": Phase(_copied(90), SLOW),
-    "copying slowly": Phase(_copied(1), {"bandwidth": 3}),  # time enough for another run of the playbook
+    "copying slowly": Phase(_copied(1), {"bandwidth": 1, **TIGHT}),  # time enough for another run of the playbook
     "memory": Phase(_memory, SLOW),
     "switch-over": Phase(_switching, TIGHT, tight=True),
     "arrived, paused": Phase(_arrived),
