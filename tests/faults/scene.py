@@ -29,7 +29,7 @@ class Run:
     def __init__(self, lab: Hypervisors, guest: str, to: str, options: t.Mapping[str, t.Any]) -> None:
         arguments = json.dumps({"guest": guest, "to": to, **options})
         inventory = lab.folder / "inventory/hosts.yml"  # it needs no look at the guests
-        self._process = lab.start("ansible-playbook", "-i", inventory, "corral.virt.migrate", "-e", arguments)
+        self._process = lab.start("ansible-playbook", "-i", inventory, "corral.virt.migrate", "-v", "-e", arguments)
         self.output = ""
 
     @property
