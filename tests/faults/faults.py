@@ -183,7 +183,7 @@ def main(part: str = "") -> int:
         for case in soak.cases(minutes, os.environ.get("SEED")) if minutes else chosen:
             rows.append(where.tried(case))
             print(table(rows[-1:]), flush=True)
-    REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
+            REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
     bad = [row.name for row in rows if not row.ok]
     print(f"\n{table(rows)}\n\n{len(rows)} cases, {len(bad)} violations. Written to {REPORT}")
     return 1 if bad else 0
