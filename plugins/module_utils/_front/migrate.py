@@ -44,7 +44,7 @@ OPTIONS: dict[str, t.Any] = {
     "auto_converge": {"type": "bool", "default": True},
     "postcopy": {"type": "bool", "default": False},
     "postcopy_after": {"type": "int"},
-    "postcopy_after_passes": {"type": "int"},
+    "postcopy_after_passes": {"type": "int", "no_log": False},
     "parallel": {"type": "int"},
     "compression": {"type": "list", "elements": "str", "choices": ["xbzrle", "zlib", "zstd"], "default": []},
     "schedule": {"type": "str", "choices": sorted(convergence.SCHEDULES)},
