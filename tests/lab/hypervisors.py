@@ -89,9 +89,9 @@ class Hypervisors:
         """A shell command on a host."""
         return self.run("ssh", "-F", self.folder / "ssh_config", host, command, ok=ok, given=given).strip()
 
-    def module(self, name: str, /, *flags: str, ok: bool = True, timeout_s: int = COMMAND_S, **arguments: t.Any) -> str:
+    def module(self, called: str, /, *flags: str, ok: bool = True, timeout_s: int = COMMAND_S, **arguments: t.Any) -> str:
         """Call a module on the first host: what it says, in one line."""
-        said = self.run("ansible", "hyper1", "-m", name, "-a", json.dumps(arguments), *flags, ok=ok, timeout_s=timeout_s)
+        said = self.run("ansible", "hyper1", "-m", called, "-a", json.dumps(arguments), *flags, ok=ok, timeout_s=timeout_s)
         return re.sub(r"\s+", " ", said)
 
     def play(self, *tasks: dict[str, t.Any], hosts: str = "hyper1", flags: Sequence[str] = (), ok: bool = True, **more: t.Any) -> str:

@@ -186,7 +186,7 @@ def test_it_moves_live_there_and_back(guests: dict[str, Guest], kind: str, mode:
     """No number is lost or doubled, neither on the disk nor in the session."""
     guest = guests[kind]
     for to in ("hyper2", "hyper1"):
-        with Counter([*guest.ssh]) as counter, allowed_to_fault() if mode == "postcopy" else contextlib.nullcontext():
+        with allowed_to_fault() if mode == "postcopy" else contextlib.nullcontext(), Counter([*guest.ssh]) as counter:
             guest.move(to, **LIVE[mode])
         seen = counter.seen()
         print(f"{kind} {mode} to {to}: longest gap {seen.longest_gap_s:.2f} s")
