@@ -78,12 +78,15 @@ class Guest:
         assert "changed=0" in printed and not re.search(r"changed=[1-9]", printed), printed[-2000:]
 
     def intact(self) -> None:
-        """Every number stands there once, in order, with its checksum; and there are more than the last time."""
-        lines = self.lab.run(*self.ssh, f"cat {NUMBERS}").splitlines()[:-1]  # the last may be on its way
+        """It goes on writing, and every number stands there once, in order, with its checksum."""
+        until(lambda: len(self._lines()) > self.written, timeout_s=60)
+        lines = self._lines()
         wrong = [line for number, line in enumerate(lines, 1) if line != f"{number} {_sum(number)}"]
         assert not wrong, f"{self.name}: {wrong[:3]} of {len(lines)}"
-        assert len(lines) > self.written, f"{self.name} wrote nothing more"
         self.written = len(lines)
+
+    def _lines(self) -> list[str]:
+        return self.lab.run(*self.ssh, f"cat {NUMBERS}").splitlines()[:-1]  # the last may be on its way
 
 
 def _sum(number: int) -> str:
