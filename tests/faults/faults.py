@@ -159,9 +159,8 @@ def place(lab: Hypervisors) -> Place:
     """The hosts, with an image on each that boots the guest."""
     inventory = json.loads(lab.run("ansible-inventory", "-i", lab.folder / "inventory/hosts.yml", "--list"))["_meta"]["hostvars"]
     hosts = [Host(lab.name, name, inventory[name]["ansible_host"]) for name in ("hyper1", "hyper2", "hyper3")]
-    for host in hosts:
-        make_base(host, "/srv/base")
-    image = {"name": BASE, "src": f"/srv/base/{BASE}", "remote_src": True}
+    checksum = {f"sha256:{make_base(host, '/srv/base')}" for host in hosts}.pop()
+    image = {"name": BASE, "src": f"/srv/base/{BASE}", "remote_src": True, "checksum": checksum}
     lab.play({"corral.virt.virt_image": image}, hosts="hyper")
     contents = {host.run(f"readlink -f {IMAGES}/{BASE}") for host in hosts}
     if len(contents) != 1:
