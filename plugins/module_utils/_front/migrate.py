@@ -190,7 +190,8 @@ class _Run:
             if before and self.gate.open:  # somebody else's work may have come to its end meanwhile
                 self.gate.run(before, lambda _step: self.settle_earlier(found, memory))
                 return self._again(before)
-            dest = dataclasses.replace(dest, guests={name: its for name, its in dest.guests.items() if name != self.name})
+            others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
+            dest = dataclasses.replace(dest, guests=others)
         return self._moved(found, source, dest, before)
 
     def _again(self, before: list[MigrateStep]) -> dict[str, t.Any]:
