@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.tests.faults.scene import Scene
 __all__ = ["expired_certificate", "wrong_ca"]
 
 _CA = "/etc/pki/CA/cacert.pem"
-_SERVER = "/etc/pki/libvirt/servercert.pem"
+_CLIENT = "/etc/pki/libvirt/clientcert.pem"
 
 
 def wrong_ca(scene: Scene) -> None:
@@ -23,10 +23,10 @@ def wrong_ca(scene: Scene) -> None:
 
 
 def expired_certificate(scene: Scene) -> None:
-    """The destination's certificate ended yesterday."""
+    """That of the source ended yesterday; a libvirtd whose own has ended does not even start."""
     folder = scene.lab.folder / "ca"
     key = serialization.load_pem_private_key((folder / "ca-key.pem").read_bytes(), None)
-    old = x509.load_pem_x509_certificate(scene.dest.path(_SERVER).read_bytes())
+    old = x509.load_pem_x509_certificate(scene.source.path(_CLIENT).read_bytes())
     today = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(
         issuer_name=old.issuer,
@@ -38,9 +38,7 @@ def expired_certificate(scene: Scene) -> None:
         extensions=list(old.extensions),
     )
     new = builder.sign(key, hashes.SHA256())  # type: ignore[arg-type]  # the lab's own key is RSA
-    scene.undo.callback(scene.dest.run, "systemctl restart libvirtd")
-    _replace(scene, scene.dest, _SERVER, new.public_bytes(serialization.Encoding.PEM).decode())
-    scene.dest.run("systemctl restart libvirtd")
+    _replace(scene, scene.source, _CLIENT, new.public_bytes(serialization.Encoding.PEM).decode())
 
 
 def _replace(scene: Scene, host: Host, path: str, text: str) -> None:
