@@ -70,7 +70,7 @@ class Place:
         scene.guest.make(source)
         with Twice(scene) as twice:
             told = self._hurt(case, scene)
-            self._once(scene)
+            self._once(case, scene)
             detail = self._repeated(case, scene)
         if twice.seen:
             raise Violation(f"it ran on two hosts at once: {twice.seen}")
@@ -114,12 +114,14 @@ class Place:
             raise Violation(f"the run did not say '{case.says}': {run.reason()}")
         return told
 
-    def _once(self, scene: Scene) -> None:
-        """At most one host executes it, and one has it."""
+    def _once(self, case: Case, scene: Scene) -> None:
+        """At most one host executes it, and one has it; what was refused was not moved."""
         states = scene.states()
         running = [name for name, state in states.items() if state == "running"]
         if len(running) > 1 or not states:
             raise Violation(f"after the fault: {states or 'no host has it'}")
+        if case.when is None and case.ends == FAILS and running != [scene.source.name]:
+            raise Violation(f"the run was refused, and it moved: {states}")
 
     def _repeated(self, case: Case, scene: Scene) -> str:
         """The same again, and it is there, as it should be."""
