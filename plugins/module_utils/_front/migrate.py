@@ -274,8 +274,8 @@ class _Run:
         there, move = memory["moving"], self._plain()
         if there != self.params["dest"]:
             raise Refused(
-                f"cannot migrate {self.name} to {move.dest}: its migration to {there} was interrupted; finish that one first, or clear "
-                f"away what it left with dest: {there} and state: aborted"
+                f"cannot migrate {self.name} to {move.dest}: its migration to {there} is under way, or was interrupted; let that one end "
+                f"first, or end it and clear away what it left with dest: {there} and state: aborted"
             )
         its = dest.guests.get(self.name)
         if its is not None and its[0] != found.uuid:

@@ -97,7 +97,7 @@ class _Look:
         if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
             return told
         self._refresh(pool.name)
-        file = _file(self._ends.source, path)
+        file = _file(self._ends.source, path) or self._new(path)
         base = file.backing_path if file else None
         there = _file(self._ends.dest, base) if base else None
         return dataclasses.replace(
@@ -110,6 +110,14 @@ class _Look:
             base_there=there,
             base_altered=bool(base and there and self._altered(base)),
         )
+
+    def _new(self, path: str) -> File | None:
+        """A file that came into its pool behind libvirt's back."""
+        for pool in look.pools(self._ends.source):
+            if pool["active"] and os.path.normpath(caps.pool(pool["xml"])["path"] or "") == os.path.normpath(os.path.dirname(path)):
+                storage.refresh(self._ends.source, pool["name"])
+                return _file(self._ends.source, path)
+        return None
 
     def _refresh(self, pool: str) -> None:
         if pool not in self._fresh:
