@@ -145,7 +145,7 @@ def _guest() -> list[str]:
     tasks = [{"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"}]
     book.write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": tasks}]))
     run("ansible-playbook", book)
-    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=5")
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30")
     ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), f"root@{address}"]
     life.find(NAME)
     deadline = time.monotonic() + BOOT_S

@@ -56,6 +56,7 @@ OPTIONS: dict[str, t.Any] = {
 _FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
 _LOOK_S = 0.5
+_CLOCK_MS = 1000
 _INTERRUPTED = "it was interrupted"
 
 
@@ -347,6 +348,9 @@ class _Run:
             told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures")
             dest = self.ends.or_none("dest")
             self.figures.update({key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {}))
+            # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
+            if dest and self.figures.get("downtime_ms", 0) > _CLOCK_MS:
+                migrate.synchronise_clock(dest, move.guest)
             self.figures["bytes_sent"] = self.figures["disk_bytes"] + self.figures.get("memory_bytes", 0)
             return
         if verdict.action != "nothing":
@@ -385,7 +389,6 @@ class _Run:
             verdict = self._seen(was_paused=move.paused)
         if verdict.action == "resume_dest":
             migrate.resume(self.ends.dest, move.guest)
-            migrate.synchronise_clock(self.ends.dest, move.guest)
         elif verdict.action == "finish_dest":
             carry.release(self.ends.dest, move.guest)
         elif verdict.action == "clean_dest":
