@@ -69,8 +69,9 @@ class Guest:
         return {host: state for host, state in states.items() if state}
 
     def move(self, to: str, **options: t.Any) -> str:
-        """By the playbook; what was printed."""
-        return self.lab.run("ansible-playbook", "corral.virt.migrate", "-v", "-e", json.dumps({"guest": self.name, "to": to, **options}))
+        """By the playbook; what was printed, in one line."""
+        arguments = json.dumps({"guest": self.name, "to": to, **options})
+        return re.sub(r"\s+", " ", self.lab.run("ansible-playbook", "corral.virt.migrate", "-v", "-e", arguments))
 
     def stays(self, host: str) -> None:
         """It is there: nothing is to be done."""
