@@ -158,7 +158,7 @@ import contextlib
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -167,9 +167,10 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 def main() -> None:
     """Parameters in, one guest moved, result out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **migrate.OPTIONS}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
-        ends = Ends(module.params["uri"], migrate.dest_uri(module.params), lambda uri: stack.enter_context(opened(uri, watched=True)))
+        there = migrate_options.dest_uri(module.params)
+        ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(opened(uri, watched=True)))
         note = f"/run/corral-{module.params['name']}"
         with Progress(f"{note}.progress") as tell, Note(f"{note}.abort") as interrupted:
             result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), tell, interrupted)

@@ -71,7 +71,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -87,7 +87,7 @@ def main() -> None:
         if interrupted():
             raise Failed(f"cannot migrate {wish['name']}: all of it was interrupted; it is where it was")
         with contextlib.ExitStack() as stack, Progress(f"/run/corral-{wish['name']}.progress") as tell:
-            ends = Ends(uri, migrate.dest_uri(wish), lambda place: stack.enter_context(opened(place, watched=True)))
+            ends = Ends(uri, migrate_options.dest_uri(wish), lambda place: stack.enter_context(opened(place, watched=True)))
             return migrate.converge(ends, wish, gate, tell, interrupted)
 
     with failures(module), contextlib.ExitStack() as stack:

@@ -12,18 +12,17 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
 
-__all__ = ["carry", "carry_file", "files", "make", "release", "reserve", "undefine"]
+__all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
 
 _TPM = "/var/lib/libvirt/swtpm"
 
 
-def make(dest: Connection, disk: DiskMove) -> None:
+def make(dest: t.Any, disk: DiskMove) -> None:
     """An empty disk on the destination, thin, of the right size and on the right base."""
     volume = t.cast(Volume, disk.volume)
     storage.create(dest, volume.pool, caps.new_volume(volume), name=volume.name, replace=disk.replace)
@@ -44,7 +43,7 @@ def carry(ends: Ends, disk: DiskMove, tell: Tell) -> None:
     storage.refresh(ends.dest, file.pool)
 
 
-def _volume(connection: Connection, path: str) -> dict[str, t.Any]:
+def _volume(connection: t.Any, path: str) -> dict[str, t.Any]:
     xml = storage.volume_at(connection, path)
     if xml is None:
         raise Failed(f"cannot copy {path}: it is gone from its pool")
@@ -71,29 +70,12 @@ def carry_file(ends: Ends, path: str) -> None:
 def reserve(ends: Ends, name: str) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
     domain = look.lookup(ends.source, name)
-    with said("define", name):
-        # In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not know.
-        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
-        ends.dest.defineXML(tied.reserved(domain.XMLDesc(flags)))
-    if domain.isActive():
+    definition.define(ends.dest, name, tied.reserved(definition.portable(domain)))
+    if look.state(domain) not in ("shutdown", "crashed"):
         migrate.discard(ends.dest, name)
         raise Failed(f"cannot move {name}: it was started meanwhile; run again, it then travels while it runs")
 
 
-def undefine(source: Connection, name: str) -> None:
-    """Forget it here: its definition, its UEFI variables and TPM state, which are over there; its disks stay."""
-    domain = look.lookup(source, name)
-    with said("undefine", name):
-        if domain.isActive():
-            raise Failed(f"cannot undefine {name}: it was started meanwhile; run again")
-        flags = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-        try:
-            domain.undefineFlags(flags | libvirt.VIR_DOMAIN_UNDEFINE_TPM)
-        except (AttributeError, libvirt.libvirtError):  # libvirt before 8.9 removes that state by itself
-            domain.undefineFlags(flags)
-
-
-def release(dest: Connection, name: str) -> None:
+def release(dest: t.Any, name: str) -> None:
     """Let it be started there."""
-    with said("define", name):
-        dest.defineXML(tied.released(look.found(look.lookup(dest, name)).xml))
+    definition.define(dest, name, tied.released(look.found(look.lookup(dest, name)).xml))

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import content,
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
@@ -230,7 +230,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan) 
     elif isinstance(step, plans.GrowLive):
         blockjob.grow(connection, step.guest, step.target, step.size_bytes)
     elif isinstance(step, plans.Forget):
-        blockjob.define(connection, step.guest, step.xml)
+        definition.define(connection, step.guest, step.xml)
     elif isinstance(step, plans.StandOn):
         qemu_img.rebase(step.path, step.base.path, base_format=step.base.format, progress=percent)
     elif isinstance(step, plans.Flatten):

@@ -11,58 +11,28 @@ import dataclasses
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
+from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, travel
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
+from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import check, dest_uri, tuning
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DiskMove, Host, Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep, Verdict
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
-__all__ = ["OPTIONS", "check", "converge", "dest_uri"]
+__all__ = ["converge"]
 
-OPTIONS: dict[str, t.Any] = {
-    "name": {"type": "str", "required": True},
-    "dest": {"type": "str", "required": True},
-    "dest_uri": {"type": "str"},
-    "state": {"type": "str", "choices": ["present", "aborted"], "default": "present"},
-    "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
-    "storage": {"type": "str", "choices": ["auto", "shared", "delta", "full"], "default": "auto"},
-    "disk_storage": {"type": "dict", "default": {}},
-    "bandwidth": {"type": "int"},
-    "max_downtime": {"type": "int"},
-    "auto_converge": {"type": "bool", "default": True},
-    "postcopy": {"type": "bool", "default": False},
-    "postcopy_after": {"type": "int"},
-    "postcopy_after_passes": {"type": "int", "no_log": False},
-    "parallel": {"type": "int"},
-    "compression": {"type": "list", "elements": "str", "choices": ["xbzrle", "zlib", "zstd"], "default": []},
-    "schedule": {"type": "str", "choices": sorted(convergence.SCHEDULES)},
-    "timeout": {"type": "int", "default": 1800},
-    "timeout_action": {"type": "str", "choices": ["abort", "suspend", "postcopy"], "default": "abort"},
-    "keep_source_storage": {"type": "bool", "default": False},
-    "assume_images": {"type": "bool", "default": False},
-}
-_FORGET: dict[str, t.Any] = {"moving": "", "moving_made": ()}
-_PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
-_LOOK_S = 0.5
 _CLOCK_MS = 1000
 _INTERRUPTED = "it was interrupted"
-
-
-def dest_uri(params: t.Mapping[str, t.Any]) -> str:
-    """Where the destination's libvirt is, as the source reaches it."""
-    return params["dest_uri"] or f"qemu+tls://{params['dest']}/system"
 
 
 def converge(
@@ -73,61 +43,13 @@ def converge(
     `tell` hears how far it is; once somebody `interrupted` it, the guest stays where it is.
     """
     name = check(params)
+    if ":///" not in ends.source.getURI():
+        raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(ends, params, gate)
     another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
     with local.locked(name, another) if gate.open else contextlib.nullcontext():
         return _Run(ends, params, gate, tell, interrupted).converge()
-
-
-def check(params: t.Mapping[str, t.Any]) -> str:
-    """The guest's name; raises BadInput with everything that is wrong."""
-    problems = []
-    for key in ("name", "dest"):
-        try:
-            _units.check_name(params[key], what=key)
-        except BadInput as error:
-            problems += error.problems
-    numbers = ("bandwidth", "max_downtime", "timeout", "postcopy_after", "postcopy_after_passes", "parallel")
-    problems += [f"{key}: must be at least 1, not {params[key]}" for key in numbers if params[key] is not None and params[key] < 1]
-    modes = OPTIONS["storage"]["choices"]
-    wrong = {key: value for key, value in params["disk_storage"].items() if value not in modes}
-    problems += [f"disk_storage: {key} cannot be {value!r}; one of {', '.join(modes)}" for key, value in wrong.items()]
-    after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
-    copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
-    tunnelled = params["transport"] == "tunnelled"
-    rules = {
-        "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
-        "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
-        "postcopy: a tunnel cannot carry it; use tls, or leave it out": tunnelled and params["postcopy"],
-        f"{' and '.join(after)}: they say when postcopy follows; set postcopy: true": after and not params["postcopy"],
-        "compression: zlib and zstd are for parallel connections; give parallel": (
-            {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
-        ),
-        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"] and params["parallel"],
-        "timeout_action: postcopy, and postcopy, cannot be tunnelled": tunnelled and params["timeout_action"] == "postcopy",
-    }
-    problems += [text for text, met in rules.items() if met]
-    if problems:
-        raise BadInput(problems)
-    return t.cast(str, params["name"])
-
-
-def _tuning(params: t.Mapping[str, t.Any]) -> Tuning:
-    return Tuning(
-        transport=params["transport"],
-        bandwidth_mib_s=params["bandwidth"],
-        max_downtime_ms=params["max_downtime"],
-        auto_converge=params["auto_converge"],
-        postcopy=params["postcopy"],
-        postcopy_after_s=params["postcopy_after"],
-        postcopy_after_passes=params["postcopy_after_passes"],
-        parallel=params["parallel"],
-        compression=tuple(params["compression"]),
-        schedule=params["schedule"],
-        timeout_s=params["timeout"],
-        timeout_action=params["timeout_action"],
-    )
 
 
 def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()) -> dict[str, t.Any]:
@@ -206,7 +128,7 @@ class _Run:
         move = self._move(found, source, dest)
         guest = looks.guest(self.ends.source, found)
         problems = preflight.findings(move, guest, source, dest)
-        if move.active and (lacks := looks.cpu_fits(self.ends.dest, dest, t.cast(str, found.live_xml))):
+        if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
             problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
         if move.active and move.tuning.transport != "tunnelled" and (deaf := local.port_filtered(move.dest)):
             problems.append(deaf)
@@ -214,10 +136,10 @@ class _Run:
             raise Refused(f"cannot migrate {self.name} to {move.dest}: " + "; ".join(problems))
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
-            self.notes.append(convergence.can_work(dirty, move.tuning))
+            self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
         steps, wanted = plans.steps(move), travel.images(self.ends.source, move.disks)
         self.gate.run(steps, self._do)
-        shown = ("target", "path", "how", "why", "bytes_to_move", "base")
+        shown = ("target", "path", "how", "why", "bytes_to_move")
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
             "mode": move.mode,
@@ -251,7 +173,7 @@ class _Run:
             guest=params["name"],
             dest=params["dest"],
             dest_uri=dest_uri(params),
-            tuning=_tuning(params),
+            tuning=tuning(params),
             keep_source_storage=params["keep_source_storage"],
             **more,
         )
@@ -262,11 +184,11 @@ class _Run:
         memory = record.read(there.live_xml or there.xml) if there else {}
         if there is None or memory.get("moving_from") != source.uuid:
             return _result(self.params, [])
-        in_use = {path for xml in look.of_all(self.ends.source, lambda guest: guest.XMLDesc()) for path in sources(xml)}
-        left = [path for path in memory.get("moving_made") or () if path not in in_use and storage.volume_at(self.ends.source, path)]
+        goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
+        free = travel.unused(self.ends.source, goes, self.name)
         move = self._plain(autostart=bool(memory.get("moving_autostart")) and not there.autostart)
         resume = there.state == "paused" and not memory.get("moving_paused")
-        steps = plans.finish(move, left, resume=resume, define=tied.is_reserved(there.xml))
+        steps = plans.finish(move, [path for path in goes if path in free], resume=resume, define=tied.is_reserved(there.xml))
         self.gate.run(steps, self._do)
         return _result(self.params, steps, [Change("unfinished migration", "yes", "no")])
 
@@ -283,7 +205,7 @@ class _Run:
             return []  # the preflight says what is wrong
         if its is None and not migrate.job_active(self.ends.source, self.name):
             return []  # what was made there will be made anew
-        verdict = self._seen(was_paused=bool(memory.get("moving_paused")))
+        verdict = settle.seen(self.ends, self.name, was_paused=bool(memory.get("moving_paused")))
         if verdict.action == "nothing" and not verdict.wait:
             raise Refused(f"cannot migrate {self.name}: seen on both hosts: {verdict.meaning}")
         return [MigrateStep(move, "settle", text=f"settle the migration of {self.name} to {move.dest} that was interrupted")]
@@ -294,37 +216,30 @@ class _Run:
         move = self._plain(paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
         if migrate.job_active(self.ends.source, self.name):
             self._watch(move)
-        verdict = self._settled(move)
+        verdict = settle.settled(self.ends, move)
         if verdict.action == "nothing":
             raise Failed(f"cannot settle the migration of {self.name} to {move.dest}: seen on both hosts: {verdict.meaning}")
         if verdict.action not in ("done", "resume_dest", "finish_dest"):
-            self._clean_up(memory.get("moving_made") or ())
+            settle.clean_up(self.ends, self.name, memory.get("moving_made") or ())
 
     def _do(self, step: MigrateStep) -> None:
         move, ends = step.move, self.ends
         disk_move = next((each for each in move.disks if each.path == step.path), None)
         verbs: dict[str, t.Callable[[], None]] = {
-            "record": lambda: self._record(move),
+            "record": lambda: settle.begin(ends.source, move),
             "make": lambda: self._guarded(move, lambda: carry.make(ends.dest, t.cast(DiskMove, disk_move))),
             "carry": lambda: self._guarded(move, lambda: carry.carry(ends, t.cast(DiskMove, disk_move), self.tell)),
             "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, step.path)),
             "migrate": lambda: self._migrate(move),
             "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move.guest)),
-            "undefine": lambda: carry.undefine(ends.source, move.guest),
+            "undefine": lambda: definition.undefine(look.lookup(ends.source, move.guest)),
             "define": lambda: carry.release(ends.dest, move.guest),
             "resume": lambda: migrate.resume(ends.dest, move.guest),
             "autostart": lambda: migrate.set_autostart(ends.dest, move.guest),
             "remove": lambda: storage.delete(ends.source, step.path),
-            "forget": lambda: _remember(look.lookup(ends.dest, move.guest), _FORGET),
+            "forget": lambda: settle.forget(ends.dest, move.guest),
         }
         verbs[step.verb]()
-
-    def _record(self, move: Move) -> None:
-        """Before anything is made: what will be, and whose it is."""
-        fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
-        fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
-        fields["moving_made"] = tuple(each.path for each in move.disks if each.volume)
-        _remember(look.lookup(self.ends.source, move.guest), fields)
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
@@ -336,14 +251,17 @@ class _Run:
         """Work before the guest is given away: when it fails, nothing of it is left."""
         try:
             work()
-        except Exception:
-            self._clean_up([each.path for each in move.disks if each.volume])
+        except VirtError:
+            self._clean_up(move)
             raise
+
+    def _clean_up(self, move: Move) -> None:
+        settle.clean_up(self.ends, self.name, [each.path for each in move.disks if each.volume])
 
     def _migrate(self, move: Move) -> None:
         """Send it paused, look at both ends, do the one thing that is right; raises Failed when it did not arrive."""
         outcome = self._watch(move)
-        verdict = self._settled(move)
+        verdict = settle.settled(self.ends, move)
         if verdict.action in ("resume_dest", "done"):
             told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures")
             dest = self.ends.or_none("dest")
@@ -354,7 +272,7 @@ class _Run:
             self.figures["bytes_sent"] = self.figures["disk_bytes"] + self.figures.get("memory_bytes", 0)
             return
         if verdict.action != "nothing":
-            self._clean_up([each.path for each in move.disks if each.volume])
+            self._clean_up(move)
         reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
         raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
 
@@ -372,52 +290,6 @@ class _Run:
         """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
         lost = self.ends.broken("dest") and not plans.may_switch(move) and self.ends.or_none("dest") is None
         return f"{move.dest} does not answer any more" if lost else ""
-
-    def _seen(self, *, was_paused: bool) -> Verdict:
-        source, dest = self.ends.or_none("source"), self.ends.or_none("dest")
-        here = migrate.state_there(source, self.name)
-        there = migrate.state_there(dest, self.name, reserved=tied.is_reserved)
-        here = "paused" if here == "incoming" else here  # of the source: paused by its migration
-        return plans.judge(here, there, was_paused=was_paused, job_active=migrate.job_active(source, self.name))
-
-    def _settled(self, move: Move) -> Verdict:
-        """Look until both ends agree, or libvirt has had its time; then do the one thing that is right."""
-        deadline = time.monotonic() + _PATIENCE_S
-        verdict = self._seen(was_paused=move.paused)
-        while verdict.wait and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
-            verdict = self._seen(was_paused=move.paused)
-        if verdict.action == "resume_dest":
-            migrate.resume(self.ends.dest, move.guest)
-        elif verdict.action == "finish_dest":
-            carry.release(self.ends.dest, move.guest)
-        elif verdict.action == "clean_dest":
-            migrate.discard(self.ends.dest, move.guest)
-            again = self._seen(was_paused=move.paused)
-            if again.action == "resume_source":
-                migrate.resume(self.ends.source, move.guest)
-        elif verdict.action == "clean_source":
-            migrate.discard(self.ends.source, move.guest)
-            return verdict._replace(action="done")
-        elif verdict.action == "resume_source":
-            migrate.resume(self.ends.source, move.guest)
-        return verdict
-
-    def _clean_up(self, made: t.Iterable[str]) -> None:
-        """The guest stayed: remove the images that were made for it on the destination, and the record."""
-        dest, source = self.ends.or_none("dest"), self.ends.or_none("source")
-        if dest is None or source is None:
-            return  # the record stays, and the next run does it
-        for path in made:
-            storage.delete(dest, path)
-        if migrate.state_there(source, self.name) != "absent":
-            _remember(look.lookup(source, self.name), _FORGET)
-
-
-def _remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
-    now = look.found(guest)
-    stored = record.update(now.xml, fields) if now.persistent else None
-    migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
 
 
 def _told(tell: Tell, figures: t.Mapping[str, t.Any]) -> None:

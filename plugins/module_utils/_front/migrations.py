@@ -12,7 +12,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate_options
 
 __all__ = ["OPTIONS", "each", "summary", "wishes"]
 
@@ -29,12 +29,12 @@ def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
     """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
     found, problems = [], []
     for item in params["guests"]:
-        asked = ArgumentSpecValidator(migrate.OPTIONS).validate({**params["options"], **item})
+        asked = ArgumentSpecValidator(migrate_options.OPTIONS).validate({**params["options"], **item})
         found.append(asked.validated_parameters)
         texts = list(asked.error_messages)
         if not texts:
             try:
-                migrate.check(asked.validated_parameters)
+                migrate_options.check(asked.validated_parameters)
             except BadInput as error:
                 texts = list(error.problems)
         problems += [f"guests: {item.get('name')}: {text}" for text in texts]

@@ -26,8 +26,8 @@ def directory(connection: t.Any, pool: str, what: str) -> str:
     return t.cast(str, found["path"])
 
 
-def users(connection: t.Any, place: str) -> dict[str, str]:
-    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are."""
+def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
+    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are, of all guests `but` one."""
     here, found, known = os.path.realpath(place), {}, set()
     for volume in map(caps.volume, storage.all_volumes(connection)):
         known.add(volume["path"])
@@ -35,6 +35,8 @@ def users(connection: t.Any, place: str) -> dict[str, str]:
         if where == here:
             found[file] = volume["path"]
     for seen in look.of_all(connection, look.found):
+        if seen.name == but:
+            continue
         for path in {*sources(seen.xml, below=True), *(sources(seen.live_xml, below=True) if seen.live_xml else ())}:
             chain = [path] if path in known or not os.path.isfile(path) else _chain(path)
             for where, file in (os.path.split(os.path.realpath(each)) for each in chain):

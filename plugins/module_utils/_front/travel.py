@@ -15,16 +15,17 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
+from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
-from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DiskMove, Host, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travels
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
 
-__all__ = ["disks", "images"]
+__all__ = ["disks", "images", "unused"]
 
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
@@ -52,15 +53,25 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *
             problems.append(str(error))
     if problems:
         raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    others = look.of_all(ends.source, lambda guest: "" if guest.name() == found.name else guest.XMLDesc())
-    used = {path for xml in filter(None, others) for path in sources(xml)}
     owned = set(memory.get("volumes") or ())
-    # A copied disk goes from the source unless others use it there; what is only read (an ISO) goes when it was made for this guest.
+    # A copied disk goes from the source unless others stand on it there; what is only read (an ISO) goes when it was made for this guest.
     fixed = {item["source"] for item in entries if _fixed(item)}
-    return tuple(
-        dataclasses.replace(move, goes=move.path not in used and (move.how != CARRY or move.path not in fixed or move.path in owned))
-        for move in moves
-    )
+    may_go = [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
+    free = unused(ends.source, may_go, found.name)
+    return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
+
+
+def unused(source: t.Any, paths: t.Iterable[str], guest: str) -> set[str]:
+    """Of these disks of a guest those that no other guest and no other image stands on."""
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        folders.setdefault(os.path.dirname(path), set()).add(path)
+    for folder in folders:
+        pool = transfer.pool_at(source, folder)
+        if pool:
+            storage.refresh(source, pool)  # what was made behind libvirt's back counts as well
+    used = {folder: pool_directory.users(source, folder, but=guest) for folder in folders}
+    return {path for folder, inside in folders.items() for path in inside if os.path.basename(os.path.realpath(path)) not in used[folder]}
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
@@ -68,9 +79,9 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
     wanted = {}
     for path in sorted({move.base for move in moves if move.base}):
         directory, content = os.path.split(path)
-        with transfer.pool_for(source, directory) as pool:
-            text = storage.read(source, pool, manifest_name(content))
-        if text is not None:
+        pool = transfer.pool_at(source, directory)
+        text = storage.read(source, pool, manifest_name(content)) if pool else None
+        if pool and text is not None:
             checksum = read_manifest(text.decode(), path).checksum
             # `debian-12.1a2b3c4d5e6f.qcow2` is a content of `debian-12.qcow2`.
             wanted[path] = {"name": CONTENT_NAME.sub(r"\1", content), "pool": pool, "checksum": checksum, "content": content}
@@ -113,11 +124,11 @@ class _Look:
 
     def _new(self, path: str) -> File | None:
         """A file that came into its pool behind libvirt's back."""
-        for pool in look.pools(self._ends.source):
-            if pool["active"] and os.path.normpath(caps.pool(pool["xml"])["path"] or "") == os.path.normpath(os.path.dirname(path)):
-                storage.refresh(self._ends.source, pool["name"])
-                return _file(self._ends.source, path)
-        return None
+        pool = transfer.pool_at(self._ends.source, os.path.dirname(path))
+        if pool is None:
+            return None
+        storage.refresh(self._ends.source, pool)
+        return _file(self._ends.source, path)
 
     def _refresh(self, pool: str) -> None:
         if pool not in self._fresh:

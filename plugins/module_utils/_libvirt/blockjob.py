@@ -16,15 +16,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
-__all__ = ["define", "grow", "pull"]
+__all__ = ["grow", "pull"]
 
 _LOOK_S = 0.5  # progress; the end comes as an event
-
-
-def define(connection: Connection, guest: str, xml: str) -> None:
-    """Store the definition; a running guest goes on as it is."""
-    with said("define", guest):
-        connection.defineXML(xml)
 
 
 def grow(connection: Connection, guest: str, target: str, size_bytes: int) -> None:

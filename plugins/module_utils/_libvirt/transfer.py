@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os.path
 import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, send
 
-__all__ = ["copy", "pool_for"]
+__all__ = ["copy", "pool_at", "pool_for"]
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
@@ -47,14 +48,20 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, 
         writer.finish()
 
 
+def pool_at(connection: Connection, directory: str) -> str | None:
+    """The active pool that is this directory."""
+    with said("list the storage pools of", connection.getURI()):
+        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+        paths = {ElementTree.fromstring(pool.XMLDesc()).findtext("target/path"): pool.name() for pool in active}  # noqa: S314 (libvirt's own)
+    return next((name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None)
+
+
 @contextlib.contextmanager
 def pool_for(connection: Connection, directory: str) -> t.Iterator[str]:
     """The name of an active pool that is this directory; one made for the length of the `with` block where there is none."""
-    with said("list the storage pools of", connection.getURI()):
-        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        paths = {ElementTree.fromstring(pool.XMLDesc()).findtext("target/path"): pool for pool in active}  # noqa: S314 (libvirt's own)
-    if directory in paths:
-        yield paths[directory].name()
+    known = pool_at(connection, directory)
+    if known:
+        yield known
         return
     root = ElementTree.Element("pool", type="dir")
     ElementTree.SubElement(root, "name").text = "corral-" + hashlib.sha256(directory.encode()).hexdigest()[:12]
@@ -65,4 +72,5 @@ def pool_for(connection: Connection, directory: str) -> t.Iterator[str]:
     try:
         yield pool.name()
     finally:
-        pool.destroy()
+        with said("close directory", directory):
+            pool.destroy()

@@ -100,6 +100,8 @@ class Pilot:
 def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
     """What a measured rate of writing says about the move; empty where it says nothing."""
     limit = tuning.bandwidth_mib_s
+    if not dirty_mib_s:
+        return ""
     if not limit:
         return f"the guest writes {dirty_mib_s} MiB of memory each second: only a link that is faster lets it converge by itself"
     if dirty_mib_s <= 0.8 * limit:

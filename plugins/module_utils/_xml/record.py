@@ -29,6 +29,7 @@ RECORD: row.Table = {
     "moving_paused": Row("metadata/corral:guest/corral:moving/@paused"),  # it was paused before
     "moving_autostart": Row("metadata/corral:guest/corral:moving/@autostart"),
     "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there
+    "moving_goes": Many("metadata/corral:guest/corral:moving-goes"),  # what goes from the source when it has arrived
 }
 
 

@@ -1,0 +1,39 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What libvirt stores of a guest: written, handed on, forgotten."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+
+__all__ = ["define", "portable", "undefine"]
+
+
+def define(connection: Connection, guest: str, xml: str) -> None:
+    """Store it; a guest that runs goes on as it is."""
+    with said("define", guest):
+        connection.defineXML(xml)
+
+
+def portable(domain: t.Any) -> str:
+    """In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not know."""
+    with said("read guest", domain.name()):
+        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+        return t.cast(str, domain.XMLDesc(flags))
+
+
+def undefine(domain: t.Any) -> None:
+    """Forget a guest that is off, its UEFI variables and its TPM state; its disks stay. Raises Failed when it is on."""
+    with said("undefine", domain.name()):
+        if domain.isActive():
+            raise Failed(f"cannot undefine {domain.name()}: it was started meanwhile; run again")
+        flags = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        try:
+            domain.undefineFlags(flags | libvirt.VIR_DOMAIN_UNDEFINE_TPM)
+        except (AttributeError, libvirt.libvirtError):  # libvirt before 8.9 removes that state by itself
+            domain.undefineFlags(flags)
