@@ -127,7 +127,7 @@ mode:
   type: str
 disks:
   description:
-    - How each disk travels (C(how)) and C(why), with C(bytes_to_move).
+    - How each disk travels (C(how)) and C(why), with C(bytes_to_move); when it moved live, C(disk_bytes), as the sum has them.
   returned: when it moves
   type: list
   elements: dict

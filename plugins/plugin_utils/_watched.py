@@ -93,4 +93,4 @@ def shown(text: str) -> str:
     parts.append(f"{rate / _MIB:.1f} MiB/s")
     if total and rate:
         parts.append(f"{(total - done) // rate} s left")
-    return ", ".join(parts)
+    return ", ".join(parts) + (f" ({found['detail']})" if found["detail"] else "")

@@ -26,8 +26,8 @@ class Progress:
         self._path = path
         self._phase, self._since, self._from, self._written = "", 0.0, 0, 0.0
 
-    def __call__(self, phase: str, done: int, total: int) -> None:
-        """Note it, with the rate since this phase began."""
+    def __call__(self, phase: str, done: int, total: int, detail: str = "") -> None:
+        """Note it, with the rate since this phase began; `detail` is for people."""
         now = time.monotonic()
         if phase != self._phase:
             self._phase, self._since, self._from, self._written = phase, now, done, 0.0
@@ -38,7 +38,7 @@ class Progress:
         # Nobody's run fails because it could not be watched.
         with contextlib.suppress(OSError):
             with open(f"{self._path}.new", "w") as out:
-                json.dump({"phase": phase, "done": done, "total": total, "rate": round(rate)}, out)
+                json.dump({"phase": phase, "done": done, "total": total, "rate": round(rate), "detail": detail}, out)
             os.rename(f"{self._path}.new", self._path)
 
     def __enter__(self) -> Progress:

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
@@ -36,7 +36,7 @@ _INTERRUPTED = "it was interrupted"
 
 
 def converge(
-    ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell, interrupted: t.Callable[[], bool] = lambda: False
+    ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress, interrupted: t.Callable[[], bool] = lambda: False
 ) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
 
@@ -46,7 +46,7 @@ def converge(
     if ":///" not in ends.source.getURI():
         raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
     if params["state"] == "aborted":  # while the run that is to end has the lock
-        return _aborted(ends, params, gate)
+        return _aborted(ends, params, gate, tell)
     another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
     with local.locked(name, another) if gate.open else contextlib.nullcontext():
         return _Run(ends, params, gate, tell, interrupted).converge()
@@ -62,7 +62,7 @@ def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t
     }
 
 
-def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress) -> dict[str, t.Any]:
     """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
     move = Move(params["name"], params["dest"], dest_uri(params))
     found = look.find(ends.source, move.guest)
@@ -80,7 +80,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str,
         if found is not None and memory.get("moving") == params["dest"]:
             step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
             steps.append(step)
-            run = _Run(ends, params, gate, lambda _phase, _done, _total: None)
+            run = _Run(ends, params, gate, tell)
             gate.run([step], lambda _step: run.settle_earlier(found, memory))
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
@@ -89,13 +89,14 @@ class _Run:
     """One guest's way, from look to look."""
 
     def __init__(
-        self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell, interrupted: t.Callable[[], bool] = lambda: False
+        self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress, interrupted: t.Callable[[], bool] = lambda: False
     ) -> None:
         self.ends, self.params, self.gate = ends, params, gate
         self._tell, self._interrupted = tell, interrupted
         self.name: str = params["name"]
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
+        self._processed: t.Mapping[str, tuple[int, int]] = {}
 
     def converge(self) -> dict[str, t.Any]:
         """Afterwards it is on the destination."""
@@ -143,13 +144,16 @@ class _Run:
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
             "mode": move.mode,
-            "disks": [{key: getattr(item, key) for key in shown} for item in move.disks],
+            "disks": [{**{key: getattr(item, key) for key in shown}, **self._sent(item)} for item in move.disks],
             "images": wanted,
             "bridges": list(guest.bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
             "notes": self.notes,
             **{key: value for key, value in self.figures.items() if value is not None},
         }
+
+    def _sent(self, disk: DiskMove) -> dict[str, int]:
+        return {"disk_bytes": self._processed[disk.target][0]} if disk.target in self._processed else {}
 
     def _dirtying(self, domain: t.Any) -> int | None:
         """In check mode the second is waited for; else the move does not wait for a figure."""
@@ -265,6 +269,7 @@ class _Run:
         if verdict.action in ("resume_dest", "done"):
             told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures")
             dest = self.ends.or_none("dest")
+            self._processed = outcome["disks"]
             self.figures.update({key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {}))
             # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
             if dest and self.figures.get("downtime_ms", 0) > _CLOCK_MS:
@@ -292,10 +297,12 @@ class _Run:
         return f"{move.dest} does not answer any more" if lost else ""
 
 
-def _told(tell: Tell, figures: t.Mapping[str, t.Any]) -> None:
+def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
     """Disks first, then memory in passes."""
     if not figures.get("memory_iteration") and figures.get("disk_total"):
-        tell("copying disks", figures["disk_processed"], figures["disk_total"])
+        each = [f"{target} {100 * done // total} %" for target, (done, total) in figures["disks"].items() if total]
+        tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
         return
     total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
-    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total)
+    pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
+    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total, pause)

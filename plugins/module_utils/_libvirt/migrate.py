@@ -47,7 +47,8 @@ def run(
 
     A job that is at work already, begun by a run that was killed, is followed instead.
     """
-    outcome: dict[str, t.Any] = {"error": None, "why": None, "passes": 0, "throttle_percent": 0, "disk_bytes": 0, "measures": []}
+    outcome: dict[str, t.Any] = {"error": None, "why": None, "measures": []}
+    outcome.update(passes=0, throttle_percent=0, disk_bytes=0, disks={})
     value = 0
     for flag in flags:
         value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
@@ -72,6 +73,7 @@ def run(
             outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
             outcome["throttle_percent"] = max(outcome["throttle_percent"], figures.get("auto_converge_throttle", 0))
             outcome["disk_bytes"] = max(outcome["disk_bytes"], figures.get("disk_processed", 0))
+            figures["disks"] = outcome["disks"] = _disks(domain, parameters.get("migrate_disks", ())) or outcome["disks"]
             tell(figures)
         for action in look_at(time.monotonic() - started, figures) if ended is None else ():
             outcome["measures"].append(" ".join(filter(None, (action.verb, str(action.value or ""), action.why and f"({action.why})"))))
@@ -102,6 +104,14 @@ def _figures(domain: t.Any) -> dict[str, t.Any]:
     except libvirt.libvirtError:
         return {}
     return t.cast("dict[str, t.Any]", figures) if figures.get("type") else {}
+
+
+def _disks(domain: t.Any, targets: t.Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Bytes gone through and bytes in all of each disk that is being copied; empty before and after."""
+    with contextlib.suppress(libvirt.libvirtError):
+        jobs = {target: domain.blockJobInfo(target) for target in targets}
+        return {target: (job["cur"], job["end"]) for target, job in jobs.items() if job}
+    return {}
 
 
 def _take(domain: t.Any, action: t.Any) -> None:
