@@ -13,18 +13,20 @@ import pytest
 VARS = Path(__file__).parents[3] / "roles/guests/vars/main.yml"
 
 
-def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]]) -> list[dict[str, t.Any]]:
-    """Guests as localhost has them, where `there` are already: name -> tags."""
+def made_of(
+    tmp_path: Path, name: str, *guests: dict[str, t.Any], there: dict[str, list[str]], keys: t.Sequence[str] = ("ssh-ed25519 AAAA me",)
+) -> list[t.Any]:
+    """The role's variable of that name on localhost, where `there` are guests already: name -> tags."""
     known = {
         "virt_guest_defaults": {},
         "virt_guests": guests,
         "guests_seed": True,
         "guests_user": "",
-        "__guests_keys_in": ["ssh-ed25519 AAAA me"],
+        "__guests_keys_in": keys,
         "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
     }
-    debug = {"ansible.builtin.debug": {"msg": "{{ {'here': __guests_here} }}"}}
+    debug = {"ansible.builtin.debug": {"msg": f"{{{{ {{'made': {name}}} }}}}"}}
     play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(VARS)], "vars": known, "tasks": [debug]}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     (tmp_path / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
@@ -39,7 +41,12 @@ def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]])
     if done.returncode:
         pytest.fail(done.stdout + done.stderr)
     result: dict[str, t.Any] = json.loads(done.stdout.partition("=>")[2])
-    return t.cast("list[dict[str, t.Any]]", result["msg"]["here"])
+    return t.cast("list[t.Any]", result["msg"]["made"])
+
+
+def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]]) -> list[dict[str, t.Any]]:
+    """Guests as localhost has them."""
+    return made_of(tmp_path, "__guests_here", *guests, there=there)
 
 
 def test_apart_becomes_a_tag_and_takes_none_away(tmp_path: Path) -> None:
@@ -81,3 +88,17 @@ def test_guests_from_an_image_are_seeded_when_they_are_made(tmp_path: Path) -> N
     assert {one["name"]: one.get("cloud_init") for one in seen} == {
         "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "own": own, "static": {**network, **keys}, "never": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "closed"), [([], ["new", "static"]), (["ssh-ed25519 AAAA me"], [])])
+def test_guests_that_let_nobody_in_are_named(tmp_path: Path, keys: list[str], closed: list[str]) -> None:
+    guests: list[dict[str, t.Any]] = [
+        {"name": "new", "image": "a"},
+        {"name": "static", "image": "a", "cloud_init": {"network_config": {"version": 2}}},
+        {"name": "own", "image": "a", "cloud_init": {"user_data": "#!/bin/sh\n"}},
+        {"name": "never", "image": "a", "cloud_init": None},
+        {"name": "empty", "disks": [{"name": "system"}]},
+        {"name": "there", "image": "a"},
+        {"name": "elsewhere", "image": "a", "host": "hyper2"},
+    ]
+    assert made_of(tmp_path, "__guests_closed", *guests, there={"there": []}, keys=keys) == closed
