@@ -8,8 +8,6 @@ import time
 import typing as t
 from pathlib import Path
 
-from corral_lab import life
-
 from ansible_collections.corral.virt.tests.bench.place import BUILD, LAB_BUILD, NAME, Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row
 from ansible_collections.corral.virt.tests.lab.counter import Counter
@@ -145,9 +143,8 @@ def _guest() -> list[str]:
     tasks = [{"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"}]
     book.write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": tasks}]))
     run("ansible-playbook", book)
-    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30")
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30", "ConnectionAttempts=3")
     ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), f"root@{address}"]
-    life.find(NAME)
     deadline = time.monotonic() + BOOT_S
     while True:
         try:
