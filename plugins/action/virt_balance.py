@@ -11,16 +11,15 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 OPTIONS: dict[str, t.Any] = {
-    "hosts": {"type": "dict", "required": True},
+    **_reported.OPTIONS,
     "max_moves": {"type": "int", "default": 10},
     "min_gain": {"type": "float", "default": 1.0},
     "stay": {"type": "list", "elements": "str", "default": []},
-    "cpu_overcommit": {"type": "float", "default": 4.0},
-    "memory_overcommit": {"type": "float", "default": 1.0},
 }
 
 
@@ -34,12 +33,12 @@ class ActionModule(ActionBase):
         """The plan, also as a table on the terminal."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
-        above = [name for name in ("max_moves", "min_gain", "cpu_overcommit", "memory_overcommit") if options[name] <= 0]
-        if above:
-            raise AnsibleActionFail(f"{', '.join(above)}: must be above zero")
+        try:
+            policy = _reported.policy(options, "max_moves", "min_gain")
+        except BadInput as error:
+            raise AnsibleActionFail(str(error)) from error
         infos = _reported.usable(options["hosts"])
         hosts = [_reported.host(name, info) for name, info in infos.items()]
-        policy = placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
         chosen = {"max_moves": options["max_moves"], "min_gain": options["min_gain"], "stay": options["stay"]}
         moves = balance.plan(hosts, _residents(infos), policy=policy, **chosen)
         before = balance.imbalance(hosts, policy)

@@ -19,12 +19,10 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 display = Display()
 
 OPTIONS: dict[str, t.Any] = {
+    **_reported.OPTIONS,
     "guests": {"type": "list", "elements": "dict", "default": []},
-    "hosts": {"type": "dict", "required": True},
     "group": {"type": "list", "elements": "str"},
     "leave": {"type": "list", "elements": "str", "default": []},
-    "cpu_overcommit": {"type": "float", "default": 4.0},
-    "memory_overcommit": {"type": "float", "default": 1.0},
 }
 
 
@@ -47,12 +45,10 @@ class ActionModule(ActionBase):
             hosts = [_reported.host(name, info) for name, info in usable.items()]
             if missing := [name for name in options["leave"] if name not in usable]:
                 raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
-            if options["cpu_overcommit"] <= 0 or options["memory_overcommit"] <= 0:
-                raise BadInput("cpu_overcommit and memory_overcommit: must be above zero")
+            policy = _reported.policy(options)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in hosts})
-        policy = placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
         placed = placement.place(guests, hosts, unreached=unreached, policy=policy, leave=leave)
         result.update(_left(leave, {item.guest: item for item in placed}))
         leaving = {guest["name"] for found in leave.values() for guest in found}

@@ -17,16 +17,9 @@ description:
     neither give nor take. The moves can be done in any order.
 author:
   - corral.virt contributors (@corral-virt)
-attributes:
-  check_mode:
-    description: Only computes.
-    support: full
-  diff_mode:
-    description: Nothing changes, so there is nothing to show.
-    support: N/A
-  action:
-    description: Runs on the controller.
-    support: full
+extends_documentation_fragment:
+  - corral.virt.controller
+  - corral.virt.controller.overcommit
 options:
   hosts:
     description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached, and is left alone.
@@ -47,14 +40,6 @@ options:
     type: list
     elements: str
     default: []
-  cpu_overcommit:
-    description: vCPUs that may be promised for each processor.
-    type: float
-    default: 4.0
-  memory_overcommit:
-    description: Share of a host's memory that may be promised.
-    type: float
-    default: 1.0
 seealso:
   - module: corral.virt.virt_place
 """

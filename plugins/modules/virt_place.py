@@ -17,16 +17,9 @@ description:
   - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and are no failure.
 author:
   - corral.virt contributors (@corral-virt)
-attributes:
-  check_mode:
-    description: Only computes.
-    support: full
-  diff_mode:
-    description: Nothing changes, so there is nothing to show.
-    support: N/A
-  action:
-    description: Runs on the controller.
-    support: full
+extends_documentation_fragment:
+  - corral.virt.controller
+  - corral.virt.controller.overcommit
 options:
   guests:
     description:
@@ -50,14 +43,6 @@ options:
     type: list
     elements: str
     default: []
-  cpu_overcommit:
-    description: vCPUs that may be promised for each processor.
-    type: float
-    default: 4.0
-  memory_overcommit:
-    description: Share of a host's memory that may be promised.
-    type: float
-    default: 1.0
 """
 
 EXAMPLES = r"""

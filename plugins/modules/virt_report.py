@@ -15,16 +15,8 @@ description:
     C(list) and C(host_info) use it.
 author:
   - corral.virt contributors (@corral-virt)
-attributes:
-  check_mode:
-    description: Only prints.
-    support: full
-  diff_mode:
-    description: Nothing changes, so there is nothing to show.
-    support: N/A
-  action:
-    description: Runs on the controller.
-    support: full
+extends_documentation_fragment:
+  - corral.virt.controller
 options:
   kind:
     description: Which report.

@@ -7,11 +7,27 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
-__all__ = ["guest", "host", "usable"]
+__all__ = ["OPTIONS", "guest", "host", "policy", "usable"]
 
 Info = t.Mapping[str, t.Any]
+
+# Kept in step with plugins/doc_fragments/controller.py.
+OPTIONS: dict[str, t.Any] = {
+    "hosts": {"type": "dict", "required": True},
+    "cpu_overcommit": {"type": "float", "default": 4.0},
+    "memory_overcommit": {"type": "float", "default": 1.0},
+}
+
+
+def policy(options: t.Mapping[str, t.Any], *others: str) -> placement.Policy:
+    """How much may be promised; raises BadInput when that or another of these options is not above zero."""
+    low = [name for name in (*others, "cpu_overcommit", "memory_overcommit") if options[name] <= 0]
+    if low:
+        raise BadInput(f"{', '.join(low)}: must be above zero")
+    return placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
 
 
 def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:

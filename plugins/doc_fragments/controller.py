@@ -1,0 +1,36 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Texts of modules that run on the controller, over what other modules returned."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Kept in step with plugins/plugin_utils/_reported.py."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Touches no host, so it does the same.
+    support: full
+  diff_mode:
+    description: Nothing changes, so there is nothing to show.
+    support: N/A
+  action:
+    description: Runs on the controller.
+    support: full
+"""
+
+    OVERCOMMIT = r"""
+options:
+  cpu_overcommit:
+    description: vCPUs that may be promised for each processor.
+    type: float
+    default: 4.0
+  memory_overcommit:
+    description: Share of a host's memory that may be promised.
+    type: float
+    default: 1.0
+"""
