@@ -123,13 +123,19 @@ def test_nobody_is_placed_there_until_it_is_undrained(lab: Hypervisors) -> None:
 
 
 def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
+    """A guest that cannot move is told, and planned around."""
     before = world(lab)
     planned = re.findall(r"^(\w+) +(hyper\d) -> (hyper\d)", book(lab, "rebalance", "--check"), re.M)
     assert planned and all(dest == "hyper1" for _guest, _source, dest in planned)
     assert world(lab) == before
-    book(lab, "rebalance", "-e max_moves=2")
+    fixed, source, _dest = planned[0]
+    lab.on(source, f"virsh snapshot-create-as {fixed} before")
+    said = book(lab, "rebalance", "-e max_moves=2", ok=False)
+    lab.on(source, f"virsh snapshot-delete {fixed} before")
+    assert f"These guests stay on {source}" in said and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
+    instead = re.findall(r"(\w+) hyper\d -> hyper1 ", said.rpartition(" gain MiB ")[2])
     now = guests(lab)
-    assert now["hyper1"] == {guest for guest, _source, _dest in planned[:2]}
+    assert instead and fixed not in instead and now["hyper1"] == set(instead)
     assert not any({"web1", "web2"} <= there for there in now.values())
 
 

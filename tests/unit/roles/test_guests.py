@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
-VARS = Path(__file__).parents[3] / "roles/guests/vars/main.yml"
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 
 def made_of(
@@ -26,22 +23,7 @@ def made_of(
         "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
     }
-    debug = {"ansible.builtin.debug": {"msg": f"{{{{ {{'made': {name}}} }}}}"}}
-    play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(VARS)], "vars": known, "tasks": [debug]}
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    (tmp_path / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "play.yml"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        pytest.fail(done.stdout + done.stderr)
-    result: dict[str, t.Any] = json.loads(done.stdout.partition("=>")[2])
-    return t.cast("list[t.Any]", result["msg"]["made"])
+    return t.cast("list[t.Any]", value(tmp_path, name, [ROLES / "guests/vars/main.yml"], known))
 
 
 def here(tmp_path: Path, *guests: dict[str, t.Any], there: dict[str, list[str]]) -> list[dict[str, t.Any]]:
