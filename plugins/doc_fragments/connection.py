@@ -16,6 +16,12 @@ options:
       - The libvirt connection, as seen from the machine on which the module runs.
     type: str
     default: qemu:///system
+attributes:
+  action_group:
+    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules that connect to libvirt.
+    membership:
+      - corral.virt.virt
+    support: full
 requirements:
   - libvirt 6.0 or later and its Python binding (C(python3-libvirt)) on the machine on which the module runs
   - C(python3-lxml) there
@@ -34,11 +40,6 @@ attributes:
     description: Linux with KVM or QEMU under libvirt.
     platforms: linux
     support: full
-  action_group:
-    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules of the collection.
-    membership:
-      - corral.virt.virt
-    support: full
 """
 
     INFO = r"""
@@ -53,10 +54,5 @@ attributes:
   platform:
     description: Linux with KVM or QEMU under libvirt.
     platforms: linux
-    support: full
-  action_group:
-    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules of the collection.
-    membership:
-      - corral.virt.virt
     support: full
 """
