@@ -238,15 +238,16 @@ def synchronise_clock(connection: Connection, name: str) -> None:
 
 
 def discard(connection: Connection, name: str) -> None:
-    """Remove a dead copy of a guest: process and definition, never its storage."""
+    """Remove a dead copy of a guest: process and definition, never its storage. libvirt may be faster."""
     with said("remove the copy of", name):
-        domain = connection.lookupByName(name)
-        if domain.isActive():
-            domain.destroy()
-    with contextlib.suppress(libvirt.libvirtError):  # it was transient, and went with its process
-        domain = connection.lookupByName(name)
-        with said("remove the copy of", name):
-            domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+        try:
+            domain = connection.lookupByName(name)
+            if domain.isActive():
+                domain.destroy()
+            connection.lookupByName(name).undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
 
 
 def set_autostart(connection: Connection, name: str) -> None:
