@@ -16,8 +16,7 @@ from ansible.utils.display import Display
 __all__ = ["WatchedAction", "shown"]
 
 _LIMIT_S = 7 * 24 * 3600  # a module that takes long has limits of its own
-_PAUSES_S = (0.1, 0.2, 0.3, 0.5)  # then always the last
-_SHOW_EVERY_S = 2.0
+_LOOK_S, _LOOKS = 0.1, 20  # a line every two seconds
 _MIB = 1024 * 1024
 
 
@@ -58,23 +57,22 @@ class WatchedAction(ActionBase):
         return t.cast("dict[str, t.Any]", result)
 
     def _wait(self, results: str, notes: t.Mapping[str, str], job: str) -> None:
-        """Until the job has ended, however that came about."""
+        """Until the job has ended, however that came about; the host itself looks often, so that nobody waits for the next question."""
         number = job.partition(".")[0].lstrip("j")
         alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f 'async_[w]rapper.* j{int(number)} ' > /dev/null; }}"
-        running = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)} && {alive}"
+        unfinished = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)}"
+        wait = f"n=0; while [ $n -lt {_LOOKS} ] && {unfinished}; do sleep {_LOOK_S}; n=$((n + 1)); done 2>/dev/null"
         read = "; ".join(f"cat {shlex.quote(path)} 2>/dev/null; echo" for path in notes.values())  # a line for each
-        command = f"{read}; {{ {running}; }} 2>/dev/null || echo ended"
-        polls, told = 0, time.monotonic()
+        command = f"{wait}; {read}; {{ {unfinished} && {alive}; }} 2>/dev/null || echo ended"
         while True:
-            time.sleep(_PAUSES_S[min(polls, len(_PAUSES_S) - 1)])
-            polls += 1
-            said = str(self._low_level_execute_command(command).get("stdout", "")).splitlines()
+            answer = self._low_level_execute_command(command)
+            said = str(answer.get("stdout", "")).splitlines()
             if "ended" in said:
                 return
-            lines = {what: line for what, text in zip(notes, said, strict=False) if (line := shown(text))}
-            if lines and time.monotonic() - told >= _SHOW_EVERY_S:
-                told = time.monotonic()
-                for what, line in lines.items():
+            if answer.get("rc"):  # it could not even look
+                time.sleep(_LOOK_S * _LOOKS)
+            for what, text in zip(notes, said, strict=False):
+                if line := shown(text):
                     self._show(what, line)
 
     def _show(self, what: str, line: str) -> None:
