@@ -132,7 +132,7 @@ class Host:
             "jobs": [name for name in guests if self._at_work(name)],
             "records": [name for name in guests if "moving" in self.virsh(f"dumpxml {name}; virsh dumpxml --inactive {name}", ok=False)],
             "processes": sorted(self.run("ps -C qemu-system-x86 -o args= | grep -o 'guest=[^,]*'", ok=False).split()),
-            "notes": self.run("cd /run && ls -d corral-* 2>/dev/null", ok=False).split(),
+            "notes": self.run("find /run -maxdepth 1 -type f -name 'corral-*'", ok=False).split(),
             "locks": [path.name for path in self.path("/run/lock").glob("corral-*") if self.holds(f"/run/lock/{path.name}")],
         }
 
