@@ -130,9 +130,9 @@ def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
     assert world(lab) == before
     fixed, source, _dest = planned[0]
     lab.on(source, f"virsh snapshot-create-as {fixed} before")
-    said = book(lab, "rebalance", "-e max_moves=2", ok=False)
+    said = re.sub(r"\s+", " ", book(lab, "rebalance", "-e max_moves=2"))
     lab.on(source, f"virsh snapshot-delete {fixed} before")
-    assert f"These guests stay on {source}" in said and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
+    assert "were planned around" in said and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
     instead = re.findall(r"(\w+) hyper\d -> hyper1 ", said.rpartition(" gain MiB ")[2])
     now = guests(lab)
     assert instead and fixed not in instead and now["hyper1"] == set(instead)
