@@ -107,6 +107,8 @@ class Place:
         scene.left_alone()
         scene.undo.close()
         scene.options.clear()
+        if run.hung:
+            raise Violation(f"the run did not end by itself: {scene.states()}")
         told = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
         if (case.ends == ARRIVES and not arrived) or (case.ends == FAILS and arrived):
             raise Violation(f"the run {told}: {scene.states()}")

@@ -30,7 +30,7 @@ class Run:
         arguments = json.dumps({"guest": guest, "to": to, **options})
         inventory = lab.folder / "inventory/hosts.yml"  # it needs no look at the guests
         self._process = lab.start("ansible-playbook", "-i", inventory, "corral.virt.migrate", "-v", "-e", arguments)
-        self.output = ""
+        self.output, self.hung = "", False
 
     @property
     def ended(self) -> bool:
@@ -49,12 +49,13 @@ class Run:
             self._process.wait()
 
     def wait(self) -> bool:
-        """Its end; whether it ended well. One that does not end is killed, and says so."""
+        """Its end; whether it ended well. One that does not end by itself is killed."""
         try:
             self.output, _none = self._process.communicate(timeout=RUN_S)
         except subprocess.TimeoutExpired:
+            self.hung = True
             self.signal(signal.SIGKILL)
-            self.output = self._process.communicate()[0] + f"\nit did not end within {RUN_S} s"
+            self.output = self._process.communicate()[0]
         return self._process.returncode == 0
 
     def reason(self) -> str:

@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "module_utils/_changes.py": (VALUES, []),
     "module_utils/_xml/*": ([*VALUES, "_xml", "_xml.*"], ["lxml"]),
     "module_utils/_plan/*": ([*VALUES, "_plan", "_plan.*"], []),
-    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*"], ["libvirt", "libvirt_qemu"]),
+    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*"], ["libvirt"]),
     "module_utils/_qemu_img/*": ([*VALUES, *STEPS, "_qemu_img", "_qemu_img.*"], []),
     "module_utils/_files/*": ([*VALUES, *STEPS, "_files", "_files.*"], ["cryptography", "pycdlib"]),
     "module_utils/_run.py": ([*VALUES, *STEPS], []),

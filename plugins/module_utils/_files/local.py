@@ -2,21 +2,18 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What only the machine itself can tell or hold: the kind of a filesystem, a lock per guest, and whether a port can be reached."""
+"""What only the machine itself can tell or hold: the kind of a filesystem, and a lock per guest."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import socket
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 
-__all__ = ["locked", "port_filtered", "shared_filesystem"]
-
-_MIGRATION_PORT, _CONNECT_S = 49152, 3  # QEMU's first
+__all__ = ["locked", "shared_filesystem"]
 
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
@@ -47,19 +44,6 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
             if inside and len(point) >= len(best):
                 best, kind = point, fstype
     return kind if kind in _SHARED else None
-
-
-def port_filtered(host: str) -> str | None:
-    """What a firewall between here and there does to migrations, or None: a port without a listener is refused, not silent."""
-    try:
-        socket.create_connection((host, _MIGRATION_PORT), timeout=_CONNECT_S).close()
-    except ConnectionRefusedError:
-        return None
-    except OSError as error:
-        reason = "no answer" if isinstance(error, socket.timeout) else error.strerror or str(error)
-        remedy = "open 49152-49215 there, or use transport: tunnelled"
-        return f"port {_MIGRATION_PORT} of {host} cannot be reached from here ({reason}): {remedy}"
-    return None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
@@ -71,7 +71,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
     steps = []
     if migrate.job_active(ends.source, move.guest):
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
-    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest))
+    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest, lambda: _cut(move.guest)))
     with contextlib.ExitStack() as stack:
         if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
             stack.enter_context(local.locked(move.guest))
@@ -131,7 +131,7 @@ class _Run:
         problems = preflight.findings(move, guest, source, dest)
         if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
             problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
-        if move.active and move.tuning.transport != "tunnelled" and (deaf := local.port_filtered(move.dest)):
+        if move.active and move.tuning.transport != "tunnelled" and (deaf := ports.filtered(move.dest)):
             problems.append(deaf)
         if problems:
             raise Refused(f"cannot migrate {self.name} to {move.dest}: " + "; ".join(problems))
@@ -289,12 +289,17 @@ class _Run:
             why = _INTERRUPTED if self._interrupted() else self._lost(move)
             return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
 
-        return migrate.run(domain, move.dest_uri, flags, parameters, look_at, lambda figures: _told(self._tell, figures))
+        tell, cut = (lambda figures: _told(self._tell, figures)), (lambda: _cut(move.guest))
+        return migrate.run(domain, move.dest_uri, flags, parameters, look_at, tell, cut)
 
     def _lost(self, move: Move) -> str:
         """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
         lost = self.ends.broken("dest") and not plans.may_switch(move) and self.ends.or_none("dest") is None
         return f"{move.dest} does not answer any more" if lost else ""
+
+
+def _cut(name: str) -> None:
+    ports.cut(f"/run/libvirt/qemu/{name}.pid")
 
 
 def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import typing as t
@@ -28,24 +27,24 @@ __all__ = [
     "set_record",
     "state_there",
     "synchronise_clock",
-    "yank",
 ]
 
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
-_YANK_AFTER_S = 5
+_ASK_S, _CUT_AFTER_S = 1, 5
 _END_S = 60  # an aborted job that has not ended by then is left to the next run
 
 Look = t.Callable[[float, t.Mapping[str, t.Any]], t.Sequence[t.Any]]  # seconds and figures -> what is to be done (`verb`, `value`, `why`)
 Tell = t.Callable[[t.Mapping[str, t.Any]], None]
+Cut = t.Callable[[], None]
 
 
 def run(
-    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], look_at: Look, tell: Tell
+    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], look_at: Look, tell: Tell, cut: Cut
 ) -> dict[str, t.Any]:
     """Migrate with libvirt's flags and parameters by name. Returns figures and `error`: the caller looks at both ends to judge.
 
-    A job that is at work already, begun by a run that was killed, is followed instead.
+    A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not let itself be ended.
     """
     outcome: dict[str, t.Any] = {"error": None, "why": None, "measures": []}
     outcome.update(passes=0, throttle_percent=0, disk_bytes=0, disks={})
@@ -63,11 +62,13 @@ def run(
     worker = threading.Thread(target=(lambda: None) if follows else body, daemon=True)
     started = time.monotonic()
     worker.start()
-    ended: float | None = None  # when the end was asked for
-    while _at_work(domain, worker, follows) and (ended is None or time.monotonic() - ended < _END_S):
+    ended, over = 0.0, threading.Event()  # when the end was asked for
+    while _at_work(domain, worker, follows) and not (ended and time.monotonic() - ended > _END_S):
         worker.join(_TICK_S)
         if follows:
             time.sleep(_TICK_S)
+        if ended:
+            continue
         figures = _figures(domain)
         if figures:
             outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
@@ -75,15 +76,33 @@ def run(
             outcome["disk_bytes"] = max(outcome["disk_bytes"], figures.get("disk_processed", 0))
             figures["disks"] = outcome["disks"] = _disks(domain, parameters.get("migrate_disks", ())) or outcome["disks"]
             tell(figures)
-        for action in look_at(time.monotonic() - started, figures) if ended is None else ():
+        for action in look_at(time.monotonic() - started, figures):
             outcome["measures"].append(" ".join(filter(None, (action.verb, str(action.value or ""), action.why and f"({action.why})"))))
             if action.verb == "abort":
                 outcome["why"], ended = action.why or "it did not converge", time.monotonic()
+                _end(domain, cut, over)
+                break
             _take(domain, action)
-        if ended is not None and time.monotonic() - ended > _YANK_AFTER_S:
-            yank(domain)
+    over.set()
     outcome["seconds"] = round(time.monotonic() - started, 2)
     return outcome
+
+
+def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
+    """Ask for the end of the job until it is `over`: it may not have begun, or wait for a silent host, and then so does who asks."""
+
+    def ask() -> None:
+        while not over.is_set():
+            with contextlib.suppress(libvirt.libvirtError):
+                domain.abortJob()
+            over.wait(_ASK_S)
+
+    def insist() -> None:
+        while not over.wait(_CUT_AFTER_S):
+            cut()
+
+    for body in (ask, insist):
+        threading.Thread(target=body, daemon=True).start()
 
 
 def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
@@ -93,8 +112,8 @@ def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
 def _active(domain: t.Any) -> bool:
     try:
         return bool(domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
-    except libvirt.libvirtError:
-        return False  # off or gone: no job
+    except libvirt.libvirtError as error:
+        return bool(error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT)  # it is busy; or it is off or gone: no job
 
 
 def _figures(domain: t.Any) -> dict[str, t.Any]:
@@ -115,7 +134,7 @@ def _disks(domain: t.Any, targets: t.Iterable[str]) -> dict[str, tuple[int, int]
 
 
 def _take(domain: t.Any, action: t.Any) -> None:
-    """One measure. That the job has ended meanwhile is no error: its end tells."""
+    """One measure on the way. That the job has ended meanwhile is no error: its end tells."""
     with contextlib.suppress(libvirt.libvirtError):
         if action.verb == "downtime":
             domain.migrateSetMaxDowntime(action.value)
@@ -123,42 +142,15 @@ def _take(domain: t.Any, action: t.Any) -> None:
             domain.migrateStartPostCopy()
         elif action.verb == "suspend":
             domain.suspend()
-        elif action.verb == "abort":
-            domain.abortJob()
 
 
-def abort(connection: Connection, name: str) -> None:
-    """End the guest's migration: politely, then by cutting its streams; a copy of a disk to a host that went silent hangs for minutes."""
-    domain = look.lookup(connection, name)
-    begun = time.monotonic()
-    with contextlib.suppress(libvirt.libvirtError):
-        domain.abortJob()
+def abort(connection: Connection, name: str, cut: Cut) -> None:
+    """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
+    domain, begun, over = look.lookup(connection, name), time.monotonic(), threading.Event()
+    _end(domain, cut, over)
     while _active(domain) and time.monotonic() - begun < _END_S:
         time.sleep(_TICK_S)
-        if time.monotonic() - begun > _YANK_AFTER_S:
-            yank(domain)
-
-
-def yank(domain: t.Any) -> None:
-    """Cut the migration's connections in QEMU itself (QMP `yank`, QEMU 6.0)."""
-    try:
-        import libvirt_qemu
-    except ImportError:  # the job then ends when TCP gives up
-        return
-
-    def ask(command: dict[str, t.Any]) -> t.Any:
-        return json.loads(libvirt_qemu.qemuMonitorCommand(domain, json.dumps(command), 0)).get("return", [])
-
-    with contextlib.suppress(libvirt.libvirtError):
-        known = [one for one in ask({"execute": "query-yank"}) if _ours(one)]
-        if known:
-            ask({"execute": "yank", "arguments": {"instances": known}})
-
-
-def _ours(instance: t.Mapping[str, t.Any]) -> bool:
-    """A connection of the migration, not a guest's disk or console."""
-    node = str(instance.get("node-name") or "")
-    return instance["type"] == "migration" or (node.startswith("migration-") and node.endswith("-storage"))
+    over.set()
 
 
 def measure_dirtying(domain: t.Any) -> None:
