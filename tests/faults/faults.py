@@ -1,6 +1,6 @@
-"""Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [PART OF NAMES]
+"""Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [REGULAR EXPRESSION OF NAMES]
 
-SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long.
+SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. FAULTS_LAB=NAME: another lab, beside one that is at work.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ansible_collections.corral.virt.tests.faults.twice import Twice
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, hypervisors
 
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
-REPORT = ROOT / "build/faults.json"
-LAB = "faults"
+LAB = os.environ.get("FAULTS_LAB") or "faults"
+REPORT = ROOT / f"build/{LAB}.json"
 SETTLE_S = 60  # libvirt's own time to notice, after the fault is gone
 
 
@@ -173,8 +173,8 @@ def place(lab: Hypervisors) -> Place:
 
 
 def main(part: str = "") -> int:
-    """Exit code 0 when nothing was violated. `part` of a name chooses cases."""
-    chosen = [case for case in CASES if part in case.name]
+    """Exit code 0 when nothing was violated. `part` of a name, a regular expression, chooses cases."""
+    chosen = [case for case in CASES if re.search(part, case.name)]
     if not chosen:
         sys.exit(f"There is no case '{part}'; there are:\n  " + "\n  ".join(case.name for case in CASES))
     for each in (signal.SIGINT, signal.SIGTERM):
