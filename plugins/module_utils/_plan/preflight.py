@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
 __all__ = ["findings"]
@@ -82,8 +83,7 @@ def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator
     if not move.active:
         return
     either = min(source.libvirt_version, dest.libvirt_version)
-    copied = any(disk.how in COPIED for disk in move.disks)
-    tuning = move.tuning
+    tuning, copied = move.tuning, any(disk.how in COPIED for disk in move.disks)
     lost = "the name in the certificate is lost on the way"
     traps = (
         # libvirt's own release notes: what is broken, and in which version that ended.
@@ -96,7 +96,7 @@ def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator
         if met and either < major * 1_000_000 + minor * 1000:
             yield f"libvirt before {version} (here {_version(either)}) cannot do {what}; leave that out, or upgrade both hosts"
     qemu = min(source.qemu_version, dest.qemu_version)
-    if tuning.postcopy and tuning.parallel and qemu < 10_001_000:
+    if may_switch(move) and tuning.parallel and qemu < 10_001_000:
         yield f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; leave out one"
 
 

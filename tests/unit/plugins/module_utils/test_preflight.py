@@ -45,6 +45,7 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "cannot do parallel": ({}, {}, {}, {"parallel": 2}),
     "cannot do postcopy with tls": ({}, {}, {}, {"postcopy": True}),
     "QEMU before 10.1": ({}, {}, {}, {"postcopy": True, "parallel": 2, "transport": "plain"}),
+    "loses the guest with postcopy and parallel": ({}, {}, {}, {"schedule": "postcopy", "parallel": 2, "transport": "plain"}),
     "compression of parallel": ({}, {}, {}, {"parallel": 2, "compression": ("zstd",), "transport": "plain"}),
 }
 
