@@ -1,0 +1,278 @@
+"""Each option of a migration does what it says: judged by what libvirt tells QEMU, as its log has it, by virsh and by qemu-img.
+
+The guest has no operating system. It writes 32 MiB of memory anew 18 times a second, so that it never converges by itself, and numbered
+sectors to its disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import json
+import re
+import subprocess
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SPAN_MIB, boot_sector, count
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.test_migrate import allowed_to_fault, there
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+HOSTS = ("hyper1", "hyper2")
+NAME, MIB = "busy", 1 << 20
+DISKS = [f"{IMAGES}/{NAME}-{disk}.qcow2" for disk in ("system", "data")]
+LOG = "/var/log/libvirt/qmp.log"
+WRITE_DOWN = f"""printf '%s\\n' 'log_filters = "2:qemu.qemu_monitor"' 'log_outputs = "3:journald 2:file:{LOG}"' >>/etc/libvirt/libvirtd.conf
+systemctl restart libvirtd"""
+CLEAR = f"for verb in destroy undefine; do virsh $verb {NAME}; done; rm -f {' '.join(DISKS)}; virsh pool-refresh default"
+OTHER_PORT = """table inet other {
+  chain from { type nat hook prerouting priority dstnat; tcp dport 16515 redirect to :16514; }
+  chain only { type filter hook input priority -10; tcp dport 16514 ct original proto-dst 16514 reject; }
+}"""
+BUSY = SPAN_MIB * MIB // 4096  # pages that are written with each tick: all of them
+FAST, ENDLESS = {"bandwidth": 48, "auto_converge": False}, {"bandwidth": 1, "auto_converge": False}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
+    """Two hypervisors that write down what they tell QEMU. libvirt before 9.4 compresses no parallel connections: both of Debian 13."""
+    folder = tmp_path_factory.mktemp("image")
+    raw, image = folder / "tiny.raw", folder / "tiny.qcow2"
+    raw.write_bytes(boot_sector(BUSY).ljust(64 * MIB, b"\0"))
+    subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, image], check=True)
+    subprocess.run(["qemu-io", "-c", "write -q -P 7 32M 20M", image], check=True)
+    with hypervisors("options", *ROLES, hosts=2, more=("--release", "trixie")) as lab:
+        for host in HOSTS:
+            lab.on(host, f"{CLEAR}; {'' if lab.kept else WRITE_DOWN}")
+        disks = [{"name": disk, "size": "64MiB", "image": "tiny.qcow2"} for disk in ("system", "data")]
+        lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(image)}}, hosts="hyper")
+        lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": disks, "state": "running"}})
+        until(lambda: counter(lab, "hyper1") > 0)
+        yield lab
+
+
+def on(lab: Hypervisors) -> dict[str, str]:
+    """State by host, as virsh says it; of the hosts that have it."""
+    states = {host: lab.on(host, f"virsh domstate {NAME} 2>/dev/null || true") for host in HOSTS}
+    return {host: state for host, state in states.items() if state}
+
+
+def world(lab: Hypervisors) -> dict[str, str]:
+    """What a migration could change."""
+    look = f"virsh list --all; ls {IMAGES}; virsh dumpxml {NAME} 2>/dev/null || true"
+    return {host: lab.on(host, look) for host in HOSTS}
+
+
+def counter(lab: Hypervisors, host: str) -> int:
+    """The number that the guest writes next, from its memory."""
+    said = lab.on(host, f"virsh qemu-monitor-command {NAME} --hmp 'xp /1wx {COUNTER:#x}'")
+    return int(said.rpartition(":")[2], 16)
+
+
+def command(host: str, *flags: str, **options: t.Any) -> list[str]:
+    """The module, called where the guest is, or was."""
+    said = json.dumps({"name": NAME, "dest": there(host), **options})
+    return ["ansible", host, "-m", "corral.virt.virt_migrate", "-a", said, *flags]
+
+
+def told(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> dict[str, t.Any]:
+    """What it returns."""
+    return t.cast("dict[str, t.Any]", yaml.safe_load(lab.run(*command(host, *flags, **options)).partition(" => ")[2]))
+
+
+def steps(result: dict[str, t.Any]) -> list[str]:
+    """Without the size of its disks: the guest goes on writing."""
+    return [re.sub(r"[0-9.]+ GiB", "GiB", step) for step in result["steps"]]
+
+
+def refused(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> str:
+    """What it says when it fails, in one line."""
+    return re.sub(r"\s+", " ", lab.run(*command(host, *flags, **options), ok=False))
+
+
+def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
+    """To the other host, after it was told what will be; and then nothing is left to do. Where it is, and what its QEMU heard before."""
+    (here,) = on(lab)
+    before = world(lab)
+    planned = told(lab, here, "--check", **options)
+    assert planned["changed"] and world(lab) == before
+    lab.on(here, f": >{LOG}")
+    done = told(lab, here, **options)
+    assert steps(done) == steps(planned)
+    assert on(lab) == {there(here): "running"}
+    assert told(lab, here, **options)["changed"] is False
+    return there(here), heard(lab, here)
+
+
+def stayed(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
+    """It began to move and was given up: all is as it was. What was said, and what its QEMU heard before the end."""
+    (here,) = on(lab)
+    before = world(lab)
+    planned = told(lab, here, "--check", **options)
+    assert planned["changed"] and world(lab) == before
+    lab.on(here, f": >{LOG}")
+    said = refused(lab, here, **options)
+    assert on(lab) == {here: "running"} and world(lab) == before
+    commands = heard(lab, here)
+    (end,) = [number for number, (word, _its) in enumerate(commands) if word == "migrate_cancel"]
+    return said, commands[:end]
+
+
+def heard(lab: Hypervisors, host: str) -> list[tuple[str, t.Any]]:
+    """What libvirt told QEMU since the log was emptied, and between that the passes over the memory that QEMU began."""
+    lines = lab.on(host, f"""grep -hoE '(SEND_MSG.* msg=|RECV_EVENT.* event=)[{{].*' {LOG} | grep -v '"query-'""").splitlines()
+    said = [json.loads(line[line.index("{") :]) for line in lines]
+    return [(one.get("execute") or one["event"], one.get("arguments") or one.get("data") or {}) for one in said]
+
+
+def settings(commands: list[tuple[str, t.Any]]) -> dict[str, list[t.Any]]:
+    """Each capability and parameter of the migration, and argument of the copies of disks, with all its values in order."""
+    found = collections.defaultdict(list)
+    for word, its in commands:
+        pairs = [(each["capability"], each["state"]) for each in its["capabilities"]] if word == "migrate-set-capabilities" else []
+        for name, value in (*pairs, *(its.items() if word in ("migrate-set-parameters", "blockdev-mirror") else ())):
+            found[name].append(value)
+    return found
+
+
+def backing(lab: Hypervisors, host: str) -> list[bool]:
+    """Whether each disk stands on an image there."""
+    infos = [json.loads(lab.on(host, f"qemu-img info -U --output json {disk}")) for disk in DISKS]
+    return ["backing-filename" in info for info in infos]
+
+
+TUNED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
+    (
+        {"parallel": 2, "compression": ["zlib"], "bandwidth": 64, "max_downtime": 2000},
+        {"multifd": [True], "multifd-channels": [2], "multifd-compression": ["zlib"], "auto-converge": [True], "xbzrle": [False]}
+        | {"max-bandwidth": [64 * MIB], "speed": [64 * MIB] * 2, "downtime-limit": [2000]},
+    ),
+    (
+        {"compression": ["xbzrle"], "auto_converge": False, "max_downtime": 3000},
+        {"xbzrle": [True], "multifd": [False], "auto-converge": [False], "downtime-limit": [3000], "postcopy-ram": [False]},
+    ),
+    # What may be paused is too short for 32 MiB, up to the last step.
+    ({"schedule": "suspend_if_needed", **FAST}, {"downtime-limit": [100, 150, 200, 300, 400, 500, 5000]}),
+    ({"schedule": "very_large", "bandwidth": 16, "auto_converge": False}, {"downtime-limit": [300, 400, 500, 700, 1000, 1500, 5000]}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), TUNED, ids=[" ".join(options) for options, _expected in TUNED])
+def test_what_is_said_reaches_qemu(lab: Hypervisors, options: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
+    _host, commands = moved(lab, **options)
+    found = settings(commands)
+    assert {name: found[name] for name in expected} == expected
+
+
+POSTCOPY: list[tuple[dict[str, t.Any], int]] = [
+    ({"schedule": "postcopy", **FAST}, 5),
+    ({"postcopy": True, "postcopy_after_passes": 3, **FAST}, 4),
+    ({"postcopy": True, "postcopy_after": 2, **ENDLESS}, 1),  # which takes half a minute for a pass
+]
+
+
+@pytest.mark.parametrize(("options", "in_pass"), POSTCOPY, ids=[" ".join(options) for options, _pass in POSTCOPY])
+def test_postcopy_begins_when_it_was_said(lab: Hypervisors, options: dict[str, t.Any], in_pass: int) -> None:
+    """Of the schedule, four passes that do not help are the least; what is jitter may be more."""
+    with allowed_to_fault():
+        _host, commands = moved(lab, **options)
+    words = [word for word, _arguments in commands]
+    passes = [its["pass"] for word, its in commands[: words.index("migrate-start-postcopy")] if word == "MIGRATION_PASS"]
+    assert passes[-1] >= in_pass if "schedule" in options else passes[-1] == in_pass
+    limits = [100, 150, 200] if "schedule" in options else []
+    assert settings(commands)["downtime-limit"] == limits and settings(commands)["postcopy-ram"] == [True]
+
+
+GIVEN_UP: list[tuple[dict[str, t.Any], str, list[int]]] = [
+    ({"schedule": "minimal_downtime", **FAST}, "passes did not get it nearer", [100, 150, 200, 300, 400, 500]),
+    ({"timeout": 4, "timeout_action": "abort", **ENDLESS}, "it took longer than timeout, 4 s", []),
+]
+
+
+@pytest.mark.parametrize(("options", "why", "limits"), GIVEN_UP, ids=["schedule", "timeout"])
+def test_it_is_given_up_when_it_was_said(lab: Hypervisors, options: dict[str, t.Any], why: str, limits: list[int]) -> None:
+    said, commands = stayed(lab, **options)
+    assert why in said and "Seen on both hosts: still on the source" in said
+    assert settings(commands)["downtime-limit"] == limits
+
+
+def test_at_its_timeout_it_is_suspended_and_arrives(lab: Hypervisors) -> None:
+    """It could not have arrived otherwise: no pause is allowed."""
+    _host, commands = moved(lab, timeout=8, timeout_action="suspend", bandwidth=24, auto_converge=False, max_downtime=1)
+    words = [word for word, _arguments in commands]
+    assert words.index("migrate") < words.index("stop") < words.index("migrate-continue")
+
+
+def test_aborted_while_it_is_under_way(lab: Hypervisors) -> None:
+    """Who began it is told; nothing is left of it, and a second time there is nothing to abort."""
+    (here,) = on(lab)
+    before = world(lab)
+    run = lab.start(*command(here, **ENDLESS))
+    until(lambda: "Unbounded" in lab.on(here, f"virsh domjobinfo {NAME} 2>&1 || true"), timeout_s=90)
+    under_way = world(lab)
+    planned = told(lab, here, "--check", state="aborted")
+    assert planned["changed"] and world(lab) == under_way
+    assert "Unbounded" in lab.on(here, f"virsh domjobinfo {NAME}")
+    assert "another run is moving it" in refused(lab, here)
+    done = told(lab, here, state="aborted")
+    assert done["changed"] and done["steps"] == planned["steps"][:1]  # who began it clears away; it would be ours, were nobody there
+    printed = re.sub(r"\s+", " ", run.communicate(timeout=60)[0])
+    assert run.returncode != 0 and "Seen on both hosts: still on the source" in printed
+    assert on(lab) == {here: "running"} and world(lab) == before
+    assert told(lab, here, state="aborted")["changed"] is False
+
+
+def test_another_uri_and_one_disk_otherwise_and_what_stays_behind(lab: Hypervisors) -> None:
+    """The usual port is closed. Whole, a disk stands on nothing there, the other one does. Files that were kept are in the way back."""
+    (here,) = on(lab)
+    dest, before = there(here), world(lab)
+    lab.on(dest, "nft -f -", given=OTHER_PORT)
+    try:
+        assert f"qemu+tls://{dest}/system" in refused(lab, here)
+        assert "nowhere" in refused(lab, here, dest_uri="qemu+nowhere:///system")
+        assert world(lab) == before
+        moved(lab, dest_uri=f"qemu+tls://{dest}:16515/system", disk_storage={"data": "full"}, keep_source_storage=True)
+    finally:
+        lab.on(dest, "nft delete table inet other")
+    assert backing(lab, dest) == [True, False] and backing(lab, here) == [True, True]
+    _refused_for_what_was_kept(lab, dest)
+    lab.on(here, f"rm {' '.join(DISKS)}")
+    found = settings(moved(lab, parallel=3, compression=["zstd"])[1])
+    assert backing(lab, here) == [True, False]
+    assert (found["multifd-channels"], found["multifd-compression"], found["downtime-limit"]) == ([3], ["zstd"], [])
+
+
+def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
+    before = world(lab)
+    said = refused(lab, host, "--check")
+    assert refused(lab, host) == said and world(lab) == before
+    for disk in DISKS:
+        assert f"{disk} exists on the destination already, and no migration of ours made it" in said
+    assert "if it is a leftover, look at it and remove it there" in said
+
+
+def test_what_will_be_brought_counts_only_in_check_mode(lab: Hypervisors) -> None:
+    """A run without the image there sends all, whatever was assumed."""
+    (here,) = on(lab)
+    dest = there(here)
+    lab.on(dest, f"rm -f {IMAGES}/tiny.* {IMAGES}/.tiny.*")
+    planned = told(lab, here, "--check", storage="auto", assume_images=True)
+    assert "vda delta" in " ".join(planned["steps"])
+    told(lab, here, assume_images=True)
+    assert on(lab) == {dest: "running"} and backing(lab, dest) == [False, False]
+
+
+def test_no_sector_was_lost(lab: Hypervisors) -> None:
+    """After all these ways it goes on, and every number stands on the disk once, in order."""
+    (here,) = on(lab)
+    written = counter(lab, here)
+    until(lambda: counter(lab, here) > written)
+    lab.on(here, f"virsh suspend {NAME} && virsh destroy {NAME} --graceful && qemu-img check -q {DISKS[0]}")
+    head = lab.on(here, f"qemu-img dd -f qcow2 -O raw bs=1M count=16 if={DISKS[0]} of=/run/head && base64 /run/head; rm /run/head")
+    assert count(base64.b64decode(head)) >= written

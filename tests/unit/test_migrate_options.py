@@ -1,0 +1,122 @@
+"""Every option of a migration: what is refused says what to do instead, all of it at once; and each is shown at work in the lab."""
+
+from __future__ import annotations
+
+import ast
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS, check
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED
+
+Said = dict[str, t.Any]
+ROOT = Path(__file__).parents[2]
+SHOWN = ("test_migrate.py", "test_migrate_options.py")
+NUMBERS = ("bandwidth", "max_downtime", "timeout", "parallel")  # and two that need `postcopy` beside them
+POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
+ANY_TEXT = {"dest_uri"}  # what is no URI, or nobody's, libvirt says
+NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
+
+# Values that Ansible refuses by their type.
+TYPES: dict[str, tuple[object, str]] = {
+    **dict.fromkeys((*NUMBERS, *POSTCOPY_AFTER), ("some", "cannot be converted to an int")),
+    **dict.fromkeys(("auto_converge", "postcopy", "keep_source_storage", "assume_images"), ("some", "Valid booleans include")),
+    "disk_storage": ("full", "dictionary requested"),
+    "state": ("moved", "must be one of: present, aborted"),
+    "transport": ("ssh", "must be one of: tls, tunnelled, plain"),
+    "storage": ("half", "must be one of: auto, shared, delta, full"),
+    "schedule": ("never", "must be one of: minimal_downtime, postcopy, suspend_if_needed, very_large"),
+    "timeout_action": ("kill", "must be one of: abort, suspend, postcopy"),
+    "compression": (["lz4"], "must be one or more of: xbzrle, zlib, zstd"),
+}  # fmt: skip
+
+# Everything else that is refused, with the whole of what is said.
+REFUSED: list[tuple[Said, str]] = [
+    *[({option: value}, f"{option}: {value!r} {NAME}") for option in ("name", "dest") for value in ("a/b", "", "..", "-x", "x" * 64)],
+    *[({option: value}, f"{option}: must be at least 1, not {value}") for option in NUMBERS for value in (0, -1)],
+    *[({"postcopy": True, option: 0}, f"{option}: must be at least 1, not 0") for option in POSTCOPY_AFTER],
+    ({"disk_storage": {"vda": "half"}}, "disk_storage: vda cannot be 'half'; one of auto, shared, delta, full"),
+    ({"disk_storage": {"data": None}}, "disk_storage: data cannot be None; one of auto, shared, delta, full"),
+    *[
+        ({"transport": "tunnelled", **copy}, "transport: a tunnel carries no storage copy; use tls, or shared storage")
+        for mode in COPIED
+        for copy in ({"storage": mode}, {"disk_storage": {"vda": mode}})
+    ],
+    ({"transport": "tunnelled", "parallel": 2}, "parallel: a tunnel has one connection; use tls, or leave it out"),
+    ({"transport": "tunnelled", "postcopy": True}, "postcopy: a tunnel cannot carry it; use tls, or leave it out"),
+    ({"transport": "tunnelled", "timeout_action": "postcopy"}, "timeout_action: postcopy, and postcopy, cannot be tunnelled"),
+    *[({option: 3}, f"{option}: they say when postcopy follows; set postcopy: true") for option in POSTCOPY_AFTER],
+    (
+        dict.fromkeys(POSTCOPY_AFTER, 3),
+        "postcopy_after and postcopy_after_passes: they say when postcopy follows; set postcopy: true",
+    ),
+    *[({"compression": [one]}, "compression: zlib and zstd are for parallel connections; give parallel") for one in ("zlib", "zstd")],
+    ({"compression": ["xbzrle"], "parallel": 2}, "compression: xbzrle does not go with parallel; leave out one"),
+]  # fmt: skip
+
+
+def problems(said: Said) -> list[str]:
+    """What Ansible says of the options, and when it takes them, what we do."""
+    result = ArgumentSpecValidator(OPTIONS).validate({"name": "web1", "dest": "hyper2", **said})
+    if result.error_messages:
+        return list(result.error_messages)
+    try:
+        check(result.validated_parameters)
+    except BadInput as error:
+        return error.problems
+    return []
+
+
+@pytest.mark.parametrize(("said", "told"), REFUSED, ids=lambda value: str(value)[:70])
+def test_what_cannot_be_is_refused_with_what_to_do(said: Said, told: str) -> None:
+    assert problems(said) == [told]
+
+
+@pytest.mark.parametrize("option", TYPES)
+def test_what_is_of_another_kind_is_refused_with_what_may_be(option: str) -> None:
+    value, told = TYPES[option]
+    (problem,) = problems({option: value})
+    assert option in problem and told in problem
+
+
+def test_all_of_it_is_told_at_once() -> None:
+    apart: list[Said] = [
+        {"name": "a/b"}, {"dest": "a/b"}, {"bandwidth": 0}, {"max_downtime": 0}, {"timeout": 0}, {"disk_storage": {"vda": "half"}},
+        {"postcopy_after": 5}, {"compression": ["zstd"]}, {"transport": "tunnelled", "storage": "full"},
+    ]  # fmt: skip
+    together = {option: value for said in apart for option, value in said.items()}
+    assert sorted(problems(together)) == sorted(told for said in apart for told in problems(said))
+
+
+def test_what_goes_together_is_taken() -> None:
+    """Each rule has a way out: the one that its message names."""
+    ways_out: list[Said] = [
+        {"postcopy": True, **dict.fromkeys(POSTCOPY_AFTER, 3)}, {"parallel": 2, "compression": ["zlib"]}, {"compression": ["xbzrle"]},
+        {"transport": "tunnelled", "storage": "shared", "disk_storage": {"vda": "shared"}}, {"parallel": 2, "transport": "tls"},
+    ]  # fmt: skip
+    for said in ways_out:
+        assert problems(said) == []
+
+
+def said_in(path: Path) -> set[str]:
+    """Names of arguments, and keys of mappings, that a test says."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    keys = {key.value for node in nodes if isinstance(node, ast.Dict) for key in node.keys if isinstance(key, ast.Constant)}
+    return {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg} | {key for key in keys if isinstance(key, str)}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> None:
+    assert option in {*ANY_TEXT, *TYPES, *(each for said, _told in REFUSED for each in said)}
+    assert any(option in said_in(ROOT / "tests/lab" / name) for name in SHOWN)
+
+
+def test_the_playbook_hands_each_on() -> None:
+    (play,) = yaml.safe_load((ROOT / "playbooks/migrate.yml").read_text())
+    handed = [task["corral.virt.virt_migrate"] for task in play["tasks"] if "corral.virt.virt_migrate" in task]
+    assert handed and all(set(each) == set(OPTIONS) for each in handed)
