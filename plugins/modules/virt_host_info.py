@@ -73,8 +73,12 @@ host:
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
     bridges: {description: Bridges of the host; null behind a remote connection., type: list, elements: str, returned: always}
-    maintenance: {description: 'C(reason) and C(since) while guests are to keep away, else null; playbook drain sets it.', type: dict,
-      returned: always}
+    maintenance:
+      description:
+        - C(reason) and C(since) while guests are to keep away, and C(bridges) and active C(pools) that the host had then; else null.
+          Playbook drain sets it.
+      type: dict
+      returned: always
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
     guests:

@@ -14,13 +14,15 @@ def test_no_mark(tmp_path: Path) -> None:
     assert maintenance.read(str(tmp_path / "none.json")) is None
 
 
-def test_a_mark(tmp_path: Path) -> None:
+@pytest.mark.parametrize("had", [{}, {"bridges": ["br0"], "pools": ["default"]}])
+def test_a_mark(tmp_path: Path, had: dict[str, list[str]]) -> None:
     path = tmp_path / "mark.json"
-    path.write_text(json.dumps({"reason": "new fan", "since": "2026-11-21T16:00:00Z", "more": 1}))
-    assert maintenance.read(str(path)) == {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
+    said = {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
+    path.write_text(json.dumps({**said, **had, "more": 1}))
+    assert maintenance.read(str(path)) == {**said, "bridges": [], "pools": [], **had}
 
 
-@pytest.mark.parametrize("text", ["", "half {", "[]", "{}", "\x00"])
+@pytest.mark.parametrize("text", ["", "half {", "[]", "{}", "\x00", '{"reason": "", "since": "", "pools": 1}'])
 def test_a_mark_that_nobody_can_read_still_counts(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mark.json"
     path.write_text(text)
