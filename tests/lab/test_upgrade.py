@@ -1,0 +1,161 @@
+"""Hypervisors are upgraded one after another, and rebooted; judged by virsh, dpkg and the boots of the hosts.
+
+The guests have no operating system: QEMU moves them all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+HOSTS = ("hyper1", "hyper2")
+GUESTS = {"web1", "web2", "kept"}  # the last one is off, and starts with its host
+MARK = "/var/lib/libvirt/corral-maintenance.json"
+GUIDE = (ROOT / "docs/docsite/rst/guide_maintenance.rst").read_text()
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+# A repository of the host's own: `publish NAME VERSION MORE` puts a package there, MORE being lines of its control file.
+PUBLISH = r"""publish() {
+    rm -rf /srv/new && mkdir -p /srv/new/DEBIAN /srv/packages && cd /srv/packages
+    printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: X <x@example.org>\nDescription: x\n' "$1" "$2" >/srv/new/DEBIAN/control
+    printf "$3" >>/srv/new/DEBIAN/control
+    printf '#!/bin/sh\n%s\n' "${4:-true}" >/srv/new/DEBIAN/postinst && chmod +x /srv/new/DEBIAN/postinst
+    dpkg-deb --build /srv/new "$1_$2.deb" >/dev/null
+    for each in *.deb; do
+        dpkg-deb --field "$each"
+        printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$each" "$(stat -c %s "$each")" "$(sha256sum <"$each" | cut -d' ' -f1)"
+    done >Packages
+}
+set -e
+"""
+# Version 2 of `rival` cannot be installed unless `old` is removed.
+REPOSITORY = f"""{PUBLISH}
+rm -rf /srv/packages; publish dummy 1; publish rival 1; publish old 1
+dpkg -i /srv/packages/*_1.deb
+publish dummy 2; publish rival 2 'Conflicts: old\\n'
+echo 'deb [trusted=yes] file:/srv/packages ./' >/etc/apt/sources.list.d/local.list
+apt-get -q update && apt-mark hold dummy rival && apt-get -qy upgrade && apt-mark unhold dummy rival
+"""
+# A bridge and a pool that are gone when the host boots, and what keeps them.
+FLEETING = """set -e; ip link add br9 type bridge; mkdir /run/data
+virsh pool-define-as data dir --target /run/data && virsh pool-start data && virsh pool-autostart data"""
+MENDED = r"""set -e; echo 'd /run/data' >/etc/tmpfiles.d/data.conf && systemd-tmpfiles --create data.conf && virsh pool-start data
+printf 'auto br9\niface br9 inet manual\n\tpre-up ip link add br9 type bridge\n' >/etc/network/interfaces.d/br9 && ifup br9"""
+LACKS = "hyper1 lacks what it had before (bridges: br9; active storage pools: data)"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """Two hypervisors with guests, and newer packages for them."""
+    wish = {"vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "state": "running"}
+    here = [{**wish, "name": "web1", "autostart": True}, {**wish, "name": "kept", "autostart": True, "state": "present"}]
+    with hypervisors("upgrade", *ROLES, hosts=2) as lab:
+        lab.play({"corral.virt.virt_domains": {"domains": here}})
+        lab.play({"corral.virt.virt_domain": {**wish, "name": "web2"}}, hosts="hyper2")
+        for host in HOSTS:
+            lab.on(host, REPOSITORY)
+        yield lab
+
+
+def upgrade(lab: Hypervisors, options: str = "", *, ok: bool = True) -> str:
+    """Run the playbook as the guide says it, and what was printed."""
+    command = f"ansible-playbook corral.virt.rolling_update {options}"
+    assert f"$ {command}\n" in GUIDE
+    return re.sub(r"\s+", " ", lab.run(*shlex.split(command), ok=ok))
+
+
+def guests(lab: Hypervisors, state: str = "--all") -> dict[str, set[str]]:
+    """Names by host."""
+    return {host: set(lab.on(host, f"virsh list --name {state}").split()) for host in HOSTS}
+
+
+def boots(lab: Hypervisors) -> dict[str, str]:
+    """What is another one after a reboot, by host."""
+    return {host: lab.on(host, BOOT) for host in HOSTS}
+
+
+def packages(lab: Hypervisors, host: str) -> dict[str, str]:
+    """Versions by name."""
+    lines = lab.on(host, "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n'").splitlines()
+    return {name: version for name, version, status in map(str.split, lines) if status == "installed"}
+
+
+def world(lab: Hypervisors) -> dict[str, object]:
+    """What an upgrade changes."""
+    look = f"{BOOT}; virsh list --all | sort; virsh pool-list --all; ls -lR --time-style=full-iso {IMAGES}; ls {MARK} 2>/dev/null || true"
+    return {host: (lab.on(host, look), packages(lab, host)) for host in HOSTS}
+
+
+def test_check_mode_tells_and_changes_nothing(lab: Hypervisors) -> None:
+    before = world(lab)
+    said = upgrade(lab, "-e reboot=always --check --diff")
+    assert "web1 -> hyper2: " in said and "web2 -> hyper1: " in said and "upgraded: dummy" in said
+    for host in HOSTS:
+        assert re.search(rf"Upgrade packages \(apt\)\] \*+ [^\[]*changed: \[{host}\]", said)
+        assert re.search(rf"Reboot\] \*+ changed: \[{host}\]", said)
+    assert world(lab) == before
+
+
+def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hypervisors) -> None:
+    """It is upgraded and rebooted by then, and its guests are elsewhere, once; the next host is as it was."""
+    booted, there = boots(lab), packages(lab, "hyper2")
+    lab.on("hyper1", FLEETING)
+    said = upgrade(lab, "-e reboot=always", ok=False)
+    assert LACKS in said
+    assert "hyper1 failed and stays in maintenance; hosts after it were left alone. Mend it and run the same again." in said
+    assert '"reason": "upgrade"' in lab.on("hyper1", f"cat {MARK}")
+    now = boots(lab)
+    assert now["hyper1"] != booted["hyper1"] and now["hyper2"] == booted["hyper2"]
+    assert packages(lab, "hyper1")["dummy"] == "2" and packages(lab, "hyper2") == there
+    lab.on("hyper2", f"test ! -e {MARK}")
+    assert guests(lab) == {"hyper1": set(), "hyper2": GUESTS}
+    assert guests(lab, "--state-running")["hyper2"] == GUESTS - {"kept"}
+
+
+def test_what_it_lacks_is_not_forgotten(lab: Hypervisors) -> None:
+    """Run again, the host begins without them."""
+    booted = boots(lab)
+    said = upgrade(lab, "-e host=hyper1", ok=False)
+    assert LACKS in said
+    lab.on("hyper1", f"test -e {MARK}")
+    assert boots(lab) == booted
+
+
+def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
+    booted, there = boots(lab), {host: packages(lab, host) for host in HOSTS}
+    lab.on("hyper1", MENDED)
+    upgrade(lab, "-e reboot=always")
+    assert not set(boots(lab).values()) & set(booted.values())
+    for host in HOSTS:
+        assert packages(lab, host) == {**there[host], "dummy": "2"} and packages(lab, host)["rival"] == "1"
+        lab.on(host, f"test ! -e {MARK} && test -d /sys/class/net/br0/bridge")
+        assert re.search(r"default +active +yes", lab.on(host, "virsh pool-list --all"))
+        other = next(each for each in HOSTS if each != host)
+        lab.on(host, f"virsh -c qemu+tls://{other}/system hostname")
+    lab.on("hyper1", "test -d /sys/class/net/br9/bridge && virsh pool-list --name | grep -qx data")
+    assert guests(lab) == {"hyper1": GUESTS, "hyper2": set()}
+    assert guests(lab, "--state-running")["hyper1"] == GUESTS - {"kept"}
+
+
+def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
+    """No reboot where the upgrade failed; when it is mended, one because of the kernel, and a guest that stayed starts with its host."""
+    booted = boots(lab)
+    lab.on("hyper1", f"{PUBLISH} publish dummy 3 '' false; touch /boot/vmlinuz-new")
+    said = upgrade(lab, "-e host=hyper1 -e running_only=true", ok=False)
+    assert "hyper1 failed and stays in maintenance" in said and "dummy" in said
+    lab.on("hyper1", f"test -e {MARK}")
+    assert boots(lab) == booted and guests(lab) == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
+    lab.on("hyper1", f"{PUBLISH} publish dummy 4")
+    upgrade(lab, "-e host=hyper1 -e running_only=true")
+    now = boots(lab)
+    assert now["hyper1"] != booted["hyper1"] and now["hyper2"] == booted["hyper2"]
+    assert packages(lab, "hyper1")["dummy"] == "4"
+    lab.on("hyper1", f"test ! -e {MARK}")
+    assert guests(lab, "--state-running") == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
