@@ -48,7 +48,7 @@ options:
     description:
       - V(auto) leaves disks on shared filesystems alone and copies the others, as little as possible.
       - V(shared) says that all disks are on shared storage; V(delta) refuses to copy what an image on the destination holds already;
-        V(full) copies everything.
+        V(full) copies everything. When one disk of a running guest travels whole, all that are copied do: libvirt has it so.
     type: str
     choices: [auto, shared, delta, full]
     default: auto
@@ -56,7 +56,7 @@ options:
     description: O(storage) of single disks, by name or target.
     type: dict
     default: {}
-  bandwidth: {description: "Limit in MiB/s.", type: int}
+  bandwidth: {description: "Limit in MiB/s for the memory, and for each disk. Holes of a disk that travels whole count.", type: int}
   max_downtime: {description: "Longest pause at the end, in milliseconds; QEMU's own limit (300) when not given.", type: int}
   auto_converge: {description: "Slow down a guest that changes its memory faster than it can be sent.", type: bool, default: true}
   schedule:

@@ -13,6 +13,7 @@ import re
 import subprocess
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -40,21 +41,32 @@ FAST, ENDLESS = {"bandwidth": 48, "auto_converge": False}, {"bandwidth": 1, "aut
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
-    """Two hypervisors that write down what they tell QEMU. libvirt before 9.4 compresses no parallel connections: both of Debian 13."""
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It boots a guest that writes all the time; with 20 MiB that the guest does not touch."""
     folder = tmp_path_factory.mktemp("image")
     raw, image = folder / "tiny.raw", folder / "tiny.qcow2"
     raw.write_bytes(boot_sector(BUSY).ljust(64 * MIB, b"\0"))
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, image], check=True)
     subprocess.run(["qemu-io", "-c", "write -q -P 7 32M 20M", image], check=True)
+    return image
+
+
+@pytest.fixture(scope="module")
+def lab(image: Path) -> Iterator[Hypervisors]:
+    """Two hypervisors that write down what they tell QEMU. libvirt before 9.4 compresses no parallel connections: both of Debian 13."""
     with hypervisors("options", *ROLES, hosts=2, more=("--release", "trixie")) as lab:
         for host in HOSTS:
             lab.on(host, f"{CLEAR}; {'' if lab.kept else WRITE_DOWN}")
-        disks = [{"name": disk, "size": "64MiB", "image": "tiny.qcow2"} for disk in ("system", "data")]
-        lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(image)}}, hosts="hyper")
-        lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": disks, "state": "running"}})
-        until(lambda: counter(lab, "hyper1") > 0)
+        made(lab, image)
         yield lab
+
+
+def made(lab: Hypervisors, image: Path) -> None:
+    """The guest, anew, on the first host; the image on both."""
+    disks = [{"name": disk, "size": "64MiB", "image": "tiny.qcow2"} for disk in ("system", "data")]
+    lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(image)}}, hosts="hyper")
+    lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": disks, "state": "running"}})
+    until(lambda: counter(lab, "hyper1") > 0)
 
 
 def on(lab: Hypervisors) -> dict[str, str]:
@@ -221,40 +233,11 @@ def test_aborted_while_it_is_under_way(lab: Hypervisors) -> None:
     assert "Unbounded" in lab.on(here, f"virsh domjobinfo {NAME}")
     assert "another run is moving it" in refused(lab, here)
     done = told(lab, here, state="aborted")
-    assert done["changed"] and done["steps"] == planned["steps"][:1]  # who began it clears away; it would be ours, were nobody there
+    assert done["changed"] and done["steps"] == planned["steps"]  # who began it clears away
     printed = re.sub(r"\s+", " ", run.communicate(timeout=60)[0])
     assert run.returncode != 0 and "Seen on both hosts: still on the source" in printed
     assert on(lab) == {here: "running"} and world(lab) == before
     assert told(lab, here, state="aborted")["changed"] is False
-
-
-def test_another_uri_and_one_disk_otherwise_and_what_stays_behind(lab: Hypervisors) -> None:
-    """The usual port is closed. Whole, a disk stands on nothing there, the other one does. Files that were kept are in the way back."""
-    (here,) = on(lab)
-    dest, before = there(here), world(lab)
-    lab.on(dest, "nft -f -", given=OTHER_PORT)
-    try:
-        assert f"qemu+tls://{dest}/system" in refused(lab, here)
-        assert "nowhere" in refused(lab, here, dest_uri="qemu+nowhere:///system")
-        assert world(lab) == before
-        moved(lab, dest_uri=f"qemu+tls://{dest}:16515/system", disk_storage={"data": "full"}, keep_source_storage=True)
-    finally:
-        lab.on(dest, "nft delete table inet other")
-    assert backing(lab, dest) == [True, False] and backing(lab, here) == [True, True]
-    _refused_for_what_was_kept(lab, dest)
-    lab.on(here, f"rm {' '.join(DISKS)}")
-    found = settings(moved(lab, parallel=3, compression=["zstd"])[1])
-    assert backing(lab, here) == [True, False]
-    assert (found["multifd-channels"], found["multifd-compression"], found["downtime-limit"]) == ([3], ["zstd"], [])
-
-
-def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
-    before = world(lab)
-    said = refused(lab, host, "--check")
-    assert refused(lab, host) == said and world(lab) == before
-    for disk in DISKS:
-        assert f"{disk} exists on the destination already, and no migration of ours made it" in said
-    assert "if it is a leftover, look at it and remove it there" in said
 
 
 def test_what_will_be_brought_counts_only_in_check_mode(lab: Hypervisors) -> None:
@@ -276,3 +259,35 @@ def test_no_sector_was_lost(lab: Hypervisors) -> None:
     lab.on(here, f"virsh suspend {NAME} && virsh destroy {NAME} --graceful && qemu-img check -q {DISKS[0]}")
     head = lab.on(here, f"qemu-img dd -f qcow2 -O raw bs=1M count=16 if={DISKS[0]} of=/run/head && base64 /run/head; rm /run/head")
     assert count(base64.b64decode(head)) >= written
+    lab.on(here, CLEAR)
+
+
+def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hypervisors, image: Path) -> None:
+    """The usual port is closed. Where one disk travels whole, so does the other. Files that were kept are in the way back."""
+    made(lab, image)
+    (here,) = on(lab)
+    dest, before = there(here), world(lab)
+    lab.on(dest, "nft -f -", given=OTHER_PORT)
+    try:
+        assert f"qemu+tls://{dest}/system" in refused(lab, here)
+        mixed = refused(lab, here, "--check", disk_storage={"data": "full", "system": "delta"}, dest_uri=f"qemu+tls://{dest}:16515/system")
+        assert "disk vda: vdb travels whole, and libvirt copies all disks of a guest alike" in mixed
+        assert "nowhere" in refused(lab, here, dest_uri="qemu+nowhere:///system")
+        assert world(lab) == before
+        moved(lab, dest_uri=f"qemu+tls://{dest}:16515/system", disk_storage={"data": "full"}, keep_source_storage=True)
+    finally:
+        lab.on(dest, "nft delete table inet other")
+    assert backing(lab, dest) == [False, False] and backing(lab, here) == [True, True]
+    _refused_for_what_was_kept(lab, dest)
+    lab.on(here, f"rm {' '.join(DISKS)}")
+    found = settings(moved(lab, parallel=3, compression=["zstd"])[1])
+    assert (found["multifd-channels"], found["multifd-compression"], found["downtime-limit"]) == ([3], ["zstd"], [])
+
+
+def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
+    before = world(lab)
+    said = refused(lab, host, "--check")
+    assert refused(lab, host) == said and world(lab) == before
+    for disk in DISKS:
+        assert f"{disk} exists on the destination already, and no migration of ours made it" in said
+    assert "if it is a leftover, look at it and remove it there" in said

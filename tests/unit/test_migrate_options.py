@@ -48,14 +48,17 @@ REFUSED: list[tuple[Said, str]] = [
         for copy in ({"storage": mode}, {"disk_storage": {"vda": mode}})
     ],
     ({"transport": "tunnelled", "parallel": 2}, "parallel: a tunnel has one connection; use tls, or leave it out"),
-    ({"transport": "tunnelled", "postcopy": True}, "postcopy: a tunnel cannot carry it; use tls, or leave it out"),
-    ({"transport": "tunnelled", "timeout_action": "postcopy"}, "timeout_action: postcopy, and postcopy, cannot be tunnelled"),
+    *[
+        ({"transport": "tunnelled", option: value}, f"{option}: a tunnel cannot carry post-copy; use tls, or leave it out")
+        for option, value in (("postcopy", True), ("schedule", "postcopy"), ("timeout_action", "postcopy"))
+    ],
     *[({option: 3}, f"{option}: they say when postcopy follows; set postcopy: true") for option in POSTCOPY_AFTER],
     (
         dict.fromkeys(POSTCOPY_AFTER, 3),
         "postcopy_after and postcopy_after_passes: they say when postcopy follows; set postcopy: true",
     ),
     *[({"compression": [one]}, "compression: zlib and zstd are for parallel connections; give parallel") for one in ("zlib", "zstd")],
+    ({"compression": ["zlib", "zstd"], "parallel": 2}, "compression: zlib and zstd do not go together; leave out one"),
     ({"compression": ["xbzrle"], "parallel": 2}, "compression: xbzrle does not go with parallel; leave out one"),
 ]  # fmt: skip
 

@@ -13,8 +13,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 
-__all__ = ["locked", "shared_filesystem"]
+__all__ = ["held", "locked", "shared_filesystem"]
 
+_LOCK = "/run/lock/corral-{}.lock"
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -46,13 +47,25 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
     return kind if kind in _SHARED else None
 
 
+def held(name: str) -> bool:
+    """Whether another run of that name is at work on this host."""
+    try:
+        with open(_LOCK.format(name)) as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
     """One run per name on this host: raises Refused with that text while there is another; without a text, waits for its end.
 
     The lock ends with the process that holds it.
     """
-    with open(f"/run/lock/corral-{name}.lock", "w") as handle:
+    with open(_LOCK.format(name), "w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError:

@@ -77,7 +77,8 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
             stack.enter_context(local.locked(move.guest))
         found = look.find(ends.source, move.guest)
         memory = record.read(found.live_xml or found.xml) if found else {}
-        if found is not None and memory.get("moving") == params["dest"]:
+        alone = gate.open or not local.held(move.guest)
+        if found is not None and memory.get("moving") == params["dest"] and alone:
             step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
             steps.append(step)
             run = _Run(ends, params, gate, tell)

@@ -60,16 +60,17 @@ def check(params: t.Mapping[str, t.Any]) -> str:
     after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
     copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
     tunnelled = params["transport"] == "tunnelled"
+    switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"] + ["postcopy"] * params["postcopy"]
     rules = {
         "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
         "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
-        "postcopy: a tunnel cannot carry it; use tls, or leave it out": tunnelled and params["postcopy"],
+        f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or leave it out": tunnelled and switches,
         f"{' and '.join(after)}: they say when postcopy follows; set postcopy: true": after and not params["postcopy"],
         "compression: zlib and zstd are for parallel connections; give parallel": (
             {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
         ),
+        "compression: zlib and zstd do not go together; leave out one": {"zlib", "zstd"} <= set(params["compression"]),
         "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"] and params["parallel"],
-        "timeout_action: postcopy, and postcopy, cannot be tunnelled": tunnelled and params["timeout_action"] == "postcopy",
     }
     problems += [text for text, met in rules.items() if met]
     if problems:

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.ends import End
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
@@ -37,7 +37,6 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *
     # Only what a run to this very host made there may be replaced.
     ours = set(memory.get("moving_made") or ()) if memory.get("moving") == params["dest"] else set()
     look_at = _Look(ends, {pool.path: pool for pool in dest.pools}, ours)
-    moves: list[DiskMove] = []
     problems = [
         f"disk {path} waits for the next boot; plug it in or take it out first"
         for path in sorted(set(sources(found.xml)) - set(sources(document)))
@@ -45,12 +44,11 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
     known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
     problems += [f"disk_storage: it has no disk {key}" for key in sorted(set(params["disk_storage"]) - known)]
-    for item in entries:
-        mode = params["disk_storage"].get(item.get("target"), params["disk_storage"].get(item.get("name"), params["storage"]))
-        try:
-            moves.append(travels(dataclasses.replace(look_at.disk(item, mode), assumed=assumed), active=found.active))
-        except Refused as error:
-            problems.append(str(error))
+    said = params["disk_storage"]
+    modes = [said.get(item.get("target"), said.get(item.get("name"), params["storage"])) for item in entries]
+    seen = [dataclasses.replace(look_at.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
+    moves, refused = travel(seen, active=found.active)
+    problems += refused
     if problems:
         raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
     owned = set(memory.get("volumes") or ())

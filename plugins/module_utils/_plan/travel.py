@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["File", "TravellingDisk", "travels"]
+__all__ = ["File", "TravellingDisk", "travel", "travels"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,24 @@ class TravellingDisk:
         return os.path.basename(self.path)
 
 
+def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
+    """How each disk of a guest travels, and what is refused. libvirt copies all of a guest's disks whole, or of all what differs."""
+    moves, problems = {}, []
+    for disk in disks:
+        try:
+            moves[disk] = travels(disk, active=active)
+        except Refused as error:
+            problems.append(str(error))
+    whole = next((move.target for move in moves.values() if move.flatten), None)
+    for disk, move in moves.items() if whole else ():
+        if move.how == DELTA and disk.mode == "delta":
+            remedy = f"use storage: full for it, or delta for {whole}"
+            problems.append(f"disk {disk.target}: {whole} travels whole, and libvirt copies all disks of a guest alike; {remedy}")
+        elif move.how == DELTA:
+            moves[disk] = _flattened(disk, move, f"{whole} travels whole, and libvirt copies all disks of a guest alike")
+    return list(moves.values()), problems
+
+
 def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
@@ -77,8 +95,14 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
         return dataclasses.replace(move, how=DELTA, why=f"{file.backing_path} is {'brought' if bring else 'there'}", volume=based)
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
-    below = 0 if disk.base is None else disk.base.allocation_bytes
-    return dataclasses.replace(move, why=why, bytes_to_move=whole + below, room_bytes=whole + below, flatten=True)
+    return _flattened(disk, move, why)
+
+
+def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
+    """It stands alone there."""
+    whole = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
+    alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
+    return dataclasses.replace(move, how=FULL, why=why, volume=alone, bytes_to_move=whole, room_bytes=whole, flatten=True)
 
 
 def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel, travels
 
 IMAGES = "/var/lib/libvirt/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
@@ -52,6 +52,18 @@ def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.A
         travels(disk(mode="delta", **told), active=True)
     with pytest.raises(Refused, match="flattened"):
         travels(disk(**told), active=False)
+
+
+def test_one_disk_that_travels_whole_takes_the_others_along() -> None:
+    """libvirt has one flag for all of them; what is off the running guest's way does not mind."""
+    whole, other = disk(mode="full"), disk(path=f"{IMAGES}/web1-data.qcow2", target="vdb")
+    moves, problems = travel([whole, other, disk(None, target="vdc"), disk(fixed=True, target="vdd")], active=True)
+    assert [(move.how, move.flatten) for move in moves] == [("full", True), ("full", True), ("full", False), ("carry", False)]
+    assert "vda travels whole" in moves[1].why and moves[1].volume and moves[1].volume.backing_path is None
+    assert moves[1].bytes_to_move == moves[1].room_bytes == 450 * MIB and not problems
+    moves, problems = travel([whole, dataclasses.replace(other, mode="delta")], active=True)
+    assert "disk vdb: vda travels whole" in problems[0] and "use storage: full for it, or delta for vda" in problems[0]
+    assert [move.how for move in travel([other, disk(None, target="vdc")], active=True)[0]] == ["delta", "full"]
 
 
 def test_only_an_image_that_is_missing_is_worth_bringing() -> None:
