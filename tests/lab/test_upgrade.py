@@ -139,7 +139,8 @@ def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
         assert re.search(r"default +active +yes", lab.on(host, "virsh pool-list --all"))
         other = next(each for each in HOSTS if each != host)
         lab.on(host, f"virsh -c qemu+tls://{other}/system hostname")
-    lab.on("hyper1", "test -d /sys/class/net/br9/bridge && virsh pool-list --name | grep -qx data")
+    assert "bridge" in lab.on("hyper1", "ls /sys/class/net/br9")
+    assert "data" in lab.on("hyper1", "virsh pool-list --name").split()
     assert guests(lab) == {"hyper1": GUESTS, "hyper2": set()}
     assert guests(lab, "--state-running")["hyper1"] == GUESTS - {"kept"}
 
