@@ -48,10 +48,11 @@ class WatchedAction(ActionBase):
         status = {"module_name": "ansible.legacy.async_status", "task_vars": task_vars}
         asked = {"jid": name, "_async_dir": job["results_file"].rpartition("/")[0]}
         result = self._execute_module(**status, module_args=asked)
-        if not result.get("finished"):
+        self._low_level_execute_command(f"rm -f {shlex.quote(job['results_file'])}")
+        silent = "cmd" in result and not (result.get("data") or result.get("stderr"))  # async_wrapper's own answer, for want of one
+        if silent or not result.get("finished"):
             what = ", ".join(notes)
             return {"failed": True, "msg": f"the module ended without an answer on {what}: it was killed on the host; run again"}
-        self._low_level_execute_command(f"rm -f {shlex.quote(job['results_file'])}")
         for key in ("ansible_job_id", "started", "finished", "results_file", "stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
         return t.cast("dict[str, t.Any]", result)

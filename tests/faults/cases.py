@@ -12,6 +12,7 @@ __all__ = ["CASES", "Case"]
 
 Fault = t.Callable[[Scene], None]
 ARRIVES, FAILS, EITHER = "arrives", "fails", "either"
+KILLED = "it was killed on the host; run again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +33,14 @@ CASES = [
     # Who gives the order dies.
     Case("controller killed while copying", "copying 50 %", killed.controller),
     Case("controller killed at switch-over", "switch-over", killed.controller, kind="full"),
-    Case("module killed at record", "record", killed.module),
-    Case("module killed at make", "make", killed.module),
-    Case("module killed while copying", "copying 50 %", killed.module, kind="full"),
-    Case("module killed in memory phase", "memory", killed.module),
-    Case("module killed at switch-over", "switch-over", killed.module),
-    Case("module killed between migrate and resume", "arrived, paused", killed.module),
-    Case("cold: module killed after reserve", "reserved", killed.module, kind="cold", finally_="shut off"),
-    Case("cold: module killed after undefine", "given away", killed.module, kind="cold", finally_="shut off"),
+    Case("module killed at record", "record", killed.module, says=KILLED),
+    Case("module killed at make", "make", killed.module, says=KILLED),
+    Case("module killed while copying", "copying 50 %", killed.module, says=KILLED, kind="full"),
+    Case("module killed in memory phase", "memory", killed.module, says=KILLED),
+    Case("module killed at switch-over", "switch-over", killed.module, says=KILLED),
+    Case("module killed between migrate and resume", "arrived, paused", killed.module, says=KILLED),
+    Case("cold: module killed after reserve", "reserved", killed.module, says=KILLED, kind="cold", finally_="shut off"),
+    Case("cold: module killed after undefine", "given away", killed.module, says=KILLED, kind="cold", finally_="shut off"),
     Case("ctrl-c while copying", "copying 50 %", killed.ctrl_c),
     Case("aborted while copying", "copying slowly", killed.aborted, says="abort|cancel"),
     Case("aborted at switch-over", "switch-over", killed.aborted, EITHER),

@@ -310,5 +310,7 @@ def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
         tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
         return
     total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
+    if not total:
+        return  # it has not begun
     pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
     tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total, pause)
