@@ -19,8 +19,10 @@ GUEST, NUMBER, MEMORY_MIB, OWN_MIB, DIRTY_MB_S = "moving", 201, 512, 50, 20
 IMAGES = "/var/lib/libvirt/images"
 DISK = f"{IMAGES}/{GUEST}-system.qcow2"
 TURNS = 3
+MANY, AT_ONCE = 10, 4
 BOOT_S = 300
 OURS, BEST, SALT = "virt_migrate", "virsh migrate, best flags", "virsh migrate, Salt's flags"
+PLAYED = "best flags, by a playbook"
 FLAGS = "--live --p2p --persistent --undefinesource --tls"
 
 HOW = f"""
@@ -28,19 +30,16 @@ A Debian guest of 3 GiB with {OWN_MIB} MiB of data of its own on an image that b
 - seconds: the whole command, with whatever it needs before and after (a disk made there, the old one removed here); medians of {TURNS}
 - {OURS}: ansible -m virt_migrate, over one kept SSH connection; it looks at both hosts first and after, and tells the progress
 - {BEST}: {FLAGS} --auto-converge --copy-storage-inc, with an overlay made there before, over one kept SSH connection
+- {PLAYED}: the same in four tasks, as somebody would write them who has Ansible and not this module
 - {SALT}: --live --copy-storage-all, as Salt calls it (peer-to-peer and TLS added, so that it works at all); one measurement
 - wire: what the source's network interface sent, as the kernel counted it
+- drain: playbook drain, which looks at the hosts, places, asks and moves; the peer moves each guest with a task of its own
 - gap: the longest silence of an SSH session in the guest that counts every 0.1 s
 """
 
-WRITE = f"""import time
-pages = bytearray({64 << 20})
-while True:
-    begun = time.monotonic()
-    for place in range(0, len(pages), 4096):
-        pages[place] = (pages[place] + 1) & 255
-    time.sleep(max(0, {(64 << 20) / (DIRTY_MB_S * 10**6):.2f} - (time.monotonic() - begun)))
-"""
+# Pages that do not compress, copied in the kernel: a guest that is emulated must not spend itself on that.
+WRITE = f"""cd /dev/shm && head -c {DIRTY_MB_S}000000 /dev/urandom >source && cp source pages
+while :; do dd if=source of=pages bs=1M conv=notrunc status=none; sleep 1; done"""
 
 
 class Moved(t.NamedTuple):
@@ -57,22 +56,45 @@ def rows() -> t.Iterator[Row]:
     ssh = _guest()
     for load in ("idle", f"writes {DIRTY_MB_S} MB/s"):
         if load != "idle":
-            run(*ssh, f"nohup python3 -c '{WRITE}' >/dev/null 2>&1 & sleep 5")
-        ours, best = [], []
+            run(*ssh, f"nohup sh -c '{WRITE}' >/dev/null 2>&1 & sleep 5")
+        ours, best, played = [], [], []
         for turn in range(TURNS):  # in turns and both ways, so that a busy moment of the machine meets both
             way = ("hyper1", "hyper2") if turn % 2 == 0 else ("hyper2", "hyper1")
             ours.append(_measured(ssh, _ours, *way))
             best.append(_measured(ssh, _best, *reversed(way)))
             say(f"{load}: {OURS} {ours[-1].seconds:.1f} s, {BEST} {best[-1].seconds:.1f} s")
-            if turn < TURNS - 1:  # the next turn begins elsewhere
-                _measured(ssh, _best, *way)
+            played.append(_measured(ssh, _played, *way))  # and the next turn begins elsewhere
         yield from _compared(load, ours, best)
+        yield Row("move: seconds", 1, _seconds(ours), PLAYED, _seconds(played), "s", None, load)
     own, memory = _weight()
     yield Row("move: wire, whole", 1, ours[0].wire_bytes / 1e6, "own clusters and memory", (own + memory) / 1e6, "MB", 1 / 1.15)
     here = "hyper1" if "running" in on("hyper1", f"virsh domstate {GUEST} || true").output else "hyper2"
     salt = _measured(ssh, _salt, here, _other(here))
-    yield Row("move: seconds", 1, statistics.median(each.seconds for each in ours), SALT, salt.seconds, "s", None, load)
+    yield Row("move: seconds", 1, _seconds(ours), SALT, salt.seconds, "s", None, load)
     yield Row("move: wire", 1, statistics.median(each.wire_bytes for each in ours) / 1e6, SALT, salt.wire_bytes / 1e6, "MB", None, load)
+    on(_other(here), f"virsh -q destroy {GUEST} && virsh -q undefine {GUEST} && rm {DISK}")
+    yield _drained()
+
+
+def _drained() -> Row:
+    """Small guests without an operating system leave a host, and come back one after another."""
+    names = [f"small{number}" for number in range(MANY)]
+    wish = {"vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "state": "running"}
+    _play("hyper1", {"corral.virt.virt_domains": {"domains": [{"name": name, **wish} for name in names]}})
+    ours = run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", f"at_once={AT_ONCE}").seconds
+    run("ansible-playbook", "corral.virt.undrain", "-e", "host=hyper1")
+    each = {"corral.virt.virt_migrate": {"name": "{{ item }}", "dest": "hyper1"}, "loop": names}
+    peer = _play("hyper2", each)
+    back = on("hyper1", "virsh list --name").output.split()
+    if sorted(back) != names:
+        raise Failed(f"of {MANY} guests these came back: {', '.join(back)}")
+    return Row("drain", MANY, ours, "virt_migrate in a loop", peer, "s", None, f"{AT_ONCE} at once")
+
+
+def _play(hosts: str, *tasks: dict[str, t.Any]) -> float:
+    book = BUILD / "moving.json"
+    book.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": tasks}]))
+    return run("ansible-playbook", book).seconds
 
 
 def _compared(load: str, ours: list[Moved], best: list[Moved]) -> t.Iterator[Row]:
@@ -105,12 +127,28 @@ def _ours(here: str, there: str) -> float:
 
 
 def _best(here: str, there: str) -> float:
-    base = on(here, f"qemu-img info -U {DISK} | sed -n 's/^backing file: //p'").output.split()[0]
+    create, refresh, migrate = _by_hand(here, there)
     begun = time.monotonic()
-    on(there, f"qemu-img create -q -f qcow2 -F qcow2 -b {base} {DISK} 3G && virsh -q pool-refresh default")
-    flags = f"{FLAGS} --auto-converge --copy-storage-inc --migrate-disks vda --migrateuri tcp://{there}"
-    on(here, f"virsh migrate {flags} {GUEST} qemu+tls://{there}/system && rm {DISK}")
+    on(there, f"{create} && {refresh}")
+    on(here, f"{migrate} && rm {DISK}")
     return time.monotonic() - begun
+
+
+def _played(here: str, there: str) -> float:
+    create, refresh, migrate = _by_hand(here, there)
+    before = [{"ansible.builtin.command": command, "delegate_to": there} for command in (create, refresh)]
+    return _play(here, *before, {"ansible.builtin.command": migrate}, {"ansible.builtin.file": {"path": DISK, "state": "absent"}})
+
+
+def _by_hand(here: str, there: str) -> tuple[str, str, str]:
+    base = on(here, f"qemu-img info -U {DISK} | sed -n 's/^backing file: //p'").output.split()[0]
+    flags = f"{FLAGS} --auto-converge --copy-storage-inc --migrate-disks vda --migrateuri tcp://{there}"
+    create = f"qemu-img create -q -f qcow2 -F qcow2 -b {base} {DISK} 3G"
+    return create, "virsh -q pool-refresh default", f"virsh migrate {flags} {GUEST} qemu+tls://{there}/system"
+
+
+def _seconds(moves: t.Sequence[Moved]) -> float:
+    return statistics.median(each.seconds for each in moves)
 
 
 def _salt(here: str, there: str) -> float:
@@ -139,10 +177,7 @@ def _guest() -> list[str]:
         "name": GUEST, "state": "running", "vcpus": 1, "memory": f"{MEMORY_MIB}MiB", "cloud_init": seed,
         "disks": [{"name": "system", "image": "debian-12.qcow2", "size": "3GiB"}],
     }  # fmt: skip
-    book = BUILD / "moving.json"
-    tasks = [{"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"}]
-    book.write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": tasks}]))
-    run("ansible-playbook", book)
+    _play("hyper", {"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"})
     options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30", "ConnectionAttempts=3")
     ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), f"root@{address}"]
     deadline = time.monotonic() + BOOT_S
