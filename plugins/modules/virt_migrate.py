@@ -48,7 +48,7 @@ options:
     description:
       - V(auto) leaves disks on shared filesystems alone and copies the others, as little as possible.
       - V(shared) says that all disks are on shared storage; V(delta) refuses to copy what an image on the destination holds already;
-        V(full) copies everything. When one disk of a running guest travels whole, all that are copied do: libvirt has it so.
+        V(full) copies everything. When one disk of a running guest travels whole, all that libvirt copies do.
     type: str
     choices: [auto, shared, delta, full]
     default: auto

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import typing as t
 
@@ -71,7 +72,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
     steps = []
     if migrate.job_active(ends.source, move.guest):
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
-    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest, lambda: _cut(move.guest)))
+    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest, functools.partial(_cut, move.guest)))
     with contextlib.ExitStack() as stack:
         if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
             stack.enter_context(local.locked(move.guest))
@@ -290,7 +291,7 @@ class _Run:
             why = _INTERRUPTED if self._interrupted() else self._lost(move)
             return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
 
-        tell, cut = (lambda figures: _told(self._tell, figures)), (lambda: _cut(move.guest))
+        tell, cut = functools.partial(_told, self._tell), functools.partial(_cut, move.guest)
         return migrate.run(domain, move.dest_uri, flags, parameters, look_at, tell, cut)
 
     def _lost(self, move: Move) -> str:
