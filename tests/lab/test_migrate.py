@@ -6,6 +6,7 @@ Each guest writes numbers with checksums to its disk all the time, and counts ov
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import re
@@ -176,13 +177,15 @@ MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if kind == "shared" o
 
 @contextlib.contextmanager
 def allowed_to_fault() -> Iterator[None]:
-    """Post-copy needs what a host's administrator allows with this; the lab's hosts share this machine's kernel."""
-    before = USERFAULTFD.read_text()
-    USERFAULTFD.write_text("1")
-    try:
-        yield
-    finally:
-        USERFAULTFD.write_text(before)
+    """Post-copy needs what a host's administrator allows with this; all labs share this machine's kernel, so one at a time."""
+    with Path("/run/lock/corral-lab-userfaultfd").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = USERFAULTFD.read_text()
+        USERFAULTFD.write_text("1")
+        try:
+            yield
+        finally:
+            USERFAULTFD.write_text(before)
 
 
 @pytest.mark.parametrize(("kind", "mode"), MATRIX)
