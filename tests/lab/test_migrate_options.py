@@ -108,13 +108,19 @@ def refused(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> str:
     return re.sub(r"\s+", " ", lab.run(*command(host, *flags, **options), ok=False))
 
 
-def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
-    """To the other host, after it was told what will be; and then nothing is left to do. Where it is, and what its QEMU heard before."""
+def checked(lab: Hypervisors, options: dict[str, t.Any]) -> tuple[str, dict[str, str], dict[str, t.Any]]:
+    """Check mode tells a change and makes none; QEMU's log is empty then. Where the guest is, the hosts as they are, and what was told."""
     (here,) = on(lab)
     before = world(lab)
     planned = told(lab, here, "--check", **options)
     assert planned["changed"] and world(lab) == before
     lab.on(here, f": >{LOG}")
+    return here, before, planned
+
+
+def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
+    """To the other host, after it was told what will be; and then nothing is left to do. Where it is, and what its QEMU heard before."""
+    here, _before, planned = checked(lab, options)
     done = told(lab, here, **options)
     assert steps(done) == steps(planned)
     assert on(lab) == {there(here): "running"}
@@ -124,11 +130,7 @@ def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.An
 
 def stayed(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
     """It began to move and was given up: all is as it was. What was said, and what its QEMU heard before the end."""
-    (here,) = on(lab)
-    before = world(lab)
-    planned = told(lab, here, "--check", **options)
-    assert planned["changed"] and world(lab) == before
-    lab.on(here, f": >{LOG}")
+    here, before, _planned = checked(lab, options)
     said = refused(lab, here, **options)
     assert on(lab) == {here: "running"} and world(lab) == before
     commands = heard(lab, here)

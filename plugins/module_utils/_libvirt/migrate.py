@@ -99,10 +99,19 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
 
     def insist() -> None:
         while not over.wait(_CUT_AFTER_S):
-            cut()
+            if not _postcopy(domain):  # there the guest runs on the other side already, and would be lost
+                cut()
 
     for body in (ask, insist):
         threading.Thread(target=body, daemon=True).start()
+
+
+def _postcopy(domain: t.Any) -> bool:
+    """Whether the guest runs on the destination before all of it is there; asked without waiting for the job."""
+    with contextlib.suppress(libvirt.libvirtError):
+        reasons = (libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)
+        return domain.state() in [[libvirt.VIR_DOMAIN_PAUSED, reason] for reason in reasons]
+    return True  # nobody can tell: cut nothing
 
 
 def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
