@@ -333,6 +333,7 @@ from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -380,14 +381,16 @@ def main() -> None:
     spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
-    with failures(module), opened(module.params["uri"], watched=disk) as connection:
+    with failures(module):
         if module.params["catalogue"]:
             raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
-        if disk:
-            result = clone.converge(connection, module.params, gate)
-        else:
-            world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
-            result = image.converge(connection, module.params, gate, world)
+        detach("virt_image")
+        with opened(module.params["uri"], watched=disk) as connection:
+            if disk:
+                result = clone.converge(connection, module.params, gate)
+            else:
+                world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
+                result = image.converge(connection, module.params, gate, world)
     module.exit_json(**result)
 
 

@@ -157,6 +157,7 @@ import contextlib
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
@@ -169,6 +170,7 @@ def main() -> None:
     """Parameters in, one guest moved, result out."""
     module = AnsibleModule(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
+        detach("virt_migrate")
         there = migrate_options.dest_uri(module.params)
         ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(opened(uri, watched=True)))
         note = f"/run/corral-{module.params['name']}"

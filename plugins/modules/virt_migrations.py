@@ -70,6 +70,7 @@ import contextlib
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
@@ -91,6 +92,7 @@ def main() -> None:
             return migrate.converge(ends, wish, gate, tell, interrupted)
 
     with failures(module), contextlib.ExitStack() as stack:
+        detach("virt_migrations")
         wanted = migrations.wishes(module.params)
         stack.enter_context(opened(uri, watched=True))  # before there are threads: one loop watches the connections of all
         # Of all of them, before the first moves: what is left there from now on is meant.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 import typing as t
 
 from ansible.plugins.action import ActionBase
@@ -15,15 +14,15 @@ from ansible.utils.display import Display
 
 __all__ = ["WatchedAction", "shown"]
 
-_LIMIT_S = 7 * 24 * 3600  # a module that takes long has limits of its own
-_LOOK_S, _LOOKS = 0.1, 20  # a line every two seconds
+_ASK = {"CORRAL_DETACHED": "1"}  # understood by `_files/detached.py`
+_LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
 _MIB = 1024 * 1024
 
 
 class WatchedAction(ActionBase):
     """An action whose module writes how far it is into a file on the host (`_files/progress.py`).
 
-    The module runs in the background, as with `async`: it goes on when the connection breaks, and when the controller dies.
+    The module goes on in the background when the connection breaks, and when the controller dies (`_files/detached.py`).
     """
 
     def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -36,43 +35,35 @@ class WatchedAction(ActionBase):
 
     def _watched(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]) -> dict[str, t.Any]:
         """The module's result; meanwhile lines from its `notes`: what one is about -> its file on the host."""
-        self._task.async_val = _LIMIT_S
+        self._task.environment.append(_ASK)
         try:
-            job = self._execute_module(module_args=dict(arguments), task_vars=task_vars, wrap_async=True)
+            begun = self._execute_module(module_args=dict(arguments), task_vars=task_vars)
         finally:
-            self._task.async_val = 0
-        name = job.get("ansible_job_id")
-        if job.get("failed") or not name:
-            return t.cast("dict[str, t.Any]", job)
-        self._wait(job["results_file"], notes, name)
-        status = {"module_name": "ansible.legacy.async_status", "task_vars": task_vars}
-        asked = {"jid": name, "_async_dir": job["results_file"].rpartition("/")[0]}
-        result = self._execute_module(**status, module_args=asked)
-        self._low_level_execute_command(f"rm -f {shlex.quote(job['results_file'])}")
-        silent = "cmd" in result and not (result.get("data") or result.get("stderr"))  # async_wrapper's own answer, for want of one
-        if silent or not result.get("finished"):
-            what = ", ".join(notes)
-            return {"failed": True, "msg": f"the module ended without an answer on {what}: it was killed on the host; run again"}
-        for key in ("ansible_job_id", "started", "finished", "results_file", "stdout", "stdout_lines", "stderr", "stderr_lines"):
+            self._task.environment.remove(_ASK)
+        if not begun.get("answer"):
+            return t.cast("dict[str, t.Any]", begun)  # it refused at once
+        ended = self._ended(begun["answer"], notes)
+        if ended["rc"]:
+            return {"failed": True, "msg": f"cannot wait for the module, which works on: {ended['stderr'] or ended['stdout']}"}
+        result = self._parse_returned_data(ended, "legacy")  # as every module's answer
+        if not result.pop("_ansible_parsed"):
+            what, said = ", ".join(notes), "".join(f" ({line})" for line in str(ended["stdout"]).splitlines()[-1:])
+            return {"failed": True, "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again"}
+        for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
         return t.cast("dict[str, t.Any]", result)
 
-    def _wait(self, results: str, notes: t.Mapping[str, str], job: str) -> None:
-        """Until the job has ended, however that came about; the host itself looks often, so that nobody waits for the next question."""
-        number = job.partition(".")[0].lstrip("j")
-        alive = f"{{ ! command -v pgrep > /dev/null || pgrep -f 'async_[w]rapper.* j{int(number)} ' > /dev/null; }}"
-        unfinished = f"grep -Eq '\"finished\": *(0|false)' {shlex.quote(results)}"
-        wait = f"n=0; while [ $n -lt {_LOOKS} ] && {unfinished}; do sleep {_LOOK_S}; n=$((n + 1)); done 2>/dev/null"
-        read = "; ".join(f"cat {shlex.quote(path)} 2>/dev/null; echo" for path in notes.values())  # a line for each
-        command = f"{wait}; {read}; {{ {unfinished} && {alive}; }} 2>/dev/null || echo ended"
+    def _ended(self, answer: str, notes: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and `stderr`."""
+        path = shlex.quote(answer)
+        take = f"flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path} && rm -f {path}"
+        look = "; ".join(f"cat {shlex.quote(note)} 2>/dev/null; echo" for note in notes.values())  # a line for each
+        command = f"{take}; rc=$?; [ $rc = {_AT_WORK} ] && {{ {look}; }}; exit $rc"
         while True:
-            answer = self._low_level_execute_command(command)
-            said = str(answer.get("stdout", "")).splitlines()
-            if "ended" in said:
-                return
-            if answer.get("rc"):  # it could not even look
-                time.sleep(_LOOK_S * _LOOKS)
-            for what, text in zip(notes, said, strict=False):
+            told = self._low_level_execute_command(command)
+            if told["rc"] != _AT_WORK:
+                return t.cast("dict[str, t.Any]", told)
+            for what, text in zip(notes, str(told["stdout"]).splitlines(), strict=False):
                 if line := shown(text):
                     self._show(what, line)
 

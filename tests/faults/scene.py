@@ -108,7 +108,7 @@ class Scene:
         return until(lambda: phase.seen(self.guest, self.source, self.dest) or run.ended, RUN_S, every_s=0.0005) and not run.ended
 
     def _found(self) -> bool:
-        self.module = self.source.find("python", with_open=self.lock)
+        self.module = self.source.find("virt_migrate", with_open=self.lock)
         return bool(self.module)
 
     def left_alone(self) -> bool:

@@ -178,7 +178,7 @@ def test_ctrl_c_ends_those_under_way_and_begins_no_other(lab: Hypervisors) -> No
     until(lambda: lab.on(host, busy) == "2", timeout_s=90)
     os.killpg(drain.pid, signal.SIGINT)
     drain.communicate(timeout=60)
-    until(lambda: lab.on(host, f"{busy}; pgrep -f '[A]nsiballZ_virt_migrations' || true") == "0", timeout_s=60)
+    until(lambda: lab.on(host, f"{busy}; pgrep -x virt_migrations || true") == "0", timeout_s=60)
     assert guests(lab) == before
     assert set(lab.on(host, "virsh list --name --state-running").split()) == before[host] - OFF
     for other in set(HOSTS) - {host}:

@@ -191,7 +191,7 @@ def descendants(pid: int) -> list[int]:
 
 def kill_module(lab: Hypervisors, host: str = "hyper1") -> None:
     """Kill the module on the host, in the middle of its work."""
-    lab.on(host, "pkill -9 -f '[A]nsiballZ_virt_image' ; sleep 0.3; pkill -9 -x qemu-img; true")
+    lab.on(host, "pkill -9 -x virt_image ; sleep 0.3; pkill -9 -x qemu-img; true")
 
 
 def receiving(lab: Hypervisors) -> bool:

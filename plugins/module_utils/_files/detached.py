@@ -1,0 +1,45 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Work that outlives the connection that brought it: in the background, its answer in a file that is locked as long as it works.
+
+Ansible's own `async` does the same with six more trips to the host, and knows the end by asking again and again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+
+__all__ = ["detach"]
+
+_ASKED = "CORRAL_DETACHED"  # by the action: `plugin_utils/_watched.py`
+_NAME_LIMIT = 15  # proc(5): comm
+
+
+def detach(name: str) -> None:
+    """From here on this is a process of its own called `name`, if the action asked for that; the action is told the answer's file."""
+    if not os.environ.get(_ASKED):
+        return
+    try:
+        answer, path = tempfile.mkstemp(prefix="corral-", suffix=".answer")
+    except OSError as error:
+        raise Failed(f"cannot begin {name}: no place for a file with its answer ({error}); make room there") from error
+    locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
+    fcntl.flock(locked, fcntl.LOCK_EX)
+    if os.fork():
+        os.write(1, json.dumps({"changed": False, "answer": path}).encode())
+        os._exit(0)  # what is cleared away at the end, the other one clears away
+    os.setsid()
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for stream in (1, 2):
+        os.dup2(answer, stream)
+    os.close(answer)
+    with open("/proc/self/comm", "w") as comm:  # `python3` would say nothing to whoever looks at the host
+        comm.write(name[:_NAME_LIMIT])

@@ -1,0 +1,92 @@
+"""A module that goes on without whoever began it: judged by flock, ps and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+AT_WORK = 75
+MODULE = """
+import sys
+from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
+detach("virt_long_named")
+print("works", file=sys.stderr)
+open(sys.argv[1]).read()  # a pipe: until somebody opens it for writing
+print('{"changed": true}')
+"""
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Path:
+    """What the module waits for."""
+    os.mkfifo(tmp_path / "go")
+    return tmp_path / "go"
+
+
+def begin(go: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Start the module, and have what whoever started it is told."""
+    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "TMPDIR": str(go.parent)}
+    command = [sys.executable, "-c", MODULE, str(go)]
+    return subprocess.run(command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60)
+
+
+def has_open(process: Path, path: str) -> bool:
+    """Whether a process, by its place in /proc, has a file open; nobody may ask that of some."""
+    with contextlib.suppress(OSError):
+        return path in [str(link.readlink()) for link in process.glob("fd/*")]
+    return False
+
+
+def detached(go: Path) -> tuple[str, int]:
+    """The answer's file and the process that will write it."""
+    answer = json.loads(begin(go, CORRAL_DETACHED="1").stdout)["answer"]
+    pids = {pid for pid in Path("/proc").glob("[0-9]*") if has_open(pid, answer)}
+    assert len(pids) == 1
+    return answer, int(pids.pop().name)
+
+
+def wait(answer: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    """As the action does it."""
+    command = ["flock", "-w", str(seconds), "-E", str(AT_WORK), answer, "cat", answer]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_works_alone_until_its_answer_is_there(go: Path) -> None:
+    answer, pid = detached(go)
+    assert os.getsid(pid) == pid, "no terminal and no connection ends it"
+    assert Path(f"/proc/{pid}/comm").read_text() == "virt_long_named\n"
+    assert wait(answer, 0.1).returncode == AT_WORK
+    assert Path(answer).stat().st_mode & 0o077 == 0
+    go.write_text("")
+    ended = wait(answer, 60)
+    assert (ended.returncode, ended.stdout) == (0, 'works\n{"changed": true}\n')
+
+
+def test_its_death_is_known_at_once(go: Path) -> None:
+    answer, pid = detached(go)
+    os.kill(pid, signal.SIGKILL)
+    assert wait(answer, 60).stdout == "works\n"
+
+
+def test_who_did_not_ask_waits(go: Path) -> None:
+    with subprocess.Popen(["sh", "-c", f"echo > {go}"]):
+        ended = begin(go)
+    assert (ended.stdout, ended.stderr) == ('{"changed": true}\n', "works\n")
+    assert list(go.parent.iterdir()) == [go]
+
+
+def test_no_place_for_the_answer_is_said_before_it_begins(go: Path) -> None:
+    """No directory of temporary files can be written: `tempfile` tries all that there may be."""
+    nowhere = "import tempfile; tempfile._get_default_tempdir = lambda: open('/nowhere/x')" + MODULE
+    command = [sys.executable, "-c", nowhere, str(go)]
+    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
+    said = subprocess.run(command, env=known, capture_output=True, text=True, check=False).stderr
+    assert "Failed: cannot begin virt_long_named: no place for a file with its answer" in said
