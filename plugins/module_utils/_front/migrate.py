@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 import typing as t
 
@@ -17,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle, travel
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, send, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import check, dest_uri, tuning
@@ -31,9 +30,6 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
 __all__ = ["converge"]
-
-_CLOCK_MS = 1000
-_INTERRUPTED = "it was interrupted"
 
 
 def converge(
@@ -72,7 +68,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
     steps = []
     if migrate.job_active(ends.source, move.guest):
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
-    gate.run(steps, lambda _step: migrate.abort(ends.source, move.guest, functools.partial(_cut, move.guest)))
+    gate.run(steps, lambda _step: send.abort(ends, move.guest))
     with contextlib.ExitStack() as stack:
         if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
             stack.enter_context(local.locked(move.guest))
@@ -98,7 +94,6 @@ class _Run:
         self.name: str = params["name"]
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
-        self._processed: t.Mapping[str, tuple[int, int]] = {}
 
     def converge(self) -> dict[str, t.Any]:
         """Afterwards it is on the destination."""
@@ -142,20 +137,18 @@ class _Run:
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
         steps, wanted = plans.steps(move), travel.images(self.ends.source, move.disks)
         self.gate.run(steps, self._do)
-        shown = ("target", "path", "how", "why", "bytes_to_move")
+        shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
+        disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
             "mode": move.mode,
-            "disks": [{**{key: getattr(item, key) for key in shown}, **self._sent(item)} for item in move.disks],
+            "disks": [{**disk, "disk_bytes": sent[disk["target"]][0]} if disk["target"] in sent else disk for disk in disks],
             "images": wanted,
             "bridges": list(guest.bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
             "notes": self.notes,
             **{key: value for key, value in self.figures.items() if value is not None},
         }
-
-    def _sent(self, disk: DiskMove) -> dict[str, int]:
-        return {"disk_bytes": self._processed[disk.target][0]} if disk.target in self._processed else {}
 
     def _dirtying(self, domain: t.Any) -> int | None:
         """In check mode the second is waited for; else the move does not wait for a figure."""
@@ -221,7 +214,7 @@ class _Run:
         paused = bool(memory.get("moving_paused"))
         move = self._plain(paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
         if migrate.job_active(self.ends.source, self.name):
-            self._watch(move)
+            send.watch(self.ends, move, self._tell, self._interrupted)
         verdict = settle.settled(self.ends, move)
         if verdict.action == "nothing":
             raise Failed(f"cannot settle the migration of {self.name} to {move.dest}: seen on both hosts: {verdict.meaning}")
@@ -236,7 +229,7 @@ class _Run:
             "make": lambda: self._guarded(move, lambda: carry.make(ends.dest, t.cast(DiskMove, disk_move))),
             "carry": lambda: self._guarded(move, lambda: carry.carry(ends, t.cast(DiskMove, disk_move), self.tell)),
             "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, step.path)),
-            "migrate": lambda: self._migrate(move),
+            "migrate": lambda: self.figures.update(send.send(ends, move, self._tell, self._interrupted)),
             "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move.guest)),
             "undefine": lambda: definition.undefine(look.lookup(ends.source, move.guest)),
             "define": lambda: carry.release(ends.dest, move.guest),
@@ -250,7 +243,7 @@ class _Run:
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
         if self._interrupted():
-            raise Failed(f"cannot migrate {self.name}: {_INTERRUPTED}; it is where it was")
+            raise Failed(f"cannot migrate {self.name}: {send.INTERRUPTED}; it is where it was")
         self._tell(phase, done, total)
 
     def _guarded(self, move: Move, work: t.Callable[[], None]) -> None:
@@ -258,60 +251,5 @@ class _Run:
         try:
             work()
         except VirtError:
-            self._clean_up(move)
+            settle.undo(self.ends, move)
             raise
-
-    def _clean_up(self, move: Move) -> None:
-        settle.clean_up(self.ends, self.name, [each.path for each in move.disks if each.volume])
-
-    def _migrate(self, move: Move) -> None:
-        """Send it paused, look at both ends, do the one thing that is right; raises Failed when it did not arrive."""
-        outcome = self._watch(move)
-        verdict = settle.settled(self.ends, move)
-        if verdict.action in ("resume_dest", "done"):
-            told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures")
-            dest = self.ends.or_none("dest")
-            self._processed = outcome["disks"]
-            self.figures.update({key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {}))
-            # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
-            if dest and self.figures.get("downtime_ms", 0) > _CLOCK_MS:
-                migrate.synchronise_clock(dest, move.guest)
-            self.figures["bytes_sent"] = self.figures["disk_bytes"] + self.figures.get("memory_bytes", 0)
-            return
-        if verdict.action != "nothing":
-            self._clean_up(move)
-        reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
-        raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
-
-    def _watch(self, move: Move) -> dict[str, t.Any]:
-        domain, (flags, parameters) = look.lookup(self.ends.source, move.guest), plans.call(move)
-        pilot = convergence.Pilot(move.tuning)
-
-        def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
-            why = _INTERRUPTED if self._interrupted() else self._lost(move)
-            return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
-
-        tell, cut = functools.partial(_told, self._tell), functools.partial(_cut, move.guest)
-        return migrate.run(domain, move.dest_uri, flags, parameters, look_at, tell, cut)
-
-    def _lost(self, move: Move) -> str:
-        """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
-        lost = self.ends.broken("dest") and not plans.may_switch(move) and self.ends.or_none("dest") is None
-        return f"{move.dest} does not answer any more" if lost else ""
-
-
-def _cut(name: str) -> None:
-    ports.cut(f"/run/libvirt/qemu/{name}.pid")
-
-
-def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
-    """Disks first, then memory in passes."""
-    if not figures.get("memory_iteration") and figures.get("disk_total"):
-        each = [f"{target} {100 * done // total} %" for target, (done, total) in figures["disks"].items() if total]
-        tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
-        return
-    total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
-    if not total:
-        return  # it has not begun
-    pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
-    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total, pause)

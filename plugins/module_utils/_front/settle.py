@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Mov
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict, judge
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
-__all__ = ["begin", "clean_up", "forget", "seen", "settled"]
+__all__ = ["begin", "clean_up", "forget", "seen", "settled", "undo"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
 _LOOK_S = 0.5
@@ -83,3 +83,8 @@ def clean_up(ends: Ends, name: str, made: t.Iterable[str]) -> None:
         storage.delete(dest, path)
     if migrate.state_there(source, name) != "absent":
         forget(source, name)
+
+
+def undo(ends: Ends, move: Move) -> None:
+    """As `clean_up`, of a move that did not come about."""
+    clean_up(ends, move.guest, [disk.path for disk in move.disks if disk.volume])

@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The migration itself: one call, watched; then both ends are looked at, and the one right thing is done."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import ports
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._front import settle
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
+from ansible_collections.corral.virt.plugins.module_utils._plan import convergence
+from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
+
+__all__ = ["INTERRUPTED", "abort", "send", "watch"]
+
+INTERRUPTED = "it was interrupted"
+_CLOCK_MS = 1000
+
+
+def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
+    """Send the guest paused, look at both ends, do the one thing that is right. Returns figures; raises Failed when it did not arrive."""
+    outcome = watch(ends, move, tell, interrupted)
+    verdict = settle.settled(ends, move)
+    if verdict.action in ("resume_dest", "done"):
+        dest = ends.or_none("dest")
+        told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures", "disks")
+        figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {})}
+        # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
+        if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
+            migrate.synchronise_clock(dest, move.guest)
+        return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
+    if verdict.action != "nothing":
+        settle.undo(ends, move)
+    reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
+    raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
+
+
+def watch(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
+    """Migrate, or follow the migration that is under way, to its end, whatever that is; what `migrate.run` returns."""
+    domain, (flags, parameters) = look.lookup(ends.source, move.guest), plans.call(move)
+    pilot = convergence.Pilot(move.tuning)
+
+    def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
+        why = INTERRUPTED if interrupted() else _lost(ends, move)
+        return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
+
+    cut = functools.partial(_cut, move.guest)
+    return migrate.run(domain, move.dest_uri, flags, parameters, look_at, functools.partial(_told, tell), cut)
+
+
+def abort(ends: Ends, name: str) -> None:
+    """End the migration that another run watches."""
+    migrate.abort(ends.source, name, functools.partial(_cut, name))
+
+
+def _lost(ends: Ends, move: Move) -> str:
+    """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
+    lost = ends.broken("dest") and not plans.may_switch(move) and ends.or_none("dest") is None
+    return f"{move.dest} does not answer any more" if lost else ""
+
+
+def _cut(name: str) -> None:
+    ports.cut(f"/run/libvirt/qemu/{name}.pid")
+
+
+def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
+    """Disks first, then memory in passes."""
+    if not figures.get("memory_iteration") and figures.get("disk_total"):
+        each = [f"{target} {100 * done // total} %" for target, (done, total) in figures["disks"].items() if total]
+        tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
+        return
+    total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
+    if not total:
+        return  # it has not begun
+    pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
+    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total, pause)
