@@ -145,7 +145,7 @@ dirty_rate_mib_s:
 notes: {description: "What that means for the move.", returned: when it moves, type: list, elements: str}
 bytes_sent: {description: Bytes of memory and disk that travelled., returned: when it moved live, type: int}
 memory_bytes: {description: Bytes of memory that travelled., returned: when it moved live, type: int}
-disk_bytes: {description: "Bytes of disk that QEMU went through, holes included.", returned: when it moved live, type: int}
+disk_bytes: {description: "Bytes of disk that travelled; holes that QEMU went through count.", returned: when it moved live, type: int}
 seconds: {description: Duration of the migration., returned: when it moved live, type: float}
 downtime_ms: {description: Length of the pause as libvirt measured it., returned: when it moved live, type: int}
 passes: {description: Passes over the memory., returned: when it moved live, type: int}

@@ -142,7 +142,7 @@ class _Run:
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
             "mode": move.mode,
-            "disks": [{**disk, "disk_bytes": sent[disk["target"]][0]} if disk["target"] in sent else disk for disk in disks],
+            "disks": [{**disk, "disk_bytes": sent[disk["target"]]} if disk["target"] in sent else disk for disk in disks],
             "images": wanted,
             "bridges": list(guest.bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import settle
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 
@@ -31,8 +31,12 @@ def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], boo
     verdict = settle.settled(ends, move)
     if verdict.action in ("resume_dest", "done"):
         dest = ends.or_none("dest")
-        told = ("seconds", "passes", "throttle_percent", "disk_bytes", "measures", "disks")
+        told = ("seconds", "passes", "throttle_percent", "measures")
         figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {})}
+        # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
+        copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
+        figures["disks"] = {target: max(least, outcome["disks"].get(target, (0, 0))[0]) for target, least in copied.items()}
+        figures["disk_bytes"] = sum(figures["disks"].values())
         # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
         if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
             migrate.synchronise_clock(dest, move.guest)

@@ -47,7 +47,7 @@ def run(
     A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not let itself be ended.
     """
     outcome: dict[str, t.Any] = {"error": None, "why": None, "measures": []}
-    outcome.update(passes=0, throttle_percent=0, disk_bytes=0, disks={})
+    outcome.update(passes=0, throttle_percent=0, disks={})
     value = 0
     for flag in flags:
         value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
@@ -73,7 +73,6 @@ def run(
         if figures:
             outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
             outcome["throttle_percent"] = max(outcome["throttle_percent"], figures.get("auto_converge_throttle", 0))
-            outcome["disk_bytes"] = max(outcome["disk_bytes"], figures.get("disk_processed", 0))
             figures["disks"] = outcome["disks"] = _disks(domain, parameters.get("migrate_disks", ())) or outcome["disks"]
             tell(figures)
         for action in look_at(time.monotonic() - started, figures):
