@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,12 @@ print('{"changed": true}')
 
 
 @pytest.fixture
-def go(tmp_path: Path) -> Path:
-    """What the module waits for."""
+def go(tmp_path: Path) -> Iterator[Path]:
+    """What the module waits for; in the end nobody waits any more."""
     os.mkfifo(tmp_path / "go")
-    return tmp_path / "go"
+    yield tmp_path / "go"
+    with contextlib.suppress(OSError):
+        os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
 
 
 def begin(go: Path, **environment: str) -> subprocess.CompletedProcess[str]:
