@@ -64,8 +64,11 @@ CASES = [
     Case("network cut for good, storage", "copying 50 %", network.cut(None)),
     Case("network cut for good, memory", "memory", network.cut(None)),
     Case("network cut for good, switch-over", "switch-over", network.cut(None)),
-    Case("replies dropped 10 s", "copying 50 %", network.replies_dropped(10), EITHER),
+    Case("replies dropped 10 s, storage", "copying 50 %", network.replies_dropped(10), EITHER),
+    Case("replies dropped 10 s, memory", "memory", network.replies_dropped(10), EITHER, kind="full"),
+    Case("replies dropped 10 s, switch-over", "switch-over", network.replies_dropped(10), EITHER),
     Case("replies dropped for good, storage", "copying 50 %", network.replies_dropped(None)),
+    Case("replies dropped for good, memory", "memory", network.replies_dropped(None)),
     Case("replies dropped for good, switch-over", "switch-over", network.replies_dropped(None)),
     Case("only the Finish reply lost", "switch-over", network.only_the_finish_reply_lost, EITHER),
     # What the destination has, or lacks.
