@@ -44,6 +44,7 @@ CASES = [
     Case("ctrl-c while copying", "copying 50 %", killed.ctrl_c),
     Case("aborted while copying", "copying slowly", killed.aborted, says="abort|cancel"),
     Case("aborted at switch-over", "switch-over", killed.aborted, EITHER),
+    Case("aborted in post-copy", "post-copy", killed.aborted_too_late, ARRIVES),
     # Daemons and processes die.
     Case("target libvirtd killed at 10 %", "copying 10 %", killed.libvirtd("dest")),
     Case("target libvirtd killed at 50 %", "copying 50 %", killed.libvirtd("dest"), kind="full"),
@@ -64,6 +65,7 @@ CASES = [
     Case("network cut for good, storage", "copying 50 %", network.cut(None)),
     Case("network cut for good, memory", "memory", network.cut(None)),
     Case("network cut for good, switch-over", "switch-over", network.cut(None)),
+    Case("network cut 5 s, post-copy", "post-copy", network.cut(5), ARRIVES),
     Case("replies dropped 10 s, storage", "copying 50 %", network.replies_dropped(10), EITHER),
     Case("replies dropped 10 s, memory", "memory", network.replies_dropped(10), EITHER, kind="full"),
     Case("replies dropped 10 s, switch-over", "switch-over", network.replies_dropped(10), EITHER),

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, unt
 from ansible_collections.corral.virt.tests.faults.phases import PHASES
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 from ansible_collections.corral.virt.tests.faults.twice import Twice
-from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, allowed_to_fault, hypervisors
 
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 LAB = os.environ.get("FAULTS_LAB") or "faults"
@@ -93,6 +93,8 @@ class Place:
             scene.options.update(phase.options)
             if phase.tight:
                 scene.slow()
+            if "postcopy" in phase.options:
+                scene.undo.enter_context(allowed_to_fault())
         else:
             case.fault(scene)
         if case.kind != "cold":

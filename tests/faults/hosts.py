@@ -18,6 +18,7 @@ __all__ = ["IMAGES", "Host", "until"]
 COMMAND_S = 60
 IMAGES = "/var/lib/libvirt/images"
 _NO_GUEST = "absent"
+_PAUSED = {libvirt.VIR_DOMAIN_PAUSED_MIGRATION: "migrating", libvirt.VIR_DOMAIN_PAUSED_POSTCOPY: "post-copy"}
 _CLEAN = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
 
 
@@ -98,8 +99,7 @@ class Host:
             self._connection = None
             return _NO_GUEST, {}
         if state == libvirt.VIR_DOMAIN_PAUSED:
-            incoming = reason in (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY)
-            return ("migrating" if incoming else "paused"), figures if figures.get("type") else {}
+            return _PAUSED.get(reason, "paused"), figures if figures.get("type") else {}
         return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures if figures.get("type") else {}
 
     def definition(self, guest: str) -> str:

@@ -13,7 +13,9 @@ from ansible_collections.corral.virt.tests.faults.hosts import until
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 from ansible_collections.corral.virt.tests.lab import hypervisors
 
-__all__ = ["aborted", "controller", "ctrl_c", "guest_ends", "libvirtd", "module", "qemu", "rival", "source_host"]
+__all__ = ["aborted", "aborted_too_late", "controller", "ctrl_c", "guest_ends", "libvirtd", "module", "qemu", "rival", "source_host"]
+
+POSTCOPY_RATE = "4mbit"  # what is missing then takes longer than another run of the playbook
 
 
 def controller(scene: Scene) -> None:
@@ -60,6 +62,17 @@ def aborted(scene: Scene) -> None:
     run = scene.start(state="aborted")
     if not run.wait():
         raise RuntimeError(f"state: aborted failed: {run.reason()}")
+
+
+def aborted_too_late(scene: Scene) -> None:
+    """Somebody else says `state: aborted` when the guest runs on the destination already: refused while its memory still comes."""
+    scene.slow(POSTCOPY_RATE)
+    run = scene.start(state="aborted")
+    if run.wait() or "post-copy" not in run.reason():
+        raise RuntimeError(f"state: aborted was not refused as it should: {run.reason()}")
+    if scene.source.look(scene.guest.name)[0] != "post-copy":
+        raise RuntimeError(f"state: aborted was refused only when the guest had arrived: {scene.states()}")
+    scene.fast()
 
 
 def ctrl_c(scene: Scene) -> None:

@@ -91,9 +91,9 @@ class Scene:
         self.after.callback(run.stop)
         return run
 
-    def slow(self) -> None:
-        """Let the source send no faster than `RATE`."""
-        self.source.network("tc", "qdisc", "replace", "dev", LINK, "root", "tbf", "rate", RATE, "burst", "64kb", "latency", "400ms")
+    def slow(self, rate: str = RATE) -> None:
+        """Let the source send no faster."""
+        self.source.network("tc", "qdisc", "replace", "dev", LINK, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")
         self.undo.callback(self.fast)
 
     def fast(self) -> None:

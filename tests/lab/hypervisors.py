@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import re
@@ -16,12 +17,13 @@ from pathlib import Path
 
 import yaml
 
-__all__ = ["IMAGES", "Hypervisors", "guide", "hypervisors", "until"]
+__all__ = ["IMAGES", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IMAGES = "/var/lib/libvirt/images"
 COMMAND_S = 400
+USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +134,19 @@ def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, mor
     finally:
         if not lab.kept:
             lab.run(sys.executable, HERE / "lab.py", "down", "--name", name)
+
+
+@contextlib.contextmanager
+def allowed_to_fault() -> Iterator[None]:
+    """Post-copy needs what a host's administrator allows with this; all labs share this machine's kernel, so one at a time."""
+    with Path("/run/lock/corral-lab-userfaultfd").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = USERFAULTFD.read_text()
+        USERFAULTFD.write_text("1")
+        try:
+            yield
+        finally:
+            USERFAULTFD.write_text(before)
 
 
 def guide(name: str) -> list[t.Any]:

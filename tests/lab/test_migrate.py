@@ -6,19 +6,17 @@ Each guest writes numbers with checksums to its disk all the time, and counts ov
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import re
 import subprocess
 import typing as t
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.tests.lab.counter import Counter
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -171,21 +169,7 @@ LIVE: dict[str, dict[str, t.Any]] = {
     "tunnelled": {"transport": "tunnelled"},
     "postcopy": {"postcopy": True, "transport": "plain"},
 }
-USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")
 MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if kind == "shared" or mode not in ("tunnelled", "plain")]
-
-
-@contextlib.contextmanager
-def allowed_to_fault() -> Iterator[None]:
-    """Post-copy needs what a host's administrator allows with this; all labs share this machine's kernel, so one at a time."""
-    with Path("/run/lock/corral-lab-userfaultfd").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        before = USERFAULTFD.read_text()
-        USERFAULTFD.write_text("1")
-        try:
-            yield
-        finally:
-            USERFAULTFD.write_text(before)
 
 
 @pytest.mark.parametrize(("kind", "mode"), MATRIX)

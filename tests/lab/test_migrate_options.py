@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SPAN_MIB, boot_sector, count
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
-from ansible_collections.corral.virt.tests.lab.test_migrate import allowed_to_fault, there
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.test_migrate import there
 
 pytestmark = pytest.mark.lab
 
