@@ -94,7 +94,7 @@ class Place:
             if phase.tight:
                 scene.slow()
             if "postcopy" in phase.options:
-                scene.undo.enter_context(allowed_to_fault())
+                scene.after.enter_context(allowed_to_fault())  # also for what is left to the next run
         else:
             case.fault(scene)
         if case.kind != "cold":

@@ -94,13 +94,13 @@ class Host:
         try:
             domain = self._libvirt().lookupByName(guest)
             state, reason = domain.state()
-            figures = domain.jobStats() if state in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED) else {}
+            figures = _figures(domain) if state in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED) else {}
         except (libvirt.libvirtError, RuntimeError):
             self._connection = None
             return _NO_GUEST, {}
         if state == libvirt.VIR_DOMAIN_PAUSED:
-            return _PAUSED.get(reason, "paused"), figures if figures.get("type") else {}
-        return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures if figures.get("type") else {}
+            return _PAUSED.get(reason, "paused"), figures
+        return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures
 
     def definition(self, guest: str) -> str:
         """What it is at the moment; empty when it is not there."""
@@ -138,6 +138,14 @@ class Host:
 
     def _at_work(self, guest: str) -> bool:
         return self.state(guest) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {guest} 2>&1", ok=False)
+
+
+def _figures(domain: t.Any) -> dict[str, t.Any]:
+    """Of its job; empty where it has none, and where it arrives: the source tells them."""
+    with contextlib.suppress(libvirt.libvirtError):
+        figures = domain.jobStats()
+        return figures if figures.get("type") else {}
+    return {}
 
 
 def _named(pid: int, program: str) -> bool:

@@ -48,8 +48,8 @@ def _switching(guest: Guest, source: Host, _dest: Host) -> bool:
     return state == "migrating" and bool(figures)
 
 
-def _postcopy(guest: Guest, source: Host, _dest: Host) -> bool:
-    return source.look(guest.name)[0] == "post-copy"
+def _postcopy(guest: Guest, source: Host, dest: Host) -> bool:
+    return source.look(guest.name)[0] == "post-copy" and dest.look(guest.name)[0] == "running"
 
 
 def _arrived(guest: Guest, _source: Host, dest: Host) -> bool:

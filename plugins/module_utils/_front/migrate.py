@@ -67,6 +67,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
         return _result(params, [])
     steps = []
     if migrate.job_active(ends.source, move.guest):
+        migrate.check_abort(look.lookup(ends.source, move.guest))
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
     gate.run(steps, lambda _step: send.abort(ends, move.guest))
     with contextlib.ExitStack() as stack:

@@ -11,11 +11,13 @@ import threading
 import time
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 __all__ = [
     "abort",
+    "check_abort",
     "completed",
     "dirty_mib_s",
     "discard",
@@ -98,19 +100,19 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
 
     def insist() -> None:
         while not over.wait(_CUT_AFTER_S):
-            if not _postcopy(domain):  # there the guest runs on the other side already, and would be lost
+            if _postcopy(domain) is False:  # else the guest runs on the other side already, and would be lost
                 cut()
 
     for body in (ask, insist):
         threading.Thread(target=body, daemon=True).start()
 
 
-def _postcopy(domain: t.Any) -> bool:
-    """Whether the guest runs on the destination before all of it is there; asked without waiting for the job."""
+def _postcopy(domain: t.Any) -> bool | None:
+    """Whether the guest runs on the destination before all of it is there; None when nobody can tell. Asked without waiting for the job."""
     with contextlib.suppress(libvirt.libvirtError):
         reasons = (libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)
         return domain.state() in [[libvirt.VIR_DOMAIN_PAUSED, reason] for reason in reasons]
-    return True  # nobody can tell: cut nothing
+    return None
 
 
 def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
@@ -152,13 +154,25 @@ def _take(domain: t.Any, action: t.Any) -> None:
             domain.suspend()
 
 
+def check_abort(domain: t.Any) -> None:
+    """Raise Refused when the guest's migration cannot be ended any more."""
+    if _postcopy(domain):
+        raise Refused(
+            f"cannot end the migration of {domain.name()}: it is in post-copy, so the guest runs on the destination already and would be "
+            "lost without the memory that is still to come; let it arrive, then move it back"
+        )
+
+
 def abort(connection: Connection, name: str, cut: Cut) -> None:
     """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
     domain, begun, over = look.lookup(connection, name), time.monotonic(), threading.Event()
     _end(domain, cut, over)
-    while _active(domain) and time.monotonic() - begun < _END_S:
-        time.sleep(_TICK_S)
-    over.set()
+    try:
+        while _active(domain) and time.monotonic() - begun < _END_S:
+            check_abort(domain)
+            time.sleep(_TICK_S)
+    finally:
+        over.set()
 
 
 def measure_dirtying(domain: t.Any) -> None:
