@@ -34,6 +34,7 @@ options:
   state:
     description:
       - V(aborted) ends a migration of the guest to O(dest) that is under way, and clears away what one that was interrupted had made there.
+        In post-copy it is refused; the guest would be lost.
     type: str
     choices: [present, aborted]
     default: present
@@ -69,8 +70,9 @@ options:
     choices: [minimal_downtime, postcopy, suspend_if_needed, very_large]
   postcopy:
     description:
-      - The guest goes on on the destination before all of it is there; what it misses is fetched. It always ends, but when one host or the
-        network fails meanwhile, the guest is lost. It cannot arrive paused, so libvirt alone decides where it runs.
+      - The guest goes on on the destination before all of it is there; what it misses is fetched. It always ends, but when one host fails
+        meanwhile, the guest is lost; when the network does, it stops until that is back. It cannot arrive paused, so libvirt alone decides
+        where it runs.
     type: bool
     default: false
   postcopy_after: {description: "Seconds after which O(postcopy) begins.", type: int}

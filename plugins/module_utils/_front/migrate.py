@@ -126,6 +126,8 @@ class _Run:
             migrate.measure_dirtying(domain)
         move = self._move(found, source, dest)
         guest = looks.guest(self.ends.source, found)
+        if before:
+            guest = dataclasses.replace(guest, job="")  # which will be settled first
         problems = preflight.findings(move, guest, source, dest)
         if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
             problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")

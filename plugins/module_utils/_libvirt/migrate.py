@@ -34,6 +34,7 @@ __all__ = [
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
 _ASK_S, _CUT_AFTER_S = 1, 5
+_MEND_S = 130  # TCP tries again every two minutes, at the latest
 _END_S = 60  # an aborted job that has not ended by then is left to the next run
 
 Look = t.Callable[[float, t.Mapping[str, t.Any]], t.Sequence[t.Any]]  # seconds and figures -> what is to be done (`verb`, `value`, `why`)
@@ -65,7 +66,7 @@ def run(
     started = time.monotonic()
     worker.start()
     ended, over = 0.0, threading.Event()  # when the end was asked for
-    while _at_work(domain, worker, follows) and not (ended and time.monotonic() - ended > _END_S):
+    while (_at_work(domain, started) if follows else worker.is_alive()) and not (ended and time.monotonic() - ended > _END_S):
         worker.join(_TICK_S)
         if follows:
             time.sleep(_TICK_S)
@@ -110,13 +111,16 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
 def _postcopy(domain: t.Any) -> bool | None:
     """Whether the guest runs on the destination before all of it is there; None when nobody can tell. Asked without waiting for the job."""
     with contextlib.suppress(libvirt.libvirtError):
-        reasons = (libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED)
-        return domain.state() in [[libvirt.VIR_DOMAIN_PAUSED, reason] for reason in reasons]
+        return _word(*domain.state()) == "postcopy"
     return None
 
 
-def _at_work(domain: t.Any, worker: threading.Thread, follows: bool) -> bool:
-    return _active(domain) if follows else worker.is_alive()
+def _at_work(domain: t.Any, since: float) -> bool:
+    """Whether a job that is followed goes on by itself. A broken post-copy stays a job until somebody resumes it."""
+    with contextlib.suppress(libvirt.libvirtError):
+        if domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED]:
+            return time.monotonic() - since < _MEND_S
+    return _active(domain)
 
 
 def _active(domain: t.Any) -> bool:
@@ -157,22 +161,17 @@ def _take(domain: t.Any, action: t.Any) -> None:
 def check_abort(domain: t.Any) -> None:
     """Raise Refused when the guest's migration cannot be ended any more."""
     if _postcopy(domain):
-        raise Refused(
-            f"cannot end the migration of {domain.name()}: it is in post-copy, so the guest runs on the destination already and would be "
-            "lost without the memory that is still to come; let it arrive, then move it back"
-        )
+        raise Refused(f"cannot end the migration of {domain.name()}: in post-copy it would be lost; let it arrive, then move it back")
 
 
 def abort(connection: Connection, name: str, cut: Cut) -> None:
     """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
     domain, begun, over = look.lookup(connection, name), time.monotonic(), threading.Event()
     _end(domain, cut, over)
-    try:
-        while _active(domain) and time.monotonic() - begun < _END_S:
-            check_abort(domain)
-            time.sleep(_TICK_S)
-    finally:
-        over.set()
+    while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
+        time.sleep(_TICK_S)
+    over.set()
+    check_abort(domain)
 
 
 def measure_dirtying(domain: t.Any) -> None:
@@ -208,16 +207,24 @@ def job_active(connection: Connection | None, name: str) -> bool:
         return False  # no such guest
 
 
+def _word(code: int, reason: int) -> str:
+    """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory, migrated after that."""
+    more = {
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION): "incoming",
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY): "postcopy",
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED): "postcopy",
+        (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED): "migrated",
+    }
+    return more.get((code, reason)) or look.state_word(code)
+
+
 def state_there(connection: Connection | None, name: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False) -> str:
-    """running, paused, shutdown, crashed, absent or unreachable; incoming while it arrives, reserved where `reserved` says so."""
+    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved` says so."""
     if connection is None:
         return "unreachable"
     try:
         domain = connection.lookupByName(name)
-        code, reason = domain.state()
-        if code == libvirt.VIR_DOMAIN_PAUSED and reason == libvirt.VIR_DOMAIN_PAUSED_MIGRATION:
-            return "incoming"
-        word = look.state_word(code)
+        word = _word(*domain.state())
         return "reserved" if word == "shutdown" and domain.isPersistent() and reserved(domain.XMLDesc()) else word
     except libvirt.libvirtError as error:
         return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"

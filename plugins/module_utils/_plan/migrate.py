@@ -137,16 +137,16 @@ class Verdict(t.NamedTuple):
     wait: bool = False  # libvirt may still decide: look again
 
 
-_DEAD = ("shutdown", "crashed")
-
-
 def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> Verdict:
     """Decide from what both hosts say, never from a return code.
 
-    States: running, paused, shutdown, crashed, absent, unreachable; of the destination also incoming (it has not got all of it) and
-    reserved (defined, but nobody can start it). libvirt can report a failure for a guest that arrived, and a success is only what both ends
-    agree on: the guest was sent paused, so at most one copy runs until this is decided.
+    States: running, paused, shutdown, crashed, absent, unreachable; of the source also postcopy (a part of it is here) and migrated (off,
+    sent away); of the destination also incoming (not all of it is there) and reserved (nobody can start it). libvirt can report a failure
+    for a guest that arrived; a success is what both ends agree on: it was sent paused, so at most one copy runs until this is decided.
     """
+    if source == "postcopy":
+        told = "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
+        return Verdict(f"post-copy ({dest} on the destination): {told}", "nothing", wait=True)
     if job_active:
         return Verdict("libvirt is still at work on it; wait, or end it with state: aborted, and run again", "nothing", wait=True)
     if "unreachable" in (source, dest):
@@ -155,11 +155,13 @@ def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False)
         return Verdict("split: it runs on both ends; nothing was touched, compare them and destroy the wrong one", "nothing")
     if source == "absent":
         return _gone(dest, was_paused)
-    if source in _DEAD:
+    if (source, dest) == ("migrated", "running"):
+        return Verdict("arrived; its definition was left on the source", "clean_source")
+    if source in ("shutdown", "crashed"):
         return _stopped(dest)
     if source in ("running", "paused"):
         return _alive(source, dest, was_paused)
-    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
+    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing", wait=source == "migrated")
 
 
 def _alive(source: str, dest: str, was_paused: bool) -> Verdict:
@@ -174,7 +176,7 @@ def _alive(source: str, dest: str, was_paused: bool) -> Verdict:
         return Verdict("runs on the destination; a paused copy was left on the source", "clean_source")
     if dest == "incoming" and source == "paused":
         return Verdict("not yet decided by libvirt", "clean_dest", wait=True)
-    if dest in ("paused", "incoming", "reserved", *_DEAD):
+    if dest in ("paused", "incoming", "reserved", "shutdown", "crashed", "migrated"):
         return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
     return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
 

@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, FULL, DiskMove, Move, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, judge, steps
 
-STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved"]
+STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
 DEAD = {"shutdown", "crashed", "absent"}
 NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
@@ -29,13 +29,13 @@ def test_no_pair_of_states_leads_to_harm(source: str, dest: str, was_paused: boo
         assert dest not in ("running", "unreachable", "unknown"), "discarded what may run"
         assert source in ("running", "paused") or (source in DEAD - {"absent"} and dest in NEVER_RAN), "discarded the last copy"
     elif verdict.action == "clean_source":
-        assert (source, dest, was_paused) == ("paused", "running", False)
+        assert (source, dest, was_paused) == ("paused", "running", False) or (source, dest) == ("migrated", "running")
     elif verdict.action == "finish_dest":
         assert (source, dest) == ("absent", "reserved"), "let a guest start that is still elsewhere"
     elif verdict.action == "done":
         assert source == "absent" and dest in ("running", "paused")
     elif verdict.action == "rolled_back":
-        assert source != "absent" and dest == "absent"
+        assert source not in ("absent", "migrated") and dest == "absent"
     else:
         assert verdict.action == "nothing"
 
@@ -74,6 +74,11 @@ def test_while_libvirt_is_at_work_nothing_is_done(source: str, dest: str, was_pa
         ("shutdown", "paused", False, "nothing"),
         ("crashed", "shutdown", False, "nothing"),
         ("unreachable", "running", False, "nothing"),
+        ("postcopy", "running", False, "nothing"),
+        ("postcopy", "absent", False, "nothing"),
+        ("migrated", "running", False, "clean_source"),
+        ("migrated", "absent", False, "nothing"),
+        ("migrated", "incoming", False, "nothing"),
     ],
 )
 def test_judge(source: str, dest: str, was_paused: bool, action: str) -> None:
