@@ -58,22 +58,22 @@ def rows() -> t.Iterator[Row]:
     for load in ("idle", f"writes {DIRTY_MB_S} MB/s"):
         if load != "idle":
             run(*ssh, f"nohup sh -c '{WRITE}' >/dev/null 2>&1 & sleep 5")
-        ours, best, played = [], [], []
-        for turn in range(TURNS):  # in turns and both ways, so that a busy moment of the machine meets both
-            way = ("hyper1", "hyper2") if turn % 2 == 0 else ("hyper2", "hyper1")
-            ours.append(_measured(ssh, _ours, *way))
-            best.append(_measured(ssh, _best, *reversed(way)))
+        ours: list[Moved] = []
+        best: list[Moved] = []
+        played: list[Moved] = []
+        for _turn in range(TURNS):  # in turns, so that a busy moment of the machine meets all; three there and back, so both ways
+            ours.append(_measured(ssh, _ours))
+            best.append(_measured(ssh, _best))
+            played.append(_measured(ssh, _played))
             say(f"{load}: {OURS} {ours[-1].seconds:.1f} s, {BEST} {best[-1].seconds:.1f} s")
-            played.append(_measured(ssh, _played, *way))  # and the next turn begins elsewhere
         yield from _compared(load, ours, best)
         yield Row("move: seconds", 1, _seconds(ours), PLAYED, _seconds(played), "s", None, load)
     own, memory = _weight()
     yield Row("move: wire, whole", 1, ours[0].wire_bytes / 1e6, "own clusters and memory", (own + memory) / 1e6, "MB", 1 / 1.15)
-    here = "hyper1" if "running" in on("hyper1", f"virsh domstate {GUEST} || true").output else "hyper2"
-    salt = _measured(ssh, _salt, here, _other(here))
+    salt = _measured(ssh, _salt)
     yield Row("move: seconds", 1, _seconds(ours), SALT, salt.seconds, "s", None, load)
     yield Row("move: wire", 1, statistics.median(each.wire_bytes for each in ours) / 1e6, SALT, salt.wire_bytes / 1e6, "MB", None, load)
-    on(_other(here), f"virsh -q destroy {GUEST} && virsh -q undefine {GUEST} && rm {DISK}")
+    on(_where(), f"virsh -q destroy {GUEST} && virsh -q undefine {GUEST} && rm {DISK}")
     yield _drained()
 
 
@@ -105,16 +105,19 @@ def _compared(load: str, ours: list[Moved], best: list[Moved]) -> t.Iterator[Row
     yield Row("move: longest gap", 1, mine.gap_s, BEST, theirs.gap_s, "s", theirs.gap_s / (theirs.gap_s + 0.1), load)
 
 
-def _other(host: str) -> str:
-    return "hyper2" if host == "hyper1" else "hyper1"
+def _where() -> str:
+    (host,) = [host for host in ("hyper1", "hyper2") if "running" in on(host, f"virsh domstate {GUEST} || true").output]
+    return host
 
 
-def _measured(ssh: t.Sequence[str], move: t.Callable[[str, str], float], here: str, there: str) -> Moved:
+def _measured(ssh: t.Sequence[str], move: t.Callable[[str, str], float]) -> Moved:
+    here = _where()
+    there = "hyper2" if here == "hyper1" else "hyper1"
     before = _sent(here)
     with Counter(ssh) as counter:
         seconds = move(here, there)
     seen = counter.seen()
-    if not seen.in_order or "running" not in on(there, f"virsh domstate {GUEST}").output:
+    if not seen.in_order or _where() != there:
         raise Failed(f"{GUEST} did not arrive on {there} as it was on {here}")
     return Moved(seconds, _sent(here) - before, seen.longest_gap_s)
 
@@ -159,7 +162,7 @@ def _salt(here: str, there: str) -> float:
 
 def _weight() -> tuple[int, int]:
     """Bytes of its own on the disk, and of its memory that are in use."""
-    host = next(host for host in ("hyper1", "hyper2") if "running" in on(host, f"virsh domstate {GUEST} || true").output)
+    host = _where()
     blocks = int(on(host, f"stat -c %b {DISK}").output)
     rss_kib = int(on(host, f"virsh dommemstat {GUEST} | sed -n 's/^rss //p'").output)
     return blocks * 512, min(rss_kib, MEMORY_MIB * 1024) * 1024

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import ports
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import ports, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import settle
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
@@ -27,7 +29,8 @@ _CLOCK_MS = 1000
 
 def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
     """Send the guest paused, look at both ends, do the one thing that is right. Returns figures; raises Failed when it did not arrive."""
-    outcome = watch(ends, move, tell, interrupted)
+    with _handed_over(ends.dest, move):
+        outcome = watch(ends, move, tell, interrupted)
     verdict = settle.settled(ends, move)
     if verdict.action in ("resume_dest", "done"):
         dest = ends.or_none("dest")
@@ -65,6 +68,27 @@ def abort(ends: Ends, name: str) -> None:
     migrate.abort(ends.source, name, functools.partial(_cut, name))
 
 
+@contextlib.contextmanager
+def _handed_over(dest: t.Any, move: Move) -> t.Iterator[None]:
+    """Meanwhile, let it run on the destination as soon as it is dead here for good, without waiting until libvirt has told that."""
+    over = threading.Event()
+
+    def hand_over() -> None:
+        if qemu.given_away(move.guest, over.is_set) and migrate.state_there(dest, move.guest) == "paused":
+            with contextlib.suppress(VirtError):  # who looks at both ends does it then
+                migrate.resume(dest, move.guest)
+
+    worker = threading.Thread(target=hand_over, daemon=True)
+    if not (move.paused or plans.may_switch(move)):
+        worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if worker.ident:
+            worker.join()
+
+
 def _lost(ends: Ends, move: Move) -> str:
     """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
     lost = ends.broken("dest") and not plans.may_switch(move) and ends.or_none("dest") is None
@@ -72,7 +96,7 @@ def _lost(ends: Ends, move: Move) -> str:
 
 
 def _cut(name: str) -> None:
-    ports.cut(f"/run/libvirt/qemu/{name}.pid")
+    ports.cut(qemu.PID_FILE.format(name))
 
 
 def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
