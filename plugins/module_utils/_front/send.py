@@ -29,7 +29,7 @@ _CLOCK_MS = 1000
 
 def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
     """Send the guest paused, look at both ends, do the one thing that is right. Returns figures; raises Failed when it did not arrive."""
-    with _handed_over(ends.dest, move):
+    with _handed_over(ends.or_none("dest"), move):
         outcome = watch(ends, move, tell, interrupted)
     verdict = settle.settled(ends, move)
     if verdict.action in ("resume_dest", "done"):
