@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def test_its_death_is_known_at_once(go: Path) -> None:
     answer, pid = detached(go)
     os.kill(pid, signal.SIGKILL)
     assert wait(answer, 60).stdout == "works\n"
+
+
+def test_the_end_of_its_terminal_does_not_end_it(go: Path) -> None:
+    """As over SSH without pipelining: the shell that leads the session ends, and the kernel hangs up on all that share its terminal."""
+    module = shlex.join([sys.executable, "-c", MODULE, str(go)])
+    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "TMPDIR": str(go.parent), "CORRAL_DETACHED": "1"}
+    command = ["script", "--quiet", "--return", "--command", f"{module}; true", "/dev/null"]
+    told = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert wait(json.loads(told)["answer"], 0.5).returncode == AT_WORK
 
 
 def test_who_did_not_ask_waits(go: Path) -> None:

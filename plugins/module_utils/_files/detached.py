@@ -32,7 +32,10 @@ def detach(name: str) -> None:
         raise Failed(f"cannot begin {name}: no place for a file with its answer ({error}); make room there") from error
     locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
     fcntl.flock(locked, fcntl.LOCK_EX)
+    ready, tell = os.pipe()
     if os.fork():
+        os.close(tell)
+        os.read(ready, 1)  # its end: until then, the end of a terminal would be that of the other one, too
         os.write(1, json.dumps({"changed": False, "answer": path}).encode())
         os._exit(0)  # what is cleared away at the end, the other one clears away
     os.setsid()
@@ -43,3 +46,5 @@ def detach(name: str) -> None:
     os.close(answer)
     with open("/proc/self/comm", "w") as comm:  # `python3` would say nothing to whoever looks at the host
         comm.write(name[:_NAME_LIMIT])
+    os.close(ready)
+    os.close(tell)
