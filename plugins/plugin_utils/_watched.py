@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 import typing as t
 
 from ansible.plugins.action import ActionBase
@@ -16,6 +17,7 @@ __all__ = ["WatchedAction", "shown"]
 
 _ASK = {"CORRAL_DETACHED": "1"}  # understood by `_files/detached.py`
 _LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
+_FAILURES = 3  # of the look itself, one after another
 _MIB = 1024 * 1024
 
 
@@ -42,27 +44,37 @@ class WatchedAction(ActionBase):
             self._task.environment.remove(_ASK)
         if not begun.get("answer"):
             return t.cast("dict[str, t.Any]", begun)  # it refused at once
-        ended = self._ended(begun["answer"], notes)
+        ended, what = self._ended(begun["answer"], notes), ", ".join(notes)
         if ended["rc"]:
-            return {"failed": True, "msg": f"cannot wait for the module, which works on: {ended['stderr'] or ended['stdout']}"}
+            said = " ".join(f"{ended['stdout']} {ended['stderr']}".split())
+            remedy = "it may still be at work; run again, with flock of util-linux on the host"
+            return {"failed": True, "msg": f"cannot wait for the answer of the module on {what} in {begun['answer']} ({said}): {remedy}"}
         result = self._parse_returned_data(ended, "legacy")  # as every module's answer
+        self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")
         if not result.pop("_ansible_parsed"):
-            what, said = ", ".join(notes), "".join(f" ({line})" for line in str(ended["stdout"]).splitlines()[-1:])
+            said = "".join(f" ({line})" for line in str(ended["stdout"]).splitlines()[-1:])
             return {"failed": True, "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again"}
         for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
-        return t.cast("dict[str, t.Any]", result)
+        found = {key: begun[key] for key in ("ansible_facts",) if key in begun}  # the interpreter that was discovered
+        return {**found, **result}
 
     def _ended(self, answer: str, notes: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and `stderr`."""
+        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and what was printed."""
         path = shlex.quote(answer)
-        take = f"flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path} && rm -f {path}"
+        there = f"{{ test -e {path} || {{ echo it is gone; false; }}; }}"  # flock would make it
+        take = f"{there} && flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path}"
         look = "; ".join(f"cat {shlex.quote(note)} 2>/dev/null; echo" for note in notes.values())  # a line for each
-        command = f"{take}; rc=$?; [ $rc = {_AT_WORK} ] && {{ {look}; }}; exit $rc"
+        command = f"{take}; rc=$?; [ $rc = {_AT_WORK} ] && {{ {look or ':'}; }}; (exit $rc)"
+        failures = 0
         while True:
             told = self._low_level_execute_command(command)
-            if told["rc"] != _AT_WORK:
+            failures = failures + 1 if told["rc"] not in (0, _AT_WORK) else 0
+            if not told["rc"] or failures == _FAILURES:
                 return t.cast("dict[str, t.Any]", told)
+            if failures:
+                time.sleep(_LOOK_S)
+                continue
             for what, text in zip(notes, str(told["stdout"]).splitlines(), strict=False):
                 if line := shown(text):
                     self._show(what, line)

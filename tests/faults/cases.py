@@ -52,6 +52,7 @@ CASES = [
     Case("target libvirtd killed at switch-over", "switch-over", killed.libvirtd("dest"), EITHER),
     Case("source libvirtd killed while copying", "copying 50 %", killed.libvirtd("source")),
     Case("source libvirtd killed at switch-over", "switch-over", killed.libvirtd("source"), EITHER),
+    Case("source libvirtd stands still when it is dead there", "dead here", killed.libvirtd_stands_still, ARRIVES),
     Case("target qemu killed while copying", "copying 50 %", killed.qemu("dest")),
     Case("target qemu killed at switch-over", "switch-over", killed.qemu("dest"), kind="full"),
     Case("source qemu killed while copying", "copying 50 %", killed.qemu("source"), finally_="shut off"),

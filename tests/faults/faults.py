@@ -137,6 +137,8 @@ class Place:
             raise Violation(f"run again on {left} it failed: {run.reason()}")
         if states != {scene.dest.name: case.finally_}:
             raise Violation(f"run again on {left}: {states}")
+        if not re.search("Persistent: +yes", scene.dest.virsh(f"dominfo {scene.guest.name}")):
+            raise Violation(f"run again on {left}: it is there, but not defined")
         return f"then {left}, run again: there"
 
     def _same(self, host: Host, before: dict[str, list[str]]) -> None:
@@ -150,7 +152,7 @@ class Place:
     def _swept(self) -> None:
         """After a violation: the next case finds the hosts as this one did."""
         for host in self.hosts:
-            host.kill(host.find("python", with_open=f"/run/lock/corral-{NAME}.lock"))
+            host.kill(host.find("virt_migrate", with_open=f"/run/lock/corral-{NAME}.lock"))
             host.run(f"rm -f /run/corral-{NAME}.*")
             Guest("", "").remove(host)
 

@@ -57,7 +57,9 @@ class Guest:
         host.run(f"qemu-io {journal} -c 'write -q -P {_PATTERN} {_PAYLOAD_AT_MIB}M {PAYLOAD_MIB}M' {self.disk}")
         host.run("for pool in $(virsh -q pool-list --name); do virsh -q pool-refresh $pool; done")
         host.run("virsh -q define /dev/stdin", given=self.xml())
-        host.virsh(f"start {self.name}")
+        # A libvirtd that was killed numbers guests anew, and systemd may still have one of that number and name: each try has another.
+        if not until(lambda: host.virsh(f"start {self.name} 2>&1", ok=False) == "", _SEEN_S, every_s=1):
+            host.virsh(f"start {self.name}")
         if not until(lambda: self.counter(host) > 40, _SEEN_S):
             raise RuntimeError(f"{self.name} did not begin to write on {host.name}")
         if self.kind == "cold":

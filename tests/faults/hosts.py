@@ -61,15 +61,15 @@ class Host:
         """Its processes of this name, or only those that have that file open."""
         return [pid for pid in self._pids() if _named(pid, program) and _opened(pid, with_open)]
 
-    def kill(self, pids: t.Iterable[int]) -> int:
-        """Kill those that are the host's; how many there were."""
+    def kill(self, pids: t.Iterable[int], number: int = signal.SIGKILL) -> int:
+        """Send this signal to those that are the host's; how many there were."""
         hit = 0
         for pid in pids:
             with contextlib.suppress(OSError):
                 handle = os.pidfd_open(pid)
                 try:
                     if self._has(pid):
-                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                        signal.pidfd_send_signal(handle, number)
                         hit += 1
                 finally:
                     os.close(handle)

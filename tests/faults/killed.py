@@ -13,9 +13,23 @@ from ansible_collections.corral.virt.tests.faults.hosts import until
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 from ansible_collections.corral.virt.tests.lab import hypervisors
 
-__all__ = ["aborted", "aborted_too_late", "controller", "ctrl_c", "guest_ends", "libvirtd", "module", "qemu", "rival", "source_host"]
+__all__ = [
+    "aborted",
+    "aborted_too_late",
+    "controller",
+    "ctrl_c",
+    "guest_ends",
+    "libvirtd",
+    "libvirtd_stands_still",
+    "module",
+    "qemu",
+    "rival",
+    "source_host",
+]
 
-POSTCOPY_RATE = "4mbit"  # what is missing then takes longer than another run of the playbook
+HANDED_OVER_S = 10
+
+POSTCOPY_RATE = "1mbit"  # what is missing then takes longer than another run of the playbook
 
 
 def controller(scene: Scene) -> None:
@@ -39,6 +53,17 @@ def libvirtd(end: str) -> t.Callable[[Scene], None]:
         host.run("systemctl start libvirtd.socket libvirtd")
 
     return do
+
+
+def libvirtd_stands_still(scene: Scene) -> None:
+    """The guest's process on the source is dead, and its libvirtd does not come to tell that: the guest is let run on the destination."""
+    daemons = scene.source.find("libvirtd")
+    scene.source.kill(daemons, signal.SIGSTOP)
+    try:
+        if not until(lambda: scene.dest.look(scene.guest.name)[0] == "running", HANDED_OVER_S):
+            raise RuntimeError(f"nobody let it run: {scene.dest.look(scene.guest.name)[0]}")
+    finally:
+        scene.source.kill(daemons, signal.SIGCONT)
 
 
 def qemu(end: str) -> t.Callable[[Scene], None]:

@@ -52,6 +52,10 @@ def _postcopy(guest: Guest, source: Host, dest: Host) -> bool:
     return source.look(guest.name)[0] == "post-copy" and dest.look(guest.name)[0] == "running"
 
 
+def _dead_here(guest: Guest, source: Host, dest: Host) -> bool:
+    return dest.look(guest.name)[0] in ("migrating", "paused") and not source.find("qemu-system")
+
+
 def _arrived(guest: Guest, _source: Host, dest: Host) -> bool:
     return dest.look(guest.name)[0] == "paused"
 
@@ -78,6 +82,7 @@ PHASES: dict[str, Phase] = {
     "memory": Phase(_memory, SLOW),
     "switch-over": Phase(_switching, TIGHT, tight=True),
     "post-copy": Phase(_postcopy, POSTCOPY, tight=True),
+    "dead here": Phase(_dead_here, TIGHT, tight=True),
     "arrived, paused": Phase(_arrived),
     "reserved": Phase(_reserved),
     "given away": Phase(_given_away),

@@ -9,16 +9,20 @@ Ansible's own `async` does the same with six more trips to the host, and knows t
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import glob
 import json
 import os
 import tempfile
+import time
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 
 __all__ = ["detach"]
 
 _ASKED = "CORRAL_DETACHED"  # by the action: `plugin_utils/_watched.py`
+_PREFIX, _SUFFIX, _KEPT_S = "corral-", ".answer", 24 * 3600
 _NAME_LIMIT = 15  # proc(5): comm
 
 
@@ -27,24 +31,40 @@ def detach(name: str) -> None:
     if not os.environ.get(_ASKED):
         return
     try:
-        answer, path = tempfile.mkstemp(prefix="corral-", suffix=".answer")
+        _clear_away()
+        answer, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX)
     except OSError as error:
         raise Failed(f"cannot begin {name}: no place for a file with its answer ({error}); make room there") from error
     locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
     fcntl.flock(locked, fcntl.LOCK_EX)
     ready, tell = os.pipe()
     if os.fork():
-        os.close(tell)
-        os.read(ready, 1)  # its end: until then, the end of a terminal would be that of the other one, too
-        os.write(1, json.dumps({"changed": False, "answer": path}).encode())
-        os._exit(0)  # what is cleared away at the end, the other one clears away
+        try:
+            os.close(tell)
+            os.read(ready, 1)  # its end: until then, the end of a terminal would be that of the other one, too
+            os.write(1, json.dumps({"changed": False, "answer": path}).encode())
+        finally:
+            os._exit(0)  # what is cleared away at the end, the other one clears away
     os.setsid()
+    with open("/proc/self/comm", "w") as comm:  # `python3` would say nothing to whoever looks at the host
+        comm.write(name[:_NAME_LIMIT])
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     for stream in (1, 2):
         os.dup2(answer, stream)
-    os.close(answer)
-    with open("/proc/self/comm", "w") as comm:  # `python3` would say nothing to whoever looks at the host
-        comm.write(name[:_NAME_LIMIT])
-    os.close(ready)
-    os.close(tell)
+    for handle in (answer, ready, tell):
+        os.close(handle)
+
+
+def _clear_away() -> None:
+    """Answers of ours that nobody fetched within a day: their controllers died."""
+    for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*{_SUFFIX}")):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                status = os.fstat(handle)
+                if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _KEPT_S:
+                    os.unlink(path)
+            finally:
+                os.close(handle)

@@ -112,6 +112,8 @@ class _Run:
             if before and self.gate.open:  # somebody else's work may have come to its end meanwhile
                 self.gate.run(before, lambda _step: self.settle_earlier(found, memory))
                 return self._again(before)
+            if before and migrate.job_active(self.ends.source, self.name):
+                return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
         return self._moved(found, source, dest, before)
@@ -126,8 +128,6 @@ class _Run:
             migrate.measure_dirtying(domain)
         move = self._move(found, source, dest)
         guest = looks.guest(self.ends.source, found)
-        if before:
-            guest = dataclasses.replace(guest, job="")  # which will be settled first
         problems = preflight.findings(move, guest, source, dest)
         if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
             problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
@@ -205,7 +205,8 @@ class _Run:
         its = dest.guests.get(self.name)
         if its is not None and its[0] != found.uuid:
             return []  # the preflight says what is wrong
-        if its is None and not migrate.job_active(self.ends.source, self.name):
+        whole = migrate.state_there(self.ends.source, self.name) not in ("migrated", "postcopy")
+        if its is None and whole and not migrate.job_active(self.ends.source, self.name):
             return []  # what was made there will be made anew
         verdict = settle.seen(self.ends, self.name, was_paused=bool(memory.get("moving_paused")))
         if verdict.action == "nothing" and not verdict.wait:

@@ -63,13 +63,14 @@ def run(
 
     follows = _active(domain)
     worker = threading.Thread(target=(lambda: None) if follows else body, daemon=True)
-    started = time.monotonic()
+    whole = started = time.monotonic()  # when a job that is followed was last seen to go on by itself
     worker.start()
     ended, over = 0.0, threading.Event()  # when the end was asked for
-    while (_at_work(domain, started) if follows else worker.is_alive()) and not (ended and time.monotonic() - ended > _END_S):
+    while (_at_work(domain, whole) if follows else worker.is_alive()) and not (ended and time.monotonic() - ended > _END_S):
         worker.join(_TICK_S)
         if follows:
             time.sleep(_TICK_S)
+            whole = whole if _broken(domain) else time.monotonic()
         if ended:
             continue
         figures = _figures(domain)
@@ -96,12 +97,13 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
     def ask() -> None:
         while not over.is_set():
             with contextlib.suppress(libvirt.libvirtError):
-                domain.abortJob()
+                if not _postcopy(domain):  # there the guest runs on the other side already, and would be lost
+                    domain.abortJob()
             over.wait(_ASK_S)
 
     def insist() -> None:
         while not over.wait(_CUT_AFTER_S):
-            if _postcopy(domain) is False:  # else the guest runs on the other side already, and would be lost
+            if _postcopy(domain) is False:
                 cut()
 
     for body in (ask, insist):
@@ -115,12 +117,16 @@ def _postcopy(domain: t.Any) -> bool | None:
     return None
 
 
-def _at_work(domain: t.Any, since: float) -> bool:
-    """Whether a job that is followed goes on by itself. A broken post-copy stays a job until somebody resumes it."""
+def _at_work(domain: t.Any, whole: float) -> bool:
+    """Whether a job that is followed goes on. A broken post-copy stays a job until somebody resumes it."""
+    return time.monotonic() - whole < _MEND_S and _active(domain)
+
+
+def _broken(domain: t.Any) -> bool:
+    """Whether the guest is in a post-copy that broke."""
     with contextlib.suppress(libvirt.libvirtError):
-        if domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED]:
-            return time.monotonic() - since < _MEND_S
-    return _active(domain)
+        return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED])
+    return False
 
 
 def _active(domain: t.Any) -> bool:

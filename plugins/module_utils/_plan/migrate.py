@@ -145,8 +145,7 @@ def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False)
     for a guest that arrived; a success is what both ends agree on: it was sent paused, so at most one copy runs until this is decided.
     """
     if source == "postcopy":
-        told = "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
-        return Verdict(f"post-copy ({dest} on the destination): {told}", "nothing", wait=True)
+        return _split_memory(dest)
     if job_active:
         return Verdict("libvirt is still at work on it; wait, or end it with state: aborted, and run again", "nothing", wait=True)
     if "unreachable" in (source, dest):
@@ -155,13 +154,34 @@ def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False)
         return Verdict("split: it runs on both ends; nothing was touched, compare them and destroy the wrong one", "nothing")
     if source == "absent":
         return _gone(dest, was_paused)
-    if (source, dest) == ("migrated", "running"):
-        return Verdict("arrived; its definition was left on the source", "clean_source")
-    if source in ("shutdown", "crashed"):
+    if source == "migrated" and dest in ("running", "paused", "incoming", "absent"):
+        return _sent_away(dest, was_paused)
+    if source in ("shutdown", "crashed", "migrated"):
         return _stopped(dest)
     if source in ("running", "paused"):
         return _alive(source, dest, was_paused)
-    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing", wait=source == "migrated")
+    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
+
+
+def _split_memory(dest: str) -> Verdict:
+    """It ran on the destination before all of it was there."""
+    if dest in ("absent", "shutdown", "crashed"):
+        told = "what of its memory was there is lost; destroy and undefine it here, and start it there from its disks, which are newer"
+        return Verdict(f"post-copy, and {dest} on the destination: {told}", "nothing", wait=True)
+    told = "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
+    return Verdict(f"post-copy ({dest} on the destination): {told}", "nothing", wait=True)
+
+
+def _sent_away(dest: str, was_paused: bool) -> Verdict:
+    """libvirt gave it away, and left its definition on the source."""
+    if dest == "running" or (dest == "paused" and was_paused):
+        return Verdict("arrived; its definition was left on the source", "clean_source")
+    if dest == "paused":
+        return Verdict("arrived, paused; its definition was left on the source", "resume_dest")
+    if dest == "incoming":
+        return Verdict("given away by the source before all of it arrived", "nothing", wait=True)
+    told = "if its disks are left there, they are newer: define it there with them, and undefine it here; else start it here, and run again"
+    return Verdict(f"given away by the source, and the destination has it no more; nothing was touched; {told}", "nothing")
 
 
 def _alive(source: str, dest: str, was_paused: bool) -> Verdict:

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import DEL
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, judge, steps
 
 STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
-DEAD = {"shutdown", "crashed", "absent"}
+DEAD = {"shutdown", "crashed", "absent", "migrated"}
 NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
 
@@ -29,7 +29,8 @@ def test_no_pair_of_states_leads_to_harm(source: str, dest: str, was_paused: boo
         assert dest not in ("running", "unreachable", "unknown"), "discarded what may run"
         assert source in ("running", "paused") or (source in DEAD - {"absent"} and dest in NEVER_RAN), "discarded the last copy"
     elif verdict.action == "clean_source":
-        assert (source, dest, was_paused) == ("paused", "running", False) or (source, dest) == ("migrated", "running")
+        arrived = dest == "running" or (dest == "paused" and was_paused)
+        assert (source, dest, was_paused) == ("paused", "running", False) or (source == "migrated" and arrived)
     elif verdict.action == "finish_dest":
         assert (source, dest) == ("absent", "reserved"), "let a guest start that is still elsewhere"
     elif verdict.action == "done":
@@ -79,6 +80,11 @@ def test_while_libvirt_is_at_work_nothing_is_done(source: str, dest: str, was_pa
         ("migrated", "running", False, "clean_source"),
         ("migrated", "absent", False, "nothing"),
         ("migrated", "incoming", False, "nothing"),
+        ("migrated", "paused", False, "resume_dest"),
+        ("migrated", "paused", True, "clean_source"),
+        ("migrated", "reserved", False, "clean_dest"),
+        ("migrated", "shutdown", False, "nothing"),
+        ("postcopy", "crashed", False, "nothing"),
     ],
 )
 def test_judge(source: str, dest: str, was_paused: bool, action: str) -> None:
