@@ -12,8 +12,8 @@ short_description: A guest is on that host
 version_added: 0.1.0
 description:
   - Moves a guest to another hypervisor. Run it on the host that has the guest; a guest that is on O(dest) already is left alone.
-  - A running or paused guest travels live and arrives paused. Exactly one copy is let run, at once when its process on this host is dead and
-    libvirt wrote that it was given away, else after a look at both hosts; what libvirt returns decides nothing. A paused guest stays paused.
+  - A running or paused guest travels live and arrives paused. Exactly one copy is let run - at once when its process here is dead and
+    libvirt wrote that it was given away, else after a look at both hosts. What libvirt returns decides nothing. A paused one stays so.
   - A guest that is off travels with its disks, its UEFI variables and its TPM state. It cannot be started on O(dest) before it is gone
     here.
   - Disks on local storage travel too, as what they are; holes stay holes. When the image a disk stands on is on the destination under the
