@@ -85,6 +85,10 @@ def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) ->
         assert all(re.search(rf"{name}: .* left", said) for name in LEAVING)
     book(lab, "undrain", "-e host=hyper1")
     assert world(lab) == before, "nobody left"
+    for wrong, said_of_it in (("0", "must be above zero"), ("many", "maintenance_cpu_overcommit")):
+        said = lab.run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", f"maintenance_cpu_overcommit={wrong}", ok=False)
+        assert said_of_it in said
+    assert world(lab) == before, "it was refused before the host was marked"
 
 
 def test_all_but_one_leave(lab: Hypervisors) -> None:
