@@ -8,7 +8,16 @@ PYTHON ?= python3
 TOOLS := tests/tools
 COLLECTION := .cache/ansible_collections/corral/virt
 TESTED := python $(TOOLS)/offline_ansible_test.py
-FAST := lint units sanity docs build
+DEEP := $(shell grep -l mark.deep tests/lab/test_*.py)
+# Side by side, the longest first.
+FAST := units,sanity,lint,docs,build
+# What the loader of collections, ansible-test's reduced ansible package and a process for each test would break shows in any of these.
+SAMPLE := $(addprefix tests/unit/plugins/,action/ plugin_utils/ $(addprefix module_utils/test_,row.py seed.py units.py plan_domain.py image.py))
+OWN = $$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+UNITS := $(TESTED) units --local --python "$(OWN)"
+# Tests that run per Python: on the venv's, and on the oldest one of hosts. On all others: test-matrix.
+OLDEST = $$(python $(TOOLS)/pythons.py | grep -o '^3\.9 ' || true)
+SANITY := own="$(OWN)"; $(TESTED) sanity --controller "origin:python=$$own" $$(printf -- '--target-python %s ' $$own $(OLDEST))
 
 # The venv's tools first, for recipes and all they start.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -27,6 +36,10 @@ lab-packages:
 .PHONY: venv
 venv: packages link ## make or renew .venv, with what requirements-dev.txt pins
 	@$(PYTHON) $(TOOLS)/venv.py .venv
+
+.PHONY: venv-to-run
+venv-to-run: packages link
+	@$(PYTHON) $(TOOLS)/venv.py .venv run
 
 .PHONY: link
 link: $(COLLECTION) ## make the .cache link that lets this checkout pass for an installed collection
@@ -52,14 +65,20 @@ ansible-lint: venv
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
 
-.PHONY: sanity
-sanity: venv ## ansible-test: sanity, and the unit tests as ansible-test runs them
-	$(TESTED) sanity --local
-	$(TESTED) units --local --python "$$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+.PHONY: sanity pylint isolated-units
+sanity: venv ## ansible-test: sanity without pylint, and a sample of the unit tests as ansible-test runs them
+	$(SANITY) --skip-test pylint
+	$(UNITS) $(SAMPLE)
+
+pylint: venv ## the sanity test that takes longest
+	$(SANITY) --test pylint
+
+isolated-units: venv ## all unit tests as ansible-test runs them: each in a process of its own
+	$(UNITS)
 
 .PHONY: units one golden payload
-units: venv ## unit, golden and contract tests
-	pytest -q -n 2
+units: venv ## unit, golden and contract tests; half the examples that are made up (all: pytest, make isolated-units)
+	CORRAL_EXAMPLES=few pytest -q -n 2
 
 one: venv ## one test: make one T=tests/unit/test_rooms.py::test_name
 	pytest -v $(if $(findstring lab,$(T)),-m lab) "$(T)"
@@ -83,20 +102,32 @@ build: venv ## build the collection's tarball, install it aside and read it back
 	  -p installed corral-virt-*.tar.gz
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-doc -l corral.virt
 
-.PHONY: test test-fast test-lab test-matrix
+.PHONY: test test-fast test-story test-lab test-deep deep-lab soak test-matrix
 ifdef T
 test: one
 else
-test: venv ## everything, with seconds per stage (build/test.json); one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py $(FAST) test-lab molecule
+test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); one test: make test T=path::name
+	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),pylint test-lab
 endif
 
 test-fast: venv ## everything that needs no lab
 	@$(PYTHON) $(TOOLS)/stages.py $(FAST)
 
-test-lab: venv lab-packages ## the whole story on real hosts made for it, on this machine
-	pytest -v -m lab tests/lab/test_story.py # it measures how long a guest is silent, so it has the machine for itself
-	pytest -v -n 2 --dist loadfile -m lab tests/lab --ignore tests/lab/test_story.py
+test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
+	pytest -v -m "lab and not deep" tests/lab/test_story.py
+
+test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine
+	pytest -v -n 2 --dist loadfile -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
+
+# Each part ends within an hour, and can be made alone.
+test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-lab faults soak molecule isolated-units test-matrix
+	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-lab faults soak molecule isolated-units test-matrix
+
+deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
+	pytest -v -n 2 --dist loadfile -m lab $(DEEP)
+
+soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
+	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)
 
 .PHONY: molecule
 molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the lab's hosts
@@ -105,20 +136,25 @@ molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the
 test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine
 	@$(PYTHON) $(TOOLS)/matrix.py
 
+.PHONY: mutation
+mutation: venv ## decisions that no fast test guards (build/mutation.json); what changed: CHANGED=1; one file: MUTATE=plugins/...
+	@MUTATE="$(MUTATE)" CHANGED="$(CHANGED)" python $(TOOLS)/mutation.py
+
 .PHONY: bench
 bench: venv lab-packages ## side by side with others who do the same, in one run (build/bench.json); one: make bench BENCH=converge
 	@PYTHONPATH=.cache:tests/lab python -m ansible_collections.corral.virt.tests.bench.bench $(BENCH)
 
 .PHONY: faults
-faults: venv lab-packages ## hurt migrations on real hosts (build/faults.json); one: make faults FAULT="name clash"; at random: SOAK_MINUTES=30 SEED=1
-	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" \
+faults: venv lab-packages ## hurt migrations on real hosts (build/faults.json); one: make faults FAULT="name clash"; drains: DRAIN_KILLS=20; at random: make soak
+	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" DRAIN_KILLS="$(DRAIN_KILLS)" \
 	  python -m ansible_collections.corral.virt.tests.faults.faults "$(FAULT)"
 
 .PHONY: demo demo-down
-demo: venv lab-packages ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
+demo: lab-packages link ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
+	@$(PYTHON) tests/lab/lab.py up --name demo & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once
 	@python tests/lab/demo.py up
 
-demo-down: venv ## remove the demo's hosts
+demo-down: venv-to-run ## remove the demo's hosts
 	@python tests/lab/demo.py down
 
 .PHONY: clean

@@ -82,7 +82,7 @@ class Demo:
         source = facts["virt_hypervisor"]
         dest = "hyper2" if source == "hyper1" else "hyper1"
         ssh = ["ssh", "-i", facts["ansible_ssh_private_key_file"], *shlex.split(facts["ansible_ssh_common_args"])]
-        with Counter([*ssh, f"{facts['ansible_user']}@{facts['ansible_host']}"]) as counter:
+        with Counter([*ssh, "--", f"{facts['ansible_user']}@{facts['ansible_host']}"]) as counter:
             self.run(["ansible-playbook", "corral.virt.migrate", "-e", f"guest={GUEST}", "-e", f"to={dest}"])
         seen = counter.seen()
         print(f"\nA session in {GUEST} counted to {seen.count} meanwhile; longest gap {seen.longest_gap_s:.2f} s.")

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from corral_lab import host, image, life, machine, needs, processes, webserver
+from corral_lab import host, image, life, machine, needs, processes, small, webserver
 from corral_lab.mirror import RELEASES
 from corral_lab.places import NAME, Lab, Problem, labs, names
 
@@ -45,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--host", action="append", default=[], metavar="NAME=RELEASE", help="another Debian for one host")
     up.add_argument("--network", default="ifupdown", choices=host.NETWORKS, help="what configures the hosts' network")
     up.add_argument("--mirror", help="package mirror; default: this machine's own")
+    packages_help = "installed on the hosts from the start (default: none, the hosts are bare)"
+    up.add_argument("--packages", default=[], type=lambda text: text.split(","), metavar="NAME,...", help=packages_help)
     image_help = "with a cloud image on a web server (default)"
     up.add_argument("--image", default=True, action=argparse.BooleanOptionalAction, help=image_help)
     up.set_defaults(run=_up)
@@ -60,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("image", help="build the cloud image and print where it is")
     build.add_argument("--mirror")
     build.set_defaults(run=_image)
+
+    small_help = "build the image of small guests for a lab and print where it is; beside it, their host key"
+    guest = commands.add_parser("small-image", help=small_help)
+    guest.add_argument("--name", default="demo", type=_name)
+    guest.add_argument("--mirror")
+    guest.set_defaults(run=_small_image)
 
     execute = commands.add_parser("exec", help="run a command in a host, past its network: exec HOST -- COMMAND")
     execute.add_argument("--name", default="demo", type=_name)
@@ -91,7 +99,7 @@ def _up(given: argparse.Namespace) -> None:
         if name not in releases or release not in RELEASES:
             raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
         releases[name] = release
-    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image))
+    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image, given.packages))
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")
 
 
@@ -118,6 +126,11 @@ def _state(lab: Lab, part: str) -> str:
 def _image(given: argparse.Namespace) -> None:
     needs.check(image=True)
     print(image.image(mirror_url=given.mirror, lab="image", say=life.say))
+
+
+def _small_image(given: argparse.Namespace) -> None:
+    needs.check(image=True)
+    print(small.image(life.find(given.name), mirror_url=given.mirror, say=lambda _text: None))
 
 
 def _exec(given: argparse.Namespace) -> int:

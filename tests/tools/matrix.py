@@ -1,7 +1,8 @@
 """Repeat sanity, unit, golden and contract tests on every other Python of this machine.
 
 From 3.11 on a Python runs the controller: it gets an environment of its own, with the ansible-core that
-requirements-dev.txt pins for it. Older ones only run what is shipped to hosts: ansible-test runs the module-side tests.
+requirements-dev.txt pins for it. Older ones only run what is shipped to hosts: ansible-test compiles and imports
+that with them, and runs the module-side tests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ def controller(number: str, python: Path) -> list[tuple[str, list[str]]]:
 
 def host(number: str) -> list[tuple[str, list[str]]]:
     """What to run on a Python that only hosts have."""
-    return [("units", [sys.executable, str(TOOLS / "offline_ansible_test.py"), "units", "--venv", "--python", number])]
+    tested = [sys.executable, str(TOOLS / "offline_ansible_test.py")]
+    own = f"origin:python=3.{sys.version_info.minor}"
+    return [
+        ("sanity", [*tested, "sanity", "--controller", own, "--target-python", number, "--test", "import", "--test", "compile"]),
+        ("units", [*tested, "units", "--venv", "--python", number]),
+    ]
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import zlib
 from pathlib import Path
 
@@ -25,17 +26,24 @@ class Payload:
     kib: float  # compressed
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """A file's syntax."""
+    return ast.parse(path.read_text(), str(path))
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Dotted names that a file imports, `from a import b` as both a and a.b."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             # Relative imports do not work in modules found under their short name: keep them visible as what they are.
             origin = "." * node.level + (node.module or "")
             names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 def locate(name: str) -> Path | None:

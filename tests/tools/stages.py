@@ -1,35 +1,75 @@
-"""Run make targets one after the other, all of them whatever fails, and print what each took.
+"""Run make targets, all of them whatever fails, and print what each took.
 
-Usage: stages.py TARGET... The exit code is 0 when all passed. Leaves build/test.json.
+Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of them
+has the processors when it wants them; what each prints appears when it has ended. The exit code is 0 when all passed.
+Leaves build/test.json: a row for each stage, and in it a row for each test file that the stage ran.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-REPORT = Path(__file__).parents[2] / "build/test.json"
-
-
-def run(target: str) -> dict[str, object]:
-    """Make one target."""
-    print(f"\n== make {target}", flush=True)
-    started = time.monotonic()
-    code = subprocess.run(["make", target], check=False).returncode
-    return {"name": target, "ok": code == 0, "seconds": round(time.monotonic() - started, 1)}
+REPORT = Path(__file__).parents[2] / "build" / os.environ.get("CORRAL_TEST_REPORT", "test.json")
+SLOWEST = 10  # files in the printed table
+AT_ONCE = 2
 
 
-def main(targets: list[str]) -> int:
+def files(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """What tests/conftest.py wrote, slowest file first; a file that several runs had a part of is one row."""
+    rows: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        part = json.loads(line)
+        row = rows.setdefault(part["name"], {"name": part["name"], "seconds": 0.0, "tests": 0})
+        row["seconds"] = round(row["seconds"] + part["seconds"], 2)
+        row["tests"] += part["tests"]
+    return sorted(rows.values(), key=lambda row: -row["seconds"])
+
+
+def run(target: str, *, alone: bool, nice: bool = False) -> dict[str, Any]:
+    """Make one target; its output appears at once when it runs alone, else in one piece."""
+    print(f"\n== make {target}" if alone else f"== make {target} begins", flush=True)
+    with tempfile.NamedTemporaryFile("r", prefix="corral-times-") as times:
+        started = time.monotonic()
+        out = None if alone else subprocess.PIPE
+        env = {**os.environ, "CORRAL_TEST_TIMES": times.name}
+        command = ["nice", "make", target] if nice else ["make", target]
+        done = subprocess.run(command, check=False, env=env, stdout=out, stderr=out and subprocess.STDOUT, text=True)
+        stage = {"name": target, "ok": done.returncode == 0, "seconds": round(time.monotonic() - started, 1)}
+        tested = files(times)
+    if not alone:
+        print(f"\n== make {target}\n{done.stdout}", flush=True)
+    return {**stage, "files": tested} if tested else stage
+
+
+def run_together(targets: list[str]) -> list[dict[str, Any]]:
+    """Make some targets side by side, the first ones first."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda target: run(target, alone=len(targets) == 1, nice=target != targets[0]), targets))
+
+
+def table(stages: list[dict[str, Any]]) -> str:
+    """Stages in their order, then the slowest test files of all."""
+    lines = [f"{'ok' if stage['ok'] else 'FAILED':7} {stage['name']:12} {stage['seconds']:7.1f} s" for stage in stages]
+    slowest = sorted((row for stage in stages for row in stage.get("files", [])), key=lambda row: -row["seconds"])[:SLOWEST]
+    return "\n".join([*lines, *(f"{row['seconds']:28.1f} s  {row['name']} ({row['tests']} tests)" for row in slowest)])
+
+
+def main(groups: list[str]) -> int:
     """Run all and tell."""
-    results = [run(target) for target in targets]
+    started = time.monotonic()
+    results = [result for group in groups for result in run_together(group.split(","))]
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(results, indent=2) + "\n")
-    print()
-    for result in results:
-        print(f"{'ok' if result['ok'] else 'FAILED':7} {result['name']:12} {result['seconds']:7} s")
+    print(f"\n{table(results)}\n{'':8}{'all':12} {time.monotonic() - started:7.1f} s")
     return 0 if all(result["ok"] for result in results) else 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ class Wanted:
     network: str
     mirror: str | None
     image: bool
+    packages: Sequence[str] = ()
 
 
 def say(text: str) -> None:
@@ -116,7 +117,8 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
     known = host.hosts(lab)
     missing = {name: release for name, release in wanted.releases.items() if name not in known}
     trees: dict[str, Future[Path]] = {
-        release: pool.submit(tree, release, mirror_url=wanted.mirror, lab=lab.name, say=say) for release in set(missing.values())
+        release: pool.submit(tree, release, packages=wanted.packages, mirror_url=wanted.mirror, lab=lab.name, say=say)
+        for release in set(missing.values())
     }
     for name, release in missing.items():
         number = int(name.removeprefix("hyper"))

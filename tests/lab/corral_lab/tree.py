@@ -1,13 +1,14 @@
-"""The file system of a bare Debian host, made once per release."""
+"""The file system of a Debian host, made once per release and set of packages."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from corral_lab import cache, mirror
 from corral_lab.places import CACHE
+from corral_lab.shell import run
 
 # What a freshly installed Debian server with "standard system utilities" and ssh has, as far as it matters here.
 PACKAGES = (
@@ -48,8 +49,38 @@ rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/resolv.conf"
 """
 
 
-def tree(release: str, *, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
-    """The directory holding a bare host's files."""
+# Packages as the host itself would install them. Nothing is started: systemd does not run in here.
+INSTALL = """set -eu
+tree=$1 archives=$2
+shift 2
+mount -t proc proc "$tree/proc"
+mount --bind "$archives" "$tree/var/cache/apt/archives"
+cp /etc/resolv.conf "$tree/etc/resolv.conf"
+export DEBIAN_FRONTEND=noninteractive
+chroot "$tree" apt-get -qq install -o Dpkg::Options::=--force-unsafe-io --no-install-recommends "$@"
+rm "$tree/etc/resolv.conf"
+umount "$tree/var/cache/apt/archives" "$tree/proc"
+"""
+
+
+def tree(release: str, *, packages: Sequence[str], mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
+    """The directory holding a host's files: a bare host's, or those of one on which packages are installed, and nothing else is done."""
+    bare = _bare(release, mirror_url=mirror_url, lab=lab, say=say)
+    if not packages:
+        return bare
+    key = cache.key_of(str(bare), INSTALL, *packages)
+
+    def build(place: Path) -> None:
+        archives = CACHE / "packages" / release
+        (archives / "partial").mkdir(parents=True, exist_ok=True)
+        log = CACHE / "logs" / f"{release}-packages.log"
+        run("cp", "-a", "--reflink=auto", bare, place / "root")
+        cache.contained("sh", "-c", INSTALL, "install", place / "root", archives, *packages, lab=lab, log=log)
+
+    return cache.built("trees", f"{release}-{key}", build, say=say) / "root"
+
+
+def _bare(release: str, *, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
     source = mirror.line_for(release, mirror=mirror_url)
     options = mirror.apt_options()
     key = cache.key_of(release, source, *PACKAGES, FINISH, *options)

@@ -1,0 +1,58 @@
+"""What `make test` makes of the times that test runs left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.tools import payload, stages
+
+TESTS = """
+import time
+import pytest
+
+@pytest.fixture
+def slow():
+    time.sleep(0.2)
+    yield
+    time.sleep(0.2)
+
+def test_slow(slow):
+    time.sleep(0.2)
+
+@pytest.mark.parametrize("number", range(3))
+def test_many(number):
+    pass
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_a_run_tells_what_each_file_took(tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "conftest.py").write_text((payload.ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(TESTS)
+    report = tmp_path / "report/times"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    for _run in range(2):
+        command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *more, str(tmp_path)]
+        subprocess.run(command, env={**env, "CORRAL_TEST_TIMES": str(report)}, check=True, capture_output=True)
+    (row,) = stages.files(report.read_text().splitlines())
+    assert (row["name"], row["tests"]) == ("test_it.py", 8)
+    assert row["seconds"] >= 1.2
+
+
+def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
+    rows = [("a.py", 1.5, 2), ("b.py", 4, 1), ("a.py", 3, 1)]
+    lines = [json.dumps({"name": name, "seconds": seconds, "tests": tests}) for name, seconds, tests in rows]
+    told = stages.files(lines)
+    assert told == [{"name": "a.py", "seconds": 4.5, "tests": 3}, {"name": "b.py", "seconds": 4, "tests": 1}]
+    shown = stages.table([{"name": "units", "ok": False, "seconds": 8.25, "files": told}]).splitlines()
+    assert [line.split() for line in shown] == [
+        ["FAILED", "units", "8.2", "s"],
+        ["4.5", "s", "a.py", "(3", "tests)"],
+        ["4.0", "s", "b.py", "(1", "tests)"],
+    ]
