@@ -14,6 +14,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 OPTIONS: dict[str, t.Any] = {
     **_reported.OPTIONS,
@@ -38,18 +39,20 @@ class ActionModule(ActionBase):
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         infos = _reported.usable(options["hosts"])
-        hosts = [_reported.host(name, info) for name, info in infos.items()]
+        hosts = [_reported.host(name, info, all_defined=options["all_defined"]) for name, info in infos.items()]
         chosen = {"max_moves": options["max_moves"], "min_gain": options["min_gain"], "stay": options["stay"]}
         moves = balance.plan(hosts, _residents(infos), policy=policy, **chosen)
         before = balance.imbalance(hosts, policy)
         after = before - sum(move.gain for move in moves)
         text = _table(moves, before, after)
+        begun = [{**move, "gain": 0.0, "cost_mib": 0} for move in _reported.unsettled(infos) if move["name"] not in options["stay"]]
         Display().display(text)
         return {
             **result,
             "changed": False,
             "imbalance": {"before": round(before, 1), "after": round(after, 1)},
-            "moves": [
+            "moves": begun
+            + [
                 {"name": move.guest, "source": move.source, "dest": move.dest, "gain": round(move.gain, 1), "cost_mib": move.cost_mib}
                 for move in moves
             ],
@@ -58,18 +61,19 @@ class ActionModule(ActionBase):
 
 
 def _residents(infos: t.Mapping[str, _reported.Info]) -> list[balance.Resident]:
-    """Guests that run."""
+    """Guests that run; those on their way are left alone."""
+    moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
         balance.Resident(_reported.guest(found), name, found["disk_mib"])
         for name, info in infos.items()
         for found in info["guests"]
-        if found["state"] in placement.ACTIVE
+        if found["state"] in placement.ACTIVE and found["uuid"] not in moving
     ]
 
 
 def _table(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
     """A line for each move, and one for all."""
-    rows = [(move.guest, f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
+    rows = [(printable(move.guest), f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
     head = [("guest", "move", "gain", "MiB")] if rows else []
     widths = [max(map(len, column)) for column in zip(*head, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [*head, *rows]]

@@ -8,19 +8,23 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders
+from ansible_collections.corral.virt.plugins.plugin_utils._names import Names
+from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(UntrustedAction):
     """Serves `virt_domain`, and `virt_domains` through its own file."""
 
     _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Texts instead of structures in the seed; everything else as it is."""
+        """Texts instead of structures in the seed; only guests that are this host's to work on; everything else as it is."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         problems: list[str] = []
@@ -30,8 +34,34 @@ class ActionModule(ActionBase):
             arguments = self._prepared(arguments, task_vars, problems)
         if problems:
             raise AnsibleActionFail("; ".join(problems))
-        result.update(self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
-        return result
+        duplicates = boolean(arguments.get("allow_duplicates"), strict=False)  # the module says what it must be
+        names = None if duplicates else Names(self, task_vars or {})
+        told, arguments = self._told(arguments, names, task_vars or {}) if names else ({}, arguments)
+        if told and "domains" not in arguments:
+            return {**result, "pending": [], "notes": [], "diff": [], **told[0]}
+        if told and not arguments["domains"]:
+            return {**result, **_guest.merged(told, None)}
+        made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
+        if names and not made.get("failed"):
+            names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
+        return {**result, **(_guest.merged(told, made) if told else made)}
+
+    def _told(self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]) -> tuple[_guest.Told, dict[str, t.Any]]:
+        """Results of the guests that are not this host's to work on, by their place in the list, and the arguments without them."""
+        guests = _guests(arguments)
+        concerned = {str(one["name"]): one for one in guests if _is_asked(one)}
+        here, told, hostvars = str(task_vars.get("inventory_hostname")), _guest.Told(), task_vars.get("hostvars") or {}
+        shown = {name: hostvars[name].get("virt_hypervisor") for name in concerned if name in hostvars}
+        elsewhere = any(hypervisor not in (None, here) for hypervisor in shown.values())
+        asked = names.asked(concerned, alone=elsewhere) if concerned else {}
+        for place, one in enumerate(guests):
+            name = str(one.get("name")) if isinstance(one, dict) else ""
+            found = _holders.verdict(name, _state(one), here, asked, shown.get(name)) if name in concerned else None
+            if found and not found.go:
+                told[place] = {"name": name, "changed": False, "failed": found.failed, "msg": found.why, "steps": []}
+        if "domains" not in arguments:
+            return told, arguments
+        return told, {**arguments, "domains": [one for place, one in enumerate(guests) if place not in told]}
 
     def _prepared(self, guest: t.Any, task_vars: dict[str, t.Any] | None, problems: list[str]) -> t.Any:
         """The guest as the host is told of it; what is wrong goes into `problems`."""
@@ -44,3 +74,26 @@ class ActionModule(ActionBase):
             except ValueError as error:
                 problems.append(str(error))
         return guest
+
+
+def _guests(arguments: dict[str, t.Any]) -> list[t.Any]:
+    found = arguments.get("domains", [arguments])
+    return found if isinstance(found, list) else []  # the module says what it must be
+
+
+def _state(guest: dict[str, t.Any]) -> str:
+    return str(guest.get("state") or "present")
+
+
+def _makes(guest: dict[str, t.Any]) -> bool:
+    return _state(guest) in _holders.MAKING_STATES
+
+
+def _is_asked(guest: t.Any) -> bool:
+    """Whether other hosts matter to it; what is wrong with it, the module says."""
+    if not isinstance(guest, dict) or _state(guest) not in _holders.ASKED_STATES:
+        return False
+    try:
+        return bool(_units.check_name(str(guest.get("name")), what="name"))
+    except BadInput:
+        return False

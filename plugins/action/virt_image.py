@@ -20,6 +20,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
 
 _PIECE_BYTES = 16 * 1024 * 1024
@@ -52,7 +53,7 @@ class ActionModule(WatchedAction):
             told = self._fetched(host, arguments, local, turns, told, variables)
         elif told.get("progress"):
             told = self._watched(arguments, variables, {f"{host}: {told['name']}": told["progress"]})
-        elif told.get("changed"):
+        elif told.get("changed") or told.get("read_again"):  # its manifest then says that it was
             told = self._execute_module(module_args=arguments, task_vars=variables)
         if turns and told.get("content") and not told.get("failed"):
             turns.holds(host)
@@ -95,7 +96,7 @@ class ActionModule(WatchedAction):
         """Have it fetched, from whoever's turn it is; a host that cannot feed is passed over."""
         part = told["part"]
         work = part["path"].rpartition("/")[0]
-        if told.get("checksum"):  # known by now: no list is read a second time
+        if told.get("checksum") and told.get("verified"):  # known by now: no list is read a second time
             arguments = {key: value for key, value in arguments.items() if key not in ("signature", "keyring")}
             arguments["checksum"] = told["checksum"]
 
@@ -109,7 +110,7 @@ class ActionModule(WatchedAction):
                 result = have({**given, "origin": feeder, "origin_uri": f"qemu+tls://{feeder}/system", "origin_pool": None})
                 if not result.get("failed"):
                     return result
-                Display().warning(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}")
+                Display().warning(printable(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}"))
                 stack.enter_context(turns.source())
             if local:
                 self._upload(f"{host}: {told['name']}", local, part)
@@ -125,15 +126,19 @@ class ActionModule(WatchedAction):
         part is gone, and the module finds the image.
         """
         path, total = shlex.quote(part["path"]), local.stat().st_size
+        if total > part["max_bytes"]:
+            fits = f"of its {total / _MIB:.1f} MiB, {part['max_bytes'] / _MIB:.1f} MiB fit there with max_size and reserve"
+            raise AnsibleActionFail(f"cannot send {what}: {fits}; make room there, or set a larger max_size or a smaller reserve")
         directory = shlex.quote(part["path"].rpartition("/")[0])
         done = int(part["bytes"]) if part["bytes"] <= total else 0
         begun, start, shown = done, time.monotonic(), time.monotonic()
-        cut = f" && truncate -s 0 {path}" if part["bytes"] > total else ""
-        self._send(f"umask 077; mkdir -p {directory} && touch {path}{cut}", b"", what)
+        cut = "" if part["bytes"] > total else " conv=notrunc"
+        begin = f"umask 077; mkdir -p {directory} && dd of={path} count=0 oflag=nofollow status=none{cut}"
+        self._send(f"{begin} < /dev/null", b"", what)
         with local.open("rb") as stream:
             stream.seek(done)
             for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
-                write = f"dd of={path} bs=1M seek={done} oflag=seek_bytes iflag=fullblock conv=notrunc,nocreat status=none"
+                write = f"dd of={path} bs=1M seek={done} oflag=seek_bytes,nofollow iflag=fullblock conv=notrunc,nocreat status=none"
                 self._send(f"{write} || test ! -e {path}", piece, what)
                 done += len(piece)
                 if time.monotonic() - shown > 2:
@@ -144,7 +149,7 @@ class ActionModule(WatchedAction):
     def _send(self, command: str, piece: bytes, what: str) -> None:
         done = self._low_level_execute_command(command, in_data=piece or None)
         if done["rc"]:
-            raise AnsibleActionFail(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}")
+            raise AnsibleActionFail(printable(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}"))
 
 
 def _digest(path: Path) -> str:

@@ -30,21 +30,28 @@ class ActionModule(WatchedAction):
             return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
         host = variables.get("inventory_hostname")
         with self._ended_by_ctrl_c(names):
-            return self._watched(arguments, variables, {f"{host}: {name}": f"/run/corral-{name}.progress" for name in names})
+            return self._watched(arguments, variables, {f"{host}: {name}": f"{name}.progress" for name in names})
 
     def _names(self) -> list[str]:
         """Of the guests that move."""
         return [str(self._task.args.get("name"))]
 
+    def _entered(self) -> str:
+        """A command that goes to the module's private folder: as it told, or where it will be (`_files/private.py`)."""
+        if self._folder:
+            return f"cd {shlex.quote(self._folder)}"
+        place = 'p=/run/corral; [ "$(id -u)" = 0 ] || p="${XDG_RUNTIME_DIR:-$HOME/.cache}/corral"'
+        return f'{place}; mkdir -p -m 0700 "$p" && cd "$p"'
+
     @contextlib.contextmanager
     def _ended_by_ctrl_c(self, names: t.Sequence[str]) -> t.Iterator[None]:
         """Tell the module to end its migrations before this process ends; a controller that is killed tells nothing, and they go on."""
-        notes = " ".join(shlex.quote(f"/run/corral-{name}.abort") for name in names)
+        notes = " ".join(shlex.quote(f"{name}.abort") for name in names)
 
         def interrupt(number: int, _frame: object) -> None:
             for each in _SIGNALS:
                 signal.signal(each, signal.SIG_IGN)  # the second Ctrl-C must not come between
-            self._low_level_execute_command(f"touch {notes}")
+            self._low_level_execute_command(f"{self._entered()} && touch -- {notes}")
             signal.signal(number, before[number])
             os.kill(os.getpid(), number)
 

@@ -10,6 +10,7 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.action import virt_migrate
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["ActionModule"]
 
@@ -23,9 +24,9 @@ class ActionModule(virt_migrate.ActionModule):
         host = (task_vars or {}).get("inventory_hostname")
         for one in result.get("results") or []:
             if one.get("failed"):
-                Display().display(f"{host}: {one['name']} stays: {one['msg']}")
+                Display().display(printable(f"{host}: {one['name']} stays: {one['msg']}"))
             elif one["changed"] and "seconds" in one:
-                Display().display(f"{host}: {one['name']} is on {one['dest']}, after {one['seconds']} s")
+                Display().display(printable(f"{host}: {one['name']} is on {one['dest']}, after {one['seconds']} s"))
         return result
 
     def _names(self) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -14,9 +15,12 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+from ansible_collections.corral.virt.plugins.plugin_utils import _inventory, _reported
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 display = Display()
+
+_STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
 OPTIONS: dict[str, t.Any] = {
     **_reported.OPTIONS,
@@ -41,8 +45,10 @@ class ActionModule(ActionBase):
             leave = {name: usable[name]["guests"] for name in options["leave"] if name in usable}
             guests = _guests(options["guests"])
             named = {guest.name for guest in guests}
+            started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
             guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
-            hosts = [_reported.host(name, info) for name, info in usable.items()]
+            count = functools.partial(_reported.host, started=started, all_defined=options["all_defined"])
+            hosts = [count(name, info) for name, info in usable.items()]
             if missing := [name for name in options["leave"] if name not in usable]:
                 raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
             policy = _reported.policy(options)
@@ -50,23 +56,41 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in hosts})
         placed = placement.place(guests, hosts, unreached=unreached, policy=policy, leave=leave)
+        strangers = _inventory.strangers((task_vars or {}).get("groups") or {})
+        placed = [_refused(item, strangers) if item.guest in named else item for item in placed]
         result.update(_left(leave, {item.guest: item for item in placed}))
+        known = {(guest["name"], guest["source"]) for guest in result["moves"] + result["stays"]}
+        begun = [move for move in _reported.unsettled(usable) if move["source"] in leave]
+        result["moves"] += [move for move in begun if (move["name"], move["source"]) not in known]
         leaving = {guest["name"] for found in leave.values() for guest in found}
         refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in leaving]
         result.update(
             changed=False,
             placements={item.guest: item.host for item in placed if item.host},
-            explained=[f"{item.guest} -> {item.host or ('deferred' if item.deferred else 'refused')}: {item.why}" for item in placed],
+            explained=[printable(f"{item.guest} -> {_outcome(item)}: {item.why}") for item in placed],
             deferred=[item.guest for item in placed if item.deferred and item.guest not in leaving],
         )
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
                 display.display(line)
         if refused:
-            result.update(failed=True, msg="; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
+            result.update(failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused)))
         elif result["deferred"]:
-            result["warnings"] = [f"{item.guest} is neither made nor changed: {item.why}" for item in placed if item.deferred]
+            result["warnings"] = [printable(f"{item.guest} is neither made nor changed: {item.why}") for item in placed if item.deferred]
         return result
+
+
+def _outcome(item: placement.Placement) -> str:
+    return item.host or ("deferred" if item.deferred else "refused")
+
+
+def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> placement.Placement:
+    """A new guest gets no name by which the inventory knows another host."""
+    owner = None if item.exists or item.host is None else strangers.get(_inventory.destination(item.guest))
+    if owner is None:
+        return item
+    why = f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put that host into the group"
+    return placement.Placement(item.guest, None, why)
 
 
 def _left(
@@ -77,7 +101,7 @@ def _left(
     for source, found in leave.items():
         for guest in found:
             item = placed[guest["name"]]
-            told = {"name": guest["name"], "source": source, "state": guest["state"], "why": item.why}
+            told = {"name": guest["name"], "source": source, "state": guest["state"], "why": printable(item.why)}
             if item.exists:
                 stays.append({**told, "why": f"{item.host} has it too, and it runs there; remove what {source} has of it"})
             elif item.host is None:

@@ -9,7 +9,6 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
@@ -19,11 +18,12 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import CONT
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import Authority, MakeAuthority
+from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 Variables = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(UntrustedAction):
     """Runs on the controller, once per host, in parallel processes."""
 
     _supports_check_mode = True

@@ -17,15 +17,22 @@ description:
     order, so C(hosts.yml) comes before C(virt.yml).
   - Guests are in the group C(guests), below it in C(on_HYPERVISOR), in C(guests_running), C(guests_paused) or C(guests_shutdown), and in
     C(tag_TAG) for every tag.
-  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says why. It holds up
-    nobody for longer than O(timeout).
+  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says why. It is given up
+    when it is silent for O(timeout).
+  - A guest whose name is not made of letters, digits, C(.), C(_) and C(-), or is a number or an address, is shown under an alias
+    (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is its real name.
+  - A guest named as a host that is in no group C(guests) is not shown, and a warning says so. Variables of a host that another source
+    defines are never replaced.
+  - An address that belongs to another host of the inventory, that two running guests claim, or that is loopback, multicast, link-local or
+    unspecified is not used as C(ansible_host).
   - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under its own
     name, whatever address it has today.
   - The file's name ends in C(virt.yml) or C(virt.yaml).
 notes:
-  - Host variables of a guest are C(virt_hypervisor), C(virt_state), C(virt_uuid), C(virt_vcpus), C(virt_memory_mib), C(virt_tags),
-    C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an address is known; C(ansible_ssh_common_args) where the host
-    key is, followed by what the inventory or C(ansible.cfg) says there.
+  - Host variables of a guest are C(virt_hypervisor), C(virt_name), C(virt_state), C(virt_uuid), C(virt_vcpus), C(virt_memory_mib),
+    C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an address is known; C(ansible_ssh_common_args)
+    where the host key is, followed by what the inventory or C(ansible.cfg) says there.
+  - Control characters in names, titles and tags are shown as C(\\x1b).
   - Names and titles come from outside; templates in them are never executed.
 requirements:
   - libvirt-python and lxml on the controller
@@ -105,7 +112,9 @@ options:
     env:
       - name: CORRAL_VIRT_CONCURRENCY
   timeout:
-    description: Seconds after which a hypervisor is given up.
+    description:
+      - Seconds of silence after which a hypervisor is given up. Each of its replies starts them anew.
+      - Four times as long while other hypervisors still answer, because a busy controller may be what is slow.
     type: float
     default: 8
     env:
@@ -161,18 +170,26 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors, _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors, _inventory, _sources
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, templated
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, printable, templated
 
 KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"  # as a default above, Ansible would render it too early
 RESERVED = {"all", "ungrouped", *C.LOCALHOST}
+
+
+class Answer(t.NamedTuple):
+    """What a hypervisor said of its guests, and its own addresses."""
+
+    guests: list[Facts]
+    own: list[str]
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """Fetch, pass on, report."""
 
     NAME = "corral.virt.virt"
+    _keying = False
 
     def verify_file(self, path: str) -> bool:
         """Whether the file may be ours."""
@@ -183,13 +200,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         self._sources = [*inventory.processed_sources, path]
+        self._known_hosts: dict[str, str] = {}
         self._check_options()
         uris = self._uris()
         answers = self._answers(uris, path, cache)
         for name in uris:
             inventory.set_variable(name, "virt_reachable", name in answers)
         self._add_groups(uris)
-        self._add_guests(answers)
+        later, unreadable = _sources.hosts_read_later(self.loader, path)
+        for warning in unreadable:
+            self._warn(warning)
+        self._add_guests({name: answer.guests for name, answer in answers.items()}, {**later, **self._strangers(answers)})
+
+    def _warn(self, text: str) -> None:
+        self.display.warning(printable(text))
 
     def _check_options(self) -> None:
         try:
@@ -206,7 +230,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.inventory.add_host(name, group=group)
         names = explicit or [host.name for host in self.inventory.groups[group].get_hosts()]
         if not names:
-            self.display.warning(
+            self._warn(
                 f"no guests can be shown: group {group} is empty. Name the hypervisors in a source that is read before "
                 "(hosts.yml in the same directory), or with the option hypervisors."
             )
@@ -218,7 +242,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         uri = self._render(name, template, virt_address=address, virt_pki_dir=urllib.parse.quote(pki_dir))
         return _inventory.unattended(uri)
 
-    def _answers(self, uris: dict[str, str], path: str, cache: bool) -> dict[str, list[Facts]]:
+    def _answers(self, uris: dict[str, str], path: str, cache: bool) -> dict[str, Answer]:
         """Guests by hypervisor, of those that answered now or into the cache."""
         key, sources = self.get_cache_key(path), self.get_option("addresses")
         kept: dict[str, t.Any] = {}
@@ -229,27 +253,58 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         fresh = self._ask(asked, sources)
         if self.get_option("cache") and not kept:
             # Only as a whole: each writing starts the cache's clock anew. Who did not answer is asked again next time.
-            self.cache[key] = {name: {"asked": [uris[name], *sources], "guests": guests} for name, guests in fresh.items()}
-        return {**{name: item["guests"] for name, item in known.items()}, **fresh}
+            self.cache[key] = {name: {"asked": [uris[name], *sources], **answer._asdict()} for name, answer in fresh.items()}
+        return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh}
 
-    def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, list[Facts]]:
+    def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, Answer]:
         timeout_s = self.get_option("timeout")
         try:
             if uris:
                 _hypervisors.check_libraries()
         except VirtError as error:
             raise AnsibleParserError(str(error)) from error
-        questions = {name: functools.partial(_hypervisors.guests, uri, sources, timeout_s=timeout_s) for name, uri in uris.items()}
-        answers, failures = _hypervisors.ask(questions, concurrency=self.get_option("concurrency"), timeout_s=timeout_s)
+        self._own: dict[str, list[str]] = {name: [] for name in uris}
+        ask = functools.partial(_hypervisors.guests, timeout_s=timeout_s)
+        questions = {name: functools.partial(ask, uri, sources, own=self._own[name]) for name, uri in uris.items()}
+        replies, failures = _hypervisors.ask(questions, concurrency=self.get_option("concurrency"), timeout_s=timeout_s)
+        answers: dict[str, Answer] = {}
+        for name, found in replies.items():
+            try:
+                answers[name] = Answer([_hypervisors.facts(reply, sources) for reply in found], self._own[name])
+            except (VirtError, ValueError) as error:
+                failures[name] = error
+        self._tell(failures)
+        return answers
+
+    def _tell(self, failures: t.Mapping[str, Exception]) -> None:
+        """Who did not answer, once for each reason."""
         reasons: dict[str, list[str]] = {}
         for name in sorted(failures):
             reasons.setdefault(_hypervisors.reason(failures[name]), []).append(name)
         problems = [f"guests on {', '.join(names)} are not shown: {reason}" for reason, names in reasons.items()]
         if problems and self.get_option("strict_hosts"):
-            raise AnsibleParserError("; ".join(problems))
+            raise AnsibleParserError(printable("; ".join(problems)))
         for problem in problems:
-            self.display.warning(problem)
-        return answers
+            self._warn(problem)
+
+    def _strangers(self, answers: t.Mapping[str, Answer]) -> dict[str, str]:
+        """Every address and name that belongs to a host that is no guest of ours, and that host."""
+        found: dict[str, str] = {}
+        for host in sorted(self._others(), key=lambda host: t.cast(str, host.name)):
+            own = self._own.get(host.name, []) + (answers[host.name].own if host.name in answers else [])
+            try:
+                own.append(self._render(host.name, "{{ ansible_host | default(inventory_hostname) }}"))
+            except AnsibleError:
+                own.append(host.name)  # where it is, this host alone knows
+            for address in own:
+                found.setdefault(_inventory.destination(address), host.name)
+        return found
+
+    def _others(self) -> list[t.Any]:
+        """Hosts that no guest may pass for: hypervisors, and all that are not in the group of guests."""
+        hypervisors = {host.name for host in self.inventory.groups[self.get_option("group")].get_hosts()}
+        hosts = self.inventory.hosts.values()
+        return [host for host in hosts if host.name in hypervisors or _inventory.GROUP not in {group.name for group in host.get_groups()}]
 
     def _add_groups(self, uris: t.Iterable[str]) -> None:
         """Those that plays name are there even when they are empty."""
@@ -262,19 +317,32 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.inventory.add_child(_inventory.GROUP, group)
         return group
 
-    def _add_guests(self, answers: dict[str, list[Facts]]) -> None:
+    def _add_guests(self, answers: dict[str, list[Facts]], strangers: t.Mapping[str, str]) -> None:
         guests, warnings = _inventory.chosen(answers)
-        for warning in warnings:
-            self.display.warning(warning)
-        hypervisors = set(self.inventory.groups[self.get_option("group")].get_hosts())
-        taken = RESERVED | set(self.inventory.groups) | {host.name for host in hypervisors}
+        addresses, disputes = _inventory.reached_at(guests, strangers, self.get_option("prefer"))
+        for warning in (*warnings, *disputes):
+            self._warn(warning)
+        planned = {self._sanitize_group_name(group) for guest in guests.values() for group in _inventory.groups(*guest)}
+        groups = RESERVED | planned | set(self.inventory.groups)
+        hosts = {host.name.lower() for host in self._others()} | set(strangers)
         for name, (hypervisor, facts) in guests.items():
-            if name in taken or templated(name):
-                self.display.warning(f"guest {name} on {hypervisor} is not shown: in an inventory its name means something else; rename it")
+            reason = "another host of this inventory has that name" if name.lower() in hosts else self._earlier(name, hypervisor, facts)
+            reason = "in an inventory its name means something else" if name in groups else reason
+            if reason:
+                remedy = f"rename the guest, or put that host into the group {_inventory.GROUP} if it is this guest"
+                self._warn(f"guest {name} on {hypervisor} is not shown: {reason}; {remedy}")
                 continue
-            variables = plain(_inventory.variables(hypervisor, facts, self.get_option("prefer")))
+            variables = plain(_inventory.variables(hypervisor, facts, addresses.get(name)))
             if self._wanted(name, variables):
-                self._add_guest(name, hypervisor, facts, variables)
+                self._add_guest(name, hypervisor, facts, variables, strangers)
+
+    def _earlier(self, name: str, hypervisor: str, facts: Facts) -> str | None:
+        """Why a guest cannot be shown that an earlier source has shown already."""
+        host = self.inventory.get_host(name) if name in self.inventory.hosts else None
+        shown = host.vars if host else {}
+        if "virt_hypervisor" not in shown or (shown["virt_hypervisor"], shown.get("virt_uuid")) == (hypervisor, facts["uuid"]):
+            return None
+        return f"a source that was read before shows a guest of that name, on {shown['virt_hypervisor']}"
 
     def _wanted(self, name: str, variables: Facts) -> bool:
         self.templar.available_variables = {**variables, "inventory_hostname": name}
@@ -283,23 +351,54 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except AnsibleError as error:
             raise AnsibleParserError(f"filters: cannot be evaluated for guest {name}: {error}") from error
 
-    def _add_guest(self, name: str, hypervisor: str, facts: Facts, variables: Facts) -> None:
+    def _add_guest(self, name: str, hypervisor: str, facts: Facts, variables: Facts, strangers: t.Mapping[str, str]) -> None:
+        before = dict(self.inventory.hosts[name].vars) if name in self.inventory.hosts else {}
         for group in _inventory.groups(hypervisor, facts):
             self.inventory.add_host(name, group=self._add_group(group))
         if facts["ssh_host_key"]:
             variables |= self._ssh_args(name, hypervisor)
         for key, value in variables.items():
-            self.inventory.set_variable(name, key, value)
+            if key not in before:
+                self.inventory.set_variable(name, key, value)
         strict, known = self.get_option("strict"), self.inventory.get_host(name).get_vars()
         self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
         known = self.inventory.get_host(name).get_vars()
         self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict, fetch_hostvars=False)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False)
+        if "ansible_host" not in before:
+            self._check_destination(name, hypervisor, strangers)
+
+    def _check_destination(self, name: str, hypervisor: str, strangers: t.Mapping[str, str]) -> None:
+        """What was composed may stand on what the guest says of itself."""
+        host = self.inventory.get_host(name)
+        wanted = str(host.vars.get("ansible_host", name))
+        owner = strangers.get(_inventory.destination(wanted))
+        if owner or not _inventory.is_destination(wanted):
+            del host.vars["ansible_host"]
+            reason = f"it belongs to {owner}" if owner else "it is neither a host name nor an address"
+            self._warn(f"guest {name} on {hypervisor} has no ansible_host: compose makes it {wanted}, and {reason}")
+
+    def _add_host_to_keyed_groups(self, keys: t.Any, variables: Facts, host: str, *args: t.Any, **kwargs: t.Any) -> None:
+        """Numbers make groups too; nothing that a guest says of itself makes it a hypervisor."""
+        hypervisors = self.inventory.groups[self.get_option("group")]
+        closed = {hypervisors, *hypervisors.get_ancestors(), *hypervisors.get_descendants()}
+        before, self._keying = {group for group in closed if self.inventory.hosts[host] in group.hosts}, True
+        try:
+            super()._add_host_to_keyed_groups(keys, variables, host, *args, **kwargs)
+        finally:
+            self._keying = False
+        for group in closed - before:
+            if self.inventory.hosts[host] in group.hosts:
+                group.remove_host(self.inventory.hosts[host])
+                self.inventory.hosts[host].remove_group(group)
+                self._warn(f"guest {host} is not put into {group.name} by keyed_groups: that group is of hypervisors")
 
     def _ssh_args(self, name: str, hypervisor: str) -> dict[str, str]:
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
-        template = self.get_option("known_hosts")
-        path = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+        if hypervisor not in self._known_hosts:
+            template = self.get_option("known_hosts")
+            self._known_hosts[hypervisor] = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+        path = self._known_hosts[hypervisor]
         if not path:
             return {}
         ours = plain(_inventory.ssh_args(self.loader.path_dwim(path), name))
@@ -311,7 +410,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:
         """What an expression builds is as plain as what it was built from."""
-        return plain(super()._compose(template, variables, *args))
+        value = plain(super()._compose(template, variables, *args))
+        return plain(str(value)) if self._keying and isinstance(value, (int, float)) else value
 
     def _render(self, name: str, template: str, **more: str) -> str:
         """The operator's template over a hypervisor's variables."""

@@ -12,7 +12,9 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS
 
-__all__ = ["prepared", "with_profiles"]
+__all__ = ["Told", "merged", "prepared", "with_profiles"]
+
+Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
 
 _HEADER = "#cloud-config\n"
 _PROFILES = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile": ("disks", "virt_disk_profiles")}
@@ -68,6 +70,26 @@ def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     if problems:
         raise ValueError("; ".join(problems))
     return options
+
+
+def merged(told: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    """One result for the guests that were worked on and those that were not; `made` is the module's, None where it was not needed."""
+    if made is not None and "results" not in made:
+        return dict(made)  # it refused all
+    results = list(made["results"]) if made else []
+    for place in sorted(told):
+        results.insert(place, {key: value for key, value in told[place].items() if key != "failed" or value})
+    failed = [one["msg"] for one in told.values() if one["failed"]]
+    told_by_module = [made["msg"]] if made and made.get("msg") else []
+    return {
+        "changed": False,
+        "steps": [],
+        "pending": {},
+        **(made or {}),
+        "results": results,
+        "failed": bool(failed or (made and made.get("failed"))),
+        "msg": "; ".join([*told_by_module, *failed] or [one["msg"] for one in told.values()]),
+    }
 
 
 def _sent(document: str, value: object, what: str, problems: list[str]) -> object:

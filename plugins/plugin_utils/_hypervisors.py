@@ -1,11 +1,16 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many hypervisors for their guests at once. One that is dead, or hangs, holds up nobody."""
+"""Ask many hypervisors for their guests at once. One that is dead, or hangs, holds up nobody.
+
+Only libvirt's replies are waited for under the deadline; what they mean is read afterwards, in one thread (`facts`).
+"""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import os
 import queue
 import socket
@@ -17,13 +22,36 @@ import urllib.parse
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, opened, said
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, interface, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._xml.record import RECORD
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import endpoint
 
-__all__ = ["ask", "check_libraries", "guests", "reason"]
+__all__ = ["Reply", "ask", "check_libraries", "facts", "guests", "reason"]
 
 Answer = t.TypeVar("Answer")
+Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is alive
+
+# Of the 226 fields of a guest those that an inventory shows.
+_SHOWN = {
+    **{field: DOMAIN[field] for field in ("title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")},
+    **{field: RECORD[field] for field in ("addresses", "ssh_host_key")},
+}
+_BUSY = 4  # times the timeout, while others reply
+_LOOK_S = 0.05
+_RECORDED = ":address>"  # in a document that holds our record of addresses
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """What libvirt answered about one guest; `asked` are the addresses that its own sources know."""
+
+    name: str
+    uuid: str
+    state: str
+    xml: str
+    asked: t.Mapping[str, list[str]]
 
 
 def check_libraries() -> None:
@@ -37,54 +65,94 @@ def check_libraries() -> None:
 
 
 def ask(
-    questions: t.Mapping[str, t.Callable[[], Answer]], *, concurrency: int, timeout_s: float
+    questions: t.Mapping[str, t.Callable[[Heard], Answer]], *, concurrency: int, timeout_s: float
 ) -> tuple[dict[str, Answer], dict[str, Exception]]:
-    """What was answered, and why the others did not. A call that hangs is left behind: its thread keeps no process from ending."""
-    waiting, deadlines = collections.deque(questions), dict[str, float]()
+    """What was answered, and why the others did not. Each is waited for until it is silent for `timeout_s`.
+
+    While others reply, this process may be what is slow, so the silence may last longer then. A call that hangs is left behind: its
+    thread keeps no process from ending.
+    """
+    waiting, heard_at, running = collections.deque(questions), dict[str, float](), set[str]()
     replies: queue.SimpleQueue[tuple[str, Answer | None, Exception | None]] = queue.SimpleQueue()
     answers: dict[str, Answer] = {}
     failures: dict[str, Exception] = {}
 
+    def heard(name: str) -> None:
+        heard_at[name] = time.monotonic()
+
     def reply(name: str) -> None:
         try:
-            replies.put((name, questions[name](), None))
+            replies.put((name, questions[name](functools.partial(heard, name)), None))
         except Exception as error:  # noqa: BLE001  whatever it is, it is this hypervisor's alone
             replies.put((name, None, error))
 
-    while waiting or deadlines:
-        while waiting and len(deadlines) < max(1, concurrency):
+    def late() -> set[str]:
+        now = time.monotonic()
+        busy = now - max(heard_at.values()) < timeout_s / 2
+        return {name for name in running if now - heard_at[name] >= timeout_s * (_BUSY if busy else 1)}
+
+    while waiting or running:
+        while waiting and len(running) < max(1, concurrency):
             name = waiting.popleft()
-            deadlines[name] = time.monotonic() + timeout_s
+            heard(name)
+            running.add(name)
             threading.Thread(target=reply, args=(name,), daemon=True).start()
         try:
-            name, answer, error = replies.get(timeout=max(0.0, min(deadlines.values()) - time.monotonic()))
+            first = min(heard_at[name] for name in running) + timeout_s
+            name, answer, error = replies.get(timeout=max(_LOOK_S, first - time.monotonic()))
         except queue.Empty:
-            late = [name for name, deadline in deadlines.items() if deadline <= time.monotonic()]
-            failures.update({name: Timeout(f"no answer within {timeout_s:g} s") for name in late})
+            silent = late()
+            failures.update({name: Timeout(f"no answer within {timeout_s:g} s") for name in silent})
+            running -= silent
         else:
-            late = [name]
-            if name in deadlines and error is not None:
+            if name in running and error is not None:
                 failures[name] = error
-            elif name in deadlines:
+            elif name in running:
                 answers[name] = t.cast(Answer, answer)
-        for name in late:
-            deadlines.pop(name, None)
+            running.discard(name)
     return answers, failures
 
 
-def guests(uri: str, sources: t.Sequence[str], *, timeout_s: float) -> list[dict[str, t.Any]]:
-    """Facts of all guests: one call for all, one document each, and addresses where the first source knows none."""
+def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float, own: list[str]) -> list[Reply]:
+    """Replies about all guests: one call for all, one document each, and addresses where the first source knows none.
+
+    `own` takes the addresses of the hypervisor itself, also when it does not answer.
+    """
+    own += _resolved(uri)
+    heard()
     _check_certificate(uri)
     _check_port(uri, timeout_s / 2)  # in time to be the reason that is told
     found = []
     # Only the agent is closed to those who may only read.
     with opened(uri, readonly="agent" not in sources) as connection:
-        for item, state in figures.states(connection):
+        states = figures.states(connection)
+        for item, state in states:
+            heard()
             try:
-                found.append(_facts(item, state, sources))
+                found.append(_reply(item, state, sources, heard))
             except NotFound:
                 continue  # gone since
     return found
+
+
+def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
+    """What an inventory shows of a guest."""
+    root = parse(reply.xml)
+    fields = row.read(root, _SHOWN)
+    known = {"record": list(fields.get("addresses", ())), **reply.asked}
+    order = sources if reply.state == "running" else ["record"]  # nobody else knows one that is off
+    return {
+        "name": reply.name,
+        "uuid": reply.uuid,
+        "state": reply.state,
+        "title": fields.get("title", ""),
+        "tags": list(fields.get("tags", ())),
+        "vcpus": fields.get("vcpus.current", fields.get("vcpus.maximum")),
+        "memory_mib": fields.get("memory.current_kib", fields.get("memory.maximum_kib", 0)) // 1024,
+        "macs": [mac.get("address") for mac in root.iterfind("devices/interface/mac")],
+        "addresses": next((known[source] for source in order if known.get(source)), []),
+        "ssh_host_key": fields.get("ssh_host_key"),
+    }
 
 
 def reason(error: Exception) -> str:
@@ -94,31 +162,27 @@ def reason(error: Exception) -> str:
     return text if isinstance(error, VirtError) else f"{type(error).__name__}: {text}"
 
 
-def _facts(item: t.Any, state: str, sources: t.Sequence[str]) -> dict[str, t.Any]:
+def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> Reply:
     with said("read guest", item.name()):
         xml = item.XMLDesc()
-    fields, memory = domain.read_fields(xml), record.read(xml)
-    return {
-        "name": item.name(),
-        "uuid": item.UUIDString(),
-        "state": state,
-        "title": fields.get("title", ""),
-        "tags": list(fields.get("tags", ())),
-        "vcpus": fields.get("vcpus.current"),
-        "memory_mib": fields.get("memory.current_kib", 0) // 1024,
-        "macs": [nic["mac"] for nic in interface.read_all(parse(xml)) if nic.get("mac")],
-        "addresses": _addresses(item, memory.get("addresses", ()), sources if state == "running" else ["record"]),
-        "ssh_host_key": memory.get("ssh_host_key"),
-    }
+    heard()
+    asked: dict[str, list[str]] = {}
+    for source in sources if state == "running" else ():
+        if source != "record":
+            asked[source] = look.addresses(item, source)
+            heard()
+        if asked.get(source) or (source == "record" and _RECORDED in xml):
+            break
+    return Reply(item.name(), item.UUIDString(), state, xml, asked)
 
 
-def _addresses(item: t.Any, recorded: t.Iterable[str], sources: t.Sequence[str]) -> list[str]:
-    """What the first source that knows any says."""
-    for source in sources:
-        known = list(recorded) if source == "record" else look.addresses(item, source)
-        if known:
-            return known
-    return []
+def _resolved(uri: str) -> list[str]:
+    """Addresses that a hypervisor's name stands for."""
+    host = urllib.parse.urlsplit(uri).hostname
+    try:
+        return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None)}) if host else []
+    except (OSError, UnicodeError):
+        return []  # connecting will say why
 
 
 def _check_certificate(uri: str) -> None:

@@ -1,36 +1,103 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests as hosts of an inventory: which of two, their groups, variables and ways in. Pure."""
+"""Guests as hosts of an inventory: which of two, their names, groups, variables and ways in. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import re
 import shlex
+import socket
 import typing as t
 import urllib.parse
 
-__all__ = ["GROUP", "STATE_GROUPS", "address", "chosen", "endpoint", "groups", "in_uri", "ssh_args", "unattended", "variables"]
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+__all__ = [
+    "GROUP",
+    "STATE_GROUPS",
+    "Guests",
+    "chosen",
+    "destination",
+    "endpoint",
+    "groups",
+    "host_name",
+    "in_uri",
+    "ip",
+    "is_destination",
+    "reached_at",
+    "ssh_args",
+    "strangers",
+    "unattended",
+    "variables",
+]
 
 GROUP = "guests"
 STATE_GROUPS = ("guests_running", "guests_paused", "guests_shutdown")  # always there: plays name them
 
 Facts = dict[str, t.Any]
+Guests = dict[str, tuple[str, Facts]]  # hypervisor and facts by the name that is shown
 
+# Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
+_ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
+_TOLD = 3  # addresses in one warning
 _FIRST = ("running", "paused")
 _PORTS = {"tls": 16514, "tcp": 16509, "": 16514}  # libvirt takes tls where a URI with a host names no transport
 
 
-def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[dict[str, tuple[str, Facts]], list[str]]:
-    """Hypervisor and facts of every guest by name, and what is to be said about names that are there twice."""
+def host_name(name: str) -> str:
+    """The guest's name where that is safe as a host's name, else an alias, which no other guest's name can be.
+
+    An alias depends on the name alone: it is the same on every hypervisor and in every run.
+    """
+    if _SAFE_NAME.fullmatch(name) and not _ALIAS.fullmatch(name) and not _is_number(name):
+        return name
+    letters = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")[:40]
+    return f"alias_{letters}_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+def is_destination(host: str) -> bool:
+    """Whether ssh takes this for a host and nothing else: a name that is safe, or an IP address."""
+    return bool(_SAFE_NAME.fullmatch(host)) or ip(host) is not None
+
+
+def destination(host: str) -> str:
+    """The one spelling under which the same place is found again."""
+    return str(ip(host) or host.lower().rstrip("."))
+
+
+def strangers(groups: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
+    """Hosts that no guest may be named as, by the spelling that DNS compares: all that are not in the group of guests."""
+    names = set(groups.get("all", ())) - set(groups.get(GROUP, ()))
+    return {destination(name): name for name in sorted(names)}
+
+
+def _is_number(name: str) -> bool:
+    """Whether the resolver takes the name for an address: `10.0.0.1`, and `127.1`, `0x7f.1` and `42` too."""
+    try:
+        socket.inet_aton(name)
+    except OSError:
+        return False
+    return True
+
+
+def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[Guests, list[str]]:
+    """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are there twice."""
     holders: dict[str, list[tuple[str, Facts]]] = {}
     for hypervisor in sorted(answers):
         for facts in answers[hypervisor]:
-            holders.setdefault(facts["name"], []).append((hypervisor, facts))
+            holders.setdefault(host_name(facts["name"]), []).append((hypervisor, facts))
     for found in holders.values():
-        found.sort(key=lambda item: _FIRST.index(item[1]["state"]) if item[1]["state"] in _FIRST else len(_FIRST))
+        found.sort(key=lambda item: _rank(item[1]))
     names = sorted(holders)
     return {name: holders[name][0] for name in names}, [_twice(name, holders[name]) for name in names if holders[name][1:]]
+
+
+def _rank(facts: Facts) -> int:
+    return _FIRST.index(facts["state"]) if facts["state"] in _FIRST else len(_FIRST)
 
 
 def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
@@ -45,11 +112,12 @@ def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
     return f"TWO GUESTS NAMED {name} RUN, on {where}: only one can be shown; rename the other ({shown})"
 
 
-def variables(hypervisor: str, facts: Facts, prefer: t.Sequence[str]) -> dict[str, t.Any]:
+def variables(hypervisor: str, facts: Facts, address: str | None) -> dict[str, t.Any]:
     """Host variables of a guest. Without a known address `ansible_host` is absent: its name may resolve."""
-    known = {f"virt_{key}": facts[key] for key in ("state", "uuid", "vcpus", "memory_mib", "tags", "macs", "addresses", "title")}
-    best = address(facts["addresses"], prefer)
-    return {"virt_hypervisor": hypervisor, **known, **({"ansible_host": best} if best else {})}
+    known = {f"virt_{key}": facts[key] for key in ("state", "uuid", "vcpus", "memory_mib", "macs", "addresses")}
+    texts: Facts = {"virt_name": printable(facts["name"]), "virt_title": printable(facts["title"])}
+    texts["virt_tags"] = list(map(printable, facts["tags"]))
+    return {"virt_hypervisor": hypervisor, **known, **texts, **({"ansible_host": address} if address else {})}
 
 
 def groups(hypervisor: str, facts: Facts) -> list[str]:
@@ -57,9 +125,59 @@ def groups(hypervisor: str, facts: Facts) -> list[str]:
     return [f"on_{hypervisor}", f"guests_{facts['state']}", *(f"tag_{tag}" for tag in facts["tags"])]
 
 
-def address(known: t.Iterable[str], prefer: t.Sequence[str]) -> str | None:
+def reached_at(guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The address of every guest that has one for itself, and why others have none.
+
+    `foreign` addresses belong to hosts that are no guests: address -> host.
+    """
+    claims: dict[str, list[str]] = {}
+    for name, (_hypervisor, facts) in guests.items():
+        for address in _usable(facts["addresses"]):
+            claims.setdefault(address, []).append(name)
+    owner: dict[str, str] = {}
+    taken, disputed = [], []
+    for address, names in claims.items():
+        running = [name for name in names if _rank(guests[name][1]) < len(_FIRST)]
+        if address in foreign:
+            taken.append(f"{address}, claimed by {_places(guests, names)}, belongs to {foreign[address]}")
+        elif len(running or names) > 1:
+            disputed.append(f"{address} is claimed by {_places(guests, running or names)}")
+        else:
+            owner[address] = (running or names)[0]
+    found = {}
+    for name, (_hypervisor, facts) in guests.items():
+        best = _preferred([address for address in _usable(facts["addresses"]) if owner.get(address) == name], prefer)
+        if best:
+            found[name] = best
+    not_used = "not used as ansible_host; to reach these guests set it in host_vars"
+    warnings = [f"{_some(taken)}; {not_used}"] if taken else []
+    warnings += [f"{_some(disputed)}; {not_used}"] if disputed else []
+    return found, warnings
+
+
+def _places(guests: Guests, names: t.Sequence[str]) -> str:
+    more = f" and {len(names) - _TOLD} more" if names[_TOLD:] else ""
+    return " and ".join(f"{name} on {guests[name][0]}" for name in names[:_TOLD]) + more
+
+
+def _some(told: t.Sequence[str]) -> str:
+    return "; ".join(told[:_TOLD]) + (f"; and {len(told) - _TOLD} more such addresses" if told[_TOLD:] else "")
+
+
+def _usable(known: t.Iterable[str]) -> list[str]:
+    """Addresses that can be a guest's own."""
+    valid = [address for address in map(ip, known) if address]
+    return list(dict.fromkeys(str(address) for address in valid if not _is_special(address)))
+
+
+def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    kinds = ("is_loopback", "is_multicast", "is_unspecified", "is_link_local", "is_reserved")
+    return any(getattr(address, kind) for kind in kinds)
+
+
+def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
     """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
-    valid = [item for item in map(_ip, known) if item]
+    valid = [ipaddress.ip_address(address) for address in usable]
     for kind in prefer:
         for item in valid:
             if kind == f"ipv{item.version}" or ("/" in kind and item in ipaddress.ip_network(kind, strict=False)):
@@ -67,11 +185,13 @@ def address(known: t.Iterable[str], prefer: t.Sequence[str]) -> str | None:
     return str(valid[0]) if valid else None
 
 
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
     try:
-        return ipaddress.ip_interface(text).ip
+        found = None if "%" in text else ipaddress.ip_interface(text).ip
     except ValueError:
         return None
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
 
 
 def ssh_args(known_hosts: str, name: str) -> str:

@@ -9,7 +9,9 @@ import typing as t
 
 from ansible.template import trust_as_template
 
-__all__ = ["plain", "templated"]
+from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+
+__all__ = ["plain", "printable", "templated"]
 
 
 def templated(text: str) -> bool:

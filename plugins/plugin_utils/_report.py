@@ -9,6 +9,8 @@ import typing as t
 
 import yaml
 
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
 __all__ = ["KINDS", "text"]
 
 Guests = t.Sequence[t.Mapping[str, t.Any]]
@@ -21,7 +23,7 @@ def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Seq
     lines = []
     for host in sorted(blocks):
         if blocks[host] or not guest:
-            lines += [host, *(f"  {line}" for line in blocks[host])]
+            lines += [host, *(f"  {printable(line)}" for line in blocks[host])]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
-__all__ = ["OPTIONS", "guest", "host", "policy", "usable"]
+__all__ = ["OPTIONS", "guest", "host", "policy", "unsettled", "usable"]
 
 Info = t.Mapping[str, t.Any]
 
@@ -19,6 +19,7 @@ OPTIONS: dict[str, t.Any] = {
     "hosts": {"type": "dict", "required": True},
     "cpu_overcommit": {"type": "float", "default": 4.0},
     "memory_overcommit": {"type": "float", "default": 1.0},
+    "all_defined": {"type": "bool", "default": False},
 }
 
 
@@ -36,15 +37,37 @@ def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:
     return {name: info for name, info in reported.items() if isinstance(info, dict)}
 
 
-def host(name: str, info: Info) -> placement.Host:
-    """A hypervisor."""
+def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
+    """Guests with the record of a migration, on whichever host: where they came from, and where they are or were to go."""
+    names = {info["uuid"]: name for name, info in infos.items() if info.get("uuid")}
+    found: dict[str, dict[str, t.Any]] = {}
+    for name, info in infos.items():
+        for its in info["guests"]:
+            source = names.get(its.get("moving_from") or "")
+            dest = its.get("moving") if name == source else name
+            if its.get("moving") and source and dest in infos:
+                told = {"name": its["name"], "source": source, "dest": dest, "state": its["state"]}
+                found.setdefault(its["uuid"], {**told, "why": f"its migration from {source} to {dest} is not settled"})
+    return sorted(found.values(), key=lambda move: (move["source"], move["name"]))
+
+
+def host(name: str, info: Info, *, started: t.Mapping[str, placement.Guest] | None = None, all_defined: bool = False) -> placement.Host:
+    """A hypervisor, and what is promised there: to guests that run, that start with it, or that are `started` now."""
+    vcpus, memory_mib = info["vcpus_used"], info["memory_used_mib"]
+    for found in info["guests"]:
+        wanted, active = (started or {}).get(found["name"]), found["state"] in placement.ACTIVE
+        if active or wanted or found.get("autostart") or all_defined:
+            own = (found["vcpus"], found["memory_mib"])
+            most = (max(own[0], wanted.vcpus), max(own[1], wanted.memory_mib)) if wanted else own
+            counted = own if active else (0, 0)  # by the host itself
+            vcpus, memory_mib = vcpus + most[0] - counted[0], memory_mib + most[1] - counted[1]
     return placement.Host(
         name=name,
         cpus=info["cpus"],
         memory_mib=info["memory_mib"] - info["memory_reserved_mib"],
-        vcpus_used=info["vcpus_used"],
-        memory_used_mib=info["memory_used_mib"],
-        guests={found["name"]: found["state"] in placement.ACTIVE for found in info["guests"]},
+        vcpus_used=vcpus,
+        memory_used_mib=memory_mib,
+        guests={found["name"]: _copy(found) for found in info["guests"]},
         apart=frozenset(group for found in info["guests"] for group in _groups(found)),
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         pools=frozenset(pool["name"] for pool in info["pools"] if pool["active"]),
@@ -56,12 +79,17 @@ def guest(found: Info) -> placement.Guest:
     """A guest that exists."""
     return placement.Guest(
         name=found["name"],
+        uuid=found["uuid"],
         vcpus=found["vcpus"],
         memory_mib=found["memory_mib"],
         apart=next(iter(_groups(found)), None),
         bridges=frozenset(found["bridges"]),
         pools=frozenset(found["pools"]),
     )
+
+
+def _copy(found: Info) -> placement.Copy:
+    return placement.Copy(found["state"], found["uuid"], found.get("moving"), found.get("moving_from"))
 
 
 def _groups(found: Info) -> list[str]:

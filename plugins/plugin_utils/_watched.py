@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import shlex
 import time
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 __all__ = ["WatchedAction", "shown"]
 
@@ -21,11 +24,13 @@ _FAILURES = 3  # of the look itself, one after another
 _MIB = 1024 * 1024
 
 
-class WatchedAction(ActionBase):
+class WatchedAction(UntrustedAction):
     """An action whose module writes how far it is into a file on the host (`_files/progress.py`).
 
     The module goes on in the background when the connection breaks, and when the controller dies (`_files/detached.py`).
     """
+
+    _folder = ""  # the module's private one on the host, once it has begun
 
     def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """What the module would do."""
@@ -36,7 +41,7 @@ class WatchedAction(ActionBase):
             self._task.check_mode = checking
 
     def _watched(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """The module's result; meanwhile lines from its `notes`: what one is about -> its file on the host."""
+        """The module's result; meanwhile lines from its `notes`: what one is about -> its file on the host, or beside the answer."""
         self._task.environment.append(_ASK)
         try:
             begun = self._execute_module(module_args=dict(arguments), task_vars=task_vars)
@@ -44,15 +49,17 @@ class WatchedAction(ActionBase):
             self._task.environment.remove(_ASK)
         if not begun.get("answer"):
             return t.cast("dict[str, t.Any]", begun)  # it refused at once
-        ended, what = self._ended(begun["answer"], notes), ", ".join(notes)
+        self._folder = posixpath.dirname(begun["answer"])
+        files = [posixpath.join(self._folder, note) for note in notes.values()]
+        ended, what = self._ended(begun["answer"], dict(zip(notes, files, strict=True))), ", ".join(notes)
         if ended["rc"]:
-            said = " ".join(f"{ended['stdout']} {ended['stderr']}".split())
+            said = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
             remedy = "it may still be at work; run again, with flock of util-linux on the host"
             return {"failed": True, "msg": f"cannot wait for the answer of the module on {what} in {begun['answer']} ({said}): {remedy}"}
         result = self._parse_returned_data(ended, "legacy")  # as every module's answer
         self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")
         if not result.pop("_ansible_parsed"):
-            said = "".join(f" ({line})" for line in str(ended["stdout"]).splitlines()[-1:])
+            said = "".join(f" ({printable(line)})" for line in str(ended["stdout"]).splitlines()[-1:])
             return {"failed": True, "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again"}
         for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
@@ -80,19 +87,20 @@ class WatchedAction(ActionBase):
                     self._show(what, line)
 
     def _show(self, what: str, line: str) -> None:
-        Display().display(f"{what}: {line}")
+        Display().display(printable(f"{what}: {line}"))
 
 
 def shown(text: str) -> str:
     """`downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left` of a module's note; empty where there is none."""
     try:
         found = json.loads(text)
-    except ValueError:  # not there yet, or no more
+        done, total, rate = int(found["done"]), int(found["total"]), int(found["rate"])
+        phase, detail = (printable(str(found[key])) for key in ("phase", "detail"))
+    except (ValueError, TypeError, KeyError):  # not there yet, no more, or no note of ours
         return ""
-    done, total, rate = found["done"], found["total"], found["rate"]
-    parts = [f"{found['phase']} {100 * done // total} %" if total else found["phase"]]
+    parts = [f"{phase} {100 * done // total} %" if total else phase]
     parts.append(f"{done / _MIB:.1f}{f' of {total / _MIB:.1f}' if total else ''} MiB")
     parts.append(f"{rate / _MIB:.1f} MiB/s")
     if total and rate:
         parts.append(f"{(total - done) // rate} s left")
-    return ", ".join(parts) + (f" ({found['detail']})" if found["detail"] else "")
+    return ", ".join(parts) + (f" ({detail})" if detail else "")

@@ -1,0 +1,48 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text of others that is printed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: printable
+short_description: Make visible what a terminal would obey
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the value with every control character in its texts written out, such as C(\\x1b) for an escape. So is what ends a line or turns
+    the direction of writing.
+  - For messages that hold what a guest, a host or a file says.
+positional: _input
+options:
+  _input:
+    description: A text, or lists and dictionaries that hold texts.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Say what the host calls itself
+  ansible.builtin.debug:
+    msg: "{{ ansible_facts.hostname | corral.virt.printable }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The same, printable.
+  type: raw
+"""
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"printable": printable}

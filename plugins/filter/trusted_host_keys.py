@@ -1,0 +1,70 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SSH host keys of guests that may be written into a known_hosts file."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: trusted_host_keys
+short_description: Choose the SSH host keys of guests that are trusted
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the host keys that M(corral.virt.virt_domains) returned for guests placed on the very host that returned them, one public key
+    for each guest.
+  - A key for a guest on another host, or a text that is not one public key, is left out, and a warning says so. A hypervisor therefore
+    cannot make the controller trust a key for somebody else's guest.
+positional: _input
+options:
+  _input:
+    description: RV(corral.virt.virt_place#module:placements) of M(corral.virt.virt_place), the hypervisor by guest.
+    type: dict
+    required: true
+  results:
+    description: Registered results of M(corral.virt.virt_domains), by host.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Trust the guests' host keys
+  ansible.builtin.known_hosts:
+    name: "{{ item.name }}"
+    key: "{{ item.name }} {{ item.ssh_host_key }}"
+  loop: "{{ placed.placements | corral.virt.trusted_host_keys(results) }}"
+  vars:
+    results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'made'))) }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+_value:
+  description: C(name) and C(ssh_host_key) of each guest.
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _host_keys
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"trusted_host_keys": trusted_host_keys}
+
+
+def trusted_host_keys(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
+    """Keys that are trusted; a warning for each other."""
+    keys, refused = _host_keys.trusted(placements, results)
+    for warning in refused:
+        Display().warning(warning)
+    return keys

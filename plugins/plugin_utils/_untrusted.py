@@ -1,0 +1,36 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host answers: printed only after all that a terminal obeys was made visible."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+__all__ = ["UntrustedAction"]
+
+
+class UntrustedAction(ActionBase):
+    """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they are."""
+
+    def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
+        return _cleaned(super()._execute_module(*arguments, **more))
+
+    def _parse_returned_data(self, *arguments: t.Any, **more: t.Any) -> t.Any:
+        return _cleaned(super()._parse_returned_data(*arguments, **more))
+
+
+def _cleaned(value: t.Any) -> t.Any:
+    """Warnings and errors come as objects of Ansible."""
+    if isinstance(value, dict):
+        return {printable(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_cleaned, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **{field.name: _cleaned(getattr(value, field.name)) for field in dataclasses.fields(value)})
+    return printable(value, keep="\n\t")
