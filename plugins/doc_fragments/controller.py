@@ -30,7 +30,13 @@ options:
     type: float
     default: 4.0
   memory_overcommit:
-    description: Share of a host's memory that may be promised.
+    description:
+      - Share of a host's memory that may be promised.
+      - Guests that run count with all they may use, and so do guests that are off but start with the host (C(autostart)).
     type: float
     default: 1.0
+  all_defined:
+    description: Count every guest that is defined, also one that is off and does not start with the host.
+    type: bool
+    default: false
 """

@@ -309,7 +309,12 @@ interfaces[].vlan: VLAN tags, where the bridge or network supports them; more th
 interfaces[].virtualport: Kind of virtual switch port.
 interfaces[].isolated: Keep the guest from others on the same bridge.
 interfaces[].link: Whether the cable is plugged in.
-interfaces[].filterref: Network filter.
+interfaces[].filterref:
+  - Network filter of libvirt. C(clean-traffic), which comes with libvirt, is the one to begin with. It lets the guest send only with its
+    own MAC and IP addresses.
+  - Rules for C(mac), C(vlan), C(stp), C(arp), C(rarp), C(ip) and C(ipv6) always work. Rules for C(tcp), C(udp), C(icmp), C(all) and the
+    like do nothing while the host's packet filter does not see bridged packets (C(net.bridge.bridge-nf-call-iptables) is 0). A filter with
+    such rules, or one that refers to such a filter, is refused then.
 interfaces[].filterref.name: Its name.
 interfaces[].filterref.parameters: Its parameters.
 interfaces[].filterref.parameters[].name: Name.
@@ -362,12 +367,15 @@ filesystems[].cache: What the guest may cache.
 tags: Words kept in libvirt's metadata; the inventory makes groups of them. V([]) removes all.
 graphics: Remote display. A guest that is made has none unless asked.
 graphics.type: Protocol; V(none) removes the display.
-graphics.listen: Address to listen on. V(127.0.0.1) when a display is made.
+graphics.listen: Address to listen on. V(127.0.0.1) when a display is made. Any other than loopback needs O(graphics.password), TLS, or
+  O(graphics.allow_unprotected).
 graphics.port: Port; V(-1) or nothing lets libvirt choose.
 graphics.tls_port: Port for TLS, of V(spice).
 graphics.tls: Allow V(spice) only over TLS. For V(vnc) the host decides for all guests (C(vnc_tls) in C(qemu.conf)).
 graphics.websocket: Port for browsers, of V(vnc); V(-1) lets libvirt choose.
 graphics.password: Password of the display; VNC looks at 8 characters only.
+graphics.allow_unprotected: Let the display listen beyond loopback without password and TLS; whoever reaches its port has the guest's screen
+  and keyboard. Refused otherwise. One that exists, and that the task does not mention, is only warned about. Not kept in the definition.
 graphics.keymap: Keyboard map of the viewer.
 graphics.share_policy: What becomes of other viewers when one connects, of V(vnc).
 autostart: Start the guest with the host.
@@ -385,6 +393,7 @@ xml:
     the other options.
   - An element that is there with all that is said of it is left; one that a domain has once is edited; a device or other repeated element
     is added. Nothing is taken away.
+  - In the difference, passwords, secrets, tokens, cookies and queries of URLs are hidden; in what Ansible tells of the task, all of it is.
 cloud_init:
   - Seed for cloud-init (NoCloud), on a read-only virtio disk. The guest's SSH host key is made with it, so that it can be trusted
     before the first contact. Where user data brings C(ssh_keys), the best of those (Ed25519, ECDSA, RSA) is the trusted one instead.
@@ -504,6 +513,22 @@ _MANY = {
 
 class ModuleDocFragment:
     """Option texts of a guest."""
+
+    DUPLICATES = r"""
+options:
+  allow_duplicates:
+    description:
+      - Make the guest also when another host has a guest of that name, or may have one.
+      - By default all hosts that run the task are asked first, once for the task. The host that has the guest changes it; the others
+        return unchanged and say where it is.
+      - The hosts concerned fail if no host has the guest and several would make it, if several have it, or if a host that may have it does
+        not answer.
+      - A host that runs the task alone (C(--limit), C(run_once), C(delegate_to)) asks no other host, but does not make a guest that the
+        inventory shows on another one.
+      - The state C(absent) is done on every host.
+    type: bool
+    default: false
+"""
 
 
 # Beside the class: checkers read the texts within it without running it.

@@ -106,7 +106,7 @@ def uuid_of(value: str, *, what: str) -> str:
 
 
 def control_characters(value: object, *, where: str = "", allowed: str = "") -> list[str]:
-    """A problem for every text inside `value` that XML cannot hold."""
+    """A problem for every text inside `value` that XML cannot hold or a terminal would obey (C0, DEL, C1)."""
     if isinstance(value, dict):
         parts = [control_characters(item, where=f"{where}.{key}" if where else str(key), allowed=allowed) for key, item in value.items()]
         return [problem for part in parts for problem in part]
@@ -115,7 +115,11 @@ def control_characters(value: object, *, where: str = "", allowed: str = "") -> 
         return [problem for part in parts for problem in part]
     # U+FFFE, U+FFFF and lone surrogates are no XML characters either.
     bad = isinstance(value, str) and any(
-        (ord(char) < 32 and char not in allowed) or 0xD800 <= ord(char) <= 0xDFFF or ord(char) in (0x7F, 0xFFFE, 0xFFFF) for char in value
+        (ord(char) < 32 and char not in allowed)
+        or 0x7F <= ord(char) <= 0x9F
+        or 0xD800 <= ord(char) <= 0xDFFF
+        or ord(char) in (0xFFFE, 0xFFFF)
+        for char in value
     )
     return [f"{where}: control characters cannot be stored; remove them"] if bad else []
 

@@ -56,7 +56,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moves:
-  description: The plan, the best move first, with C(gain) in percent points and what it may cost in C(cost_mib) of memory and disks.
+  description: The plan, the best move first, with C(gain) in percent points and what it may cost in C(cost_mib) of memory and disks;
+    before it, those that an interrupted migration has begun (C(gain) 0).
   returned: success
   type: list
   elements: dict

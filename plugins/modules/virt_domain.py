@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
   - corral.virt.domain
+  - corral.virt.domain.duplicates
 notes:
   - C(python3-pycdlib) and C(python3-cryptography) are needed for O(cloud_init).
 seealso:
@@ -115,7 +116,8 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 def main() -> None:
     """Parameters in, one guest converged, result out."""
-    module = guest.GuestModule(argument_spec={**URI_OPTION, **domain_options.GUEST_OPTIONS}, supports_check_mode=True)
+    options = {**URI_OPTION, **domain_options.NAMING, **domain_options.GUEST_OPTIONS}
+    module = guest.GuestModule(argument_spec=options, supports_check_mode=True)
     with failures(module):
         wanted = domain_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:

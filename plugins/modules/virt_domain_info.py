@@ -32,9 +32,14 @@ options:
   arguments:
     description:
       - Also describe each guest as arguments of M(corral.virt.virt_domain), from its definition, however it was made.
-      - Said to the guest they change nothing. What no option can say, and secrets, are left out, and so left alone.
+      - Said to the guest they change nothing. What no option can say, secrets, and displays that others than the host can reach, are left
+        out, and so left alone.
     type: bool
     default: false
+  details:
+    description: With V(false) only name, UUID and state of each guest are read, in one call; a guest that hangs holds up nobody.
+    type: bool
+    default: true
 seealso:
   - module: corral.virt.virt_domain
   - module: corral.virt.virt_host_info
@@ -49,6 +54,10 @@ EXAMPLES = r"""
   corral.virt.virt_domain_info:
     name: web1
     addresses: any
+
+- name: Read only which guests there are
+  corral.virt.virt_domain_info:
+    details: false
 
 - name: Take over a guest made by hand
   corral.virt.virt_domain_info:
@@ -88,15 +97,16 @@ domains:
     ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
     arguments: {description: Arguments of M(corral.virt.virt_domain) that describe it., type: dict, returned: with O(arguments)}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
+    moving: {description: The host it moves to while the record of a migration stands; else null., type: str, returned: always}
+    moving_from: {description: UUID of the host it then comes from., type: str, returned: always}
 """
 
+import functools
 import time
-
-from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
@@ -104,17 +114,20 @@ OPTIONS = {
     **URI_OPTION,
     "name": {"type": "str"},
     "arguments": {"type": "bool", "default": False},
+    "details": {"type": "bool", "default": True},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
 
 
 def main() -> None:
     """Open, read, tell."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     names = None if module.params["name"] is None else {module.params["name"]}
     with failures(module):
         with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
-            found = describe.describe_guests(connection, names=names, addresses=module.params["addresses"])
+            describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
+            read = describes if module.params["details"] else describe.name_guests
+            found = read(connection, names=names)
             for guest in found if module.params["arguments"] else ():
                 xml = look.definition(look.lookup(connection, guest["name"]))
                 guest["arguments"] = arguments(xml, autostart=guest["autostart"])

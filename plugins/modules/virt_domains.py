@@ -20,6 +20,7 @@ extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
   - corral.virt.domain.domains
+  - corral.virt.domain.duplicates
 notes:
   - C(python3-pycdlib) and C(python3-cryptography) are needed for O(domains[].cloud_init).
 seealso:
@@ -59,6 +60,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
     **URI_OPTION,
+    **domain_options.NAMING,
     "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options.GUEST_OPTIONS},
 }
 

@@ -67,6 +67,14 @@ host:
     memory_used_mib: {description: Sum of what running guests may use., type: int, returned: always}
     memory_free_mib: {description: What is left for guests., type: int, returned: always}
     vcpus_used: {description: Sum of the vCPUs of running guests., type: int, returned: always}
+    security_drivers:
+      description:
+        - Drivers by which libvirt confines the guests here. V(apparmor) and V(selinux) keep a guest that breaks out of QEMU from the files
+          of other guests; V(dac) only runs QEMU as a user of its own.
+      type: list
+      elements: str
+      returned: always
+      sample: [apparmor, dac]
     virt_types: {description: 'V(kvm), V(qemu).', type: list, elements: str, returned: always}
     machines: {description: Machine types., type: list, elements: str, returned: always}
     domain_capabilities: {description: What guests may have., type: dict, returned: always}
@@ -82,17 +90,18 @@ host:
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
     guests:
-      description: Name, uuid, state, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of every guest.
+      description:
+        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of every guest.
+        - While the record of a migration stands, moving (the host it moves to) and moving_from (UUID of the host it comes from).
       type: list
       elements: dict
       returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {**URI_OPTION, "baseline": {"type": "list", "elements": "str", "default": []}}
@@ -100,7 +109,7 @@ OPTIONS = {**URI_OPTION, "baseline": {"type": "list", "elements": "str", "defaul
 
 def main() -> None:
     """Open, read, tell."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
             host = describe.describe_host(connection, cpus=module.params["baseline"])

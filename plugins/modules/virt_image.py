@@ -45,6 +45,8 @@ options:
         Refused while a guest runs with it.
       - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with it, by a job of
         its QEMU.
+      - A disk that no guest of the host has is rebased, flattened or resized only when it stands on images from this module. What else its
+        own first bytes name, a guest may have written.
     type: str
     choices: [present, absent, rebased, flattened]
     default: present
@@ -54,6 +56,7 @@ options:
         the name points to now, never on the name.
       - A disk that stands on an older content of the same image is as wanted; one that stands on another image is refused.
       - A disk of a guest is no image to stand on. It can be copied while the guest is off.
+      - It must be qcow2 or raw by the ending of its name and by its first bytes, and stand on nothing or on images from this module.
     type: str
   image_pool:
     description: Pool of O(image); follows from O(pool) when not given.
@@ -89,6 +92,7 @@ options:
     description:
       - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz), C(.bz2) or C(.zst)
         (which needs C(zstd) on the host) are unpacked.
+      - Its user, password and query (a presigned URL) are neither shown nor kept.
     type: str
   src:
     description:
@@ -101,8 +105,10 @@ options:
     default: false
   origin:
     description:
-      - Another hypervisor that has the image from this module. It is copied over libvirt's TLS connection, sparse, and verified.
-      - Without O(checksum) it is what the name points to there.
+      - Another hypervisor that has the image from this module. It is copied over libvirt's TLS connection, sparse.
+      - Its bytes must be those of O(checksum), whatever that hypervisor notes of them. An image that was unpacked or converted there has
+        others, and is refused; bring it from its source, or give the sha256 of the file itself.
+      - Without O(checksum) it is what the name points to there, with a warning and RV(verified) false.
     type: str
   origin_uri:
     description: The libvirt of O(origin) as this host reaches it. V(qemu+tls://ORIGIN/system) when not given.
@@ -123,6 +129,7 @@ options:
     description:
       - Let hosts of the play feed each other. The source (O(url), O(src) or O(origin)) feeds one host, and each host that has the image
         feeds one other at a time, over libvirt's TLS connection.
+      - An image that is unpacked or converted comes from its source on each host, with a warning, as under O(origin).
       - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), as role P(corral.virt.pki#role) sees to. A host that cannot
         feed is passed over with a warning.
     type: bool
@@ -132,7 +139,9 @@ options:
       - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS), V(sha256:https://…)).
         Lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and openSUSE are understood.
       - V(none) downloads unverified. A download without any is refused.
-      - With a list, a new version is fetched when the list changes.
+      - With a list, a new version is fetched when the list changes. A list verifies an image only when it comes over HTTPS, from a server
+        whose certificate is checked, or with a O(signature). With any other list the image is brought all the same, with a warning and
+        RV(verified) false.
       - Of a file of the controller, the checksum is taken there when it is not given.
     type: str
   signature:
@@ -162,6 +171,19 @@ options:
         Those kept are told in RV(notes).
     type: bool
     default: false
+  max_size:
+    description:
+      - How large the image may be at most, as V(20GiB); a bare number is in GiB. It bounds what is sent, what that is unpacked to, and the
+        disk inside the image. What is larger is refused, and nothing of it is left. A file of a few KiB can be made to unpack without end.
+      - Images of vendors are a few GiB; a Windows disk can be 127 GiB.
+    type: str
+    default: 256GiB
+  reserve:
+    description:
+      - Room in O(pool) that stays free, as V(20GiB). When not given, the larger of 1 GiB and 5 % of the filesystem; V(0) is none.
+      - What would leave less is refused before anything is written, as far as its size is known; else as soon as it is seen. It holds for
+        images, for disks that are made, rebased or flattened, and not for what guests write later.
+    type: str
   retries:
     description: How often a download is tried again that fails for the moment (no answer, a stall, HTTP 5xx), after 1, 2, 4, … 30 seconds.
     type: int
@@ -277,6 +299,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+read_again:
+  description: Whether the content that is there was read again, as it was not the very file that its manifest says was verified.
+  returned: with O(current=false), when it was
+  type: bool
 name:
   description: Name of the image.
   returned: success
@@ -301,12 +327,18 @@ checksum:
   description: Digest of the source that is wanted, as far as it is known.
   returned: when known
   type: str
+verified:
+  description:
+    - Whether the image is what a checksum says that nobody on the way can have written - given as a digest, in a list that came over HTTPS,
+      or in a signed list.
+  returned: for an image, when present
+  type: bool
 fetched_from:
-  description: URL, file or hypervisor that it was, or would be, fetched from.
+  description: URL (without user, password and query), file or hypervisor that it was, or would be, fetched from.
   returned: when fetched
   type: str
 part:
-  description: What the host has already of what would be fetched, C(path) and C(bytes).
+  description: What the host has already of what would be fetched, C(path) and C(bytes), and how large it may become, C(max_bytes).
   returned: in check mode, when it would be fetched
   type: dict
 progress:
@@ -328,15 +360,15 @@ notes:
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 HTTP_OPTIONS = {
@@ -371,7 +403,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
                 **said,
             )
         except UrlsError as error:
-            raise Failed(f"cannot fetch {location}: {error}") from error
+            raise Failed(f"cannot fetch {without_secrets(location)}: {error}") from error
 
     return read
 
@@ -379,7 +411,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
 def main() -> None:
     """Parameters in, one image or disk in its place, result out."""
     spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    module = Module(argument_spec=spec, supports_check_mode=True)
     gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
     with failures(module):
         if module.params["catalogue"]:
@@ -391,6 +423,8 @@ def main() -> None:
             else:
                 world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
                 result = image.converge(connection, module.params, gate, world)
+    for warning in result.pop("warnings", []):
+        module.warn(warning)
     module.exit_json(**result)
 
 

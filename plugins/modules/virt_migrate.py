@@ -85,6 +85,13 @@ options:
     choices: [xbzrle, zlib, zstd]
     default: []
   timeout: {description: "Seconds that it may take.", type: int, default: 1800}
+  stall_timeout:
+    description:
+      - End the migration when nothing was sent for so many seconds although both hosts answer.
+        The time does not count while one of them is silent, and never in post-copy.
+        Raise it for a guest for which O(dest) allocates memory for a long time before the first byte (huge pages).
+    type: int
+    default: 120
   timeout_action:
     description:
       - What is done then. V(abort) leaves the guest where it is, V(suspend) pauses it until all of it has travelled, V(postcopy) as there.
@@ -93,6 +100,11 @@ options:
     choices: [abort, suspend, postcopy]
     default: abort
   keep_source_storage: {description: "Keep the disks on the source after the guest has arrived.", type: bool, default: false}
+  reserve:
+    description:
+      - Room in each pool of O(dest) that stays free beside the disks that go there, as V(20GiB). When not given, the larger of 1 GiB and
+        5 % of the pool; V(0) is none.
+    type: str
   assume_images:
     description: In check mode, count images that O(dest) lacks, and RV(images) tells, as brought there. A real run is not changed by it.
     type: bool
@@ -157,27 +169,24 @@ measures: {description: "What was done on the way so that it ends, in order.", r
 
 import contextlib
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
 def main() -> None:
     """Parameters in, one guest moved, result out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
+    module = Module(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrate")
         there = migrate_options.dest_uri(module.params)
         ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(opened(uri, watched=True)))
-        note = f"/run/corral-{module.params['name']}"
-        with Progress(f"{note}.progress") as tell, Note(f"{note}.abort") as interrupted:
-            result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), tell, interrupted)
+        watch = Watch(module.params["name"])
+        result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
     module.exit_json(**result)
 
 

@@ -67,37 +67,36 @@ steps:
 
 import contextlib
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Note, Progress
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
 def main() -> None:
     """Parameters in, many guests moved, results out."""
-    module = AnsibleModule(argument_spec={**URI_OPTION, **migrations.OPTIONS}, supports_check_mode=True)
+    module = Module(argument_spec={**URI_OPTION, **migrations.OPTIONS}, supports_check_mode=True)
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
 
-    def move(wish: migrations.Wish, interrupted: Note) -> migrations.Wish:
-        if interrupted():
+    def move(wish: migrations.Wish, watch: Watch) -> migrations.Wish:
+        if watch.interrupted():
+            watch.interrupted.remove()
             raise Failed(f"cannot migrate {wish['name']}: all of it was interrupted; it is where it was")
-        with contextlib.ExitStack() as stack, Progress(f"/run/corral-{wish['name']}.progress") as tell:
+        with contextlib.ExitStack() as stack:
             ends = Ends(uri, migrate_options.dest_uri(wish), lambda place: stack.enter_context(opened(place, watched=True)))
-            return migrate.converge(ends, wish, gate, tell, interrupted)
+            return migrate.converge(ends, wish, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrations")
         wanted = migrations.wishes(module.params)
         stack.enter_context(opened(uri, watched=True))  # before there are threads: one loop watches the connections of all
         # Of all of them, before the first moves: what is left there from now on is meant.
-        notes = {wish["name"]: stack.enter_context(Note(f"/run/corral-{wish['name']}.abort")) for wish in wanted}
-        results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, notes[wish["name"]]))
+        watches = {wish["name"]: Watch(wish["name"]) for wish in wanted}
+        results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, watches[wish["name"]]))
     module.exit_json(**migrations.summary(results))
 
 

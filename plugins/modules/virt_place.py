@@ -14,6 +14,8 @@ description:
   - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
   - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run elsewhere is deferred,
     not made or started a second time.
+  - A guest that exists, is off, and is started by the same batch (C(state=running)) counts whole on its host.
+  - A new guest whose name is that of a host in the inventory is refused, unless that host is in the group C(guests).
   - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and are no failure.
 author:
   - corral.virt contributors (@corral-virt)
@@ -78,7 +80,7 @@ explained:
   elements: str
 moves:
   description: Guests that leave a host of O(leave), with C(name), C(source), C(dest), C(state), C(memory_mib), C(disk_mib) and C(why);
-    running ones first, the biggest first.
+    running ones first, the biggest first; last those whose migration from there is not settled.
   returned: success
   type: list
   elements: dict

@@ -75,10 +75,8 @@ steps:
 
 import typing as t
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool as pools
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import STATES, Found, Wanted
@@ -131,7 +129,7 @@ def run(params: t.Mapping[str, t.Any], connection: Connection, gate: Gate) -> di
 
 def main() -> None:
     """Entry point."""
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = Module(argument_spec=SPEC, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:
             result = run(module.params, connection, Gate(check_mode=module.check_mode))

@@ -163,11 +163,9 @@ requests:
 import datetime
 import typing as t
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._front.module import failures
+from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Request, SetMode, decide
@@ -213,7 +211,7 @@ def run(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
 
 def main() -> None:
     """Entry point."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         module.exit_json(**run(module.params, Gate(check_mode=module.check_mode)))
 

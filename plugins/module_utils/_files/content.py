@@ -14,14 +14,21 @@ import fcntl
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["claim", "hold", "manifest_name"]
+__all__ = ["claim", "hold", "is_managed", "manifest_name"]
 
 
 def manifest_name(file: str) -> str:
     """Name of the file that tells what a content, or the content behind a name, is."""
     return f".{file}.json"
+
+
+def is_managed(content: str) -> bool:
+    """Whether virt_image brought a content: it has a manifest, and its name is that of a content."""
+    return bool(CONTENT_NAME.search(content)) and os.path.isfile(_manifest(content))
 
 
 def hold(path: str, stack: contextlib.ExitStack) -> str:
@@ -30,12 +37,14 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
         content = os.path.realpath(path)
         with contextlib.ExitStack() as held:
             try:
-                manifest = held.enter_context(open(_manifest(content), "rb"))
+                manifest = held.enter_context(open(private.opened(_manifest(content), os.O_RDONLY), "rb"))
                 fcntl.flock(manifest, fcntl.LOCK_SH)
             except FileNotFoundError:
                 pass
             except OSError as error:
                 raise Failed(f"cannot keep image {content} from being pruned: {error.strerror}; run as who may read its pool") from error
+            except Refused as error:
+                raise Failed(f"cannot keep image {content} from being pruned: {error}") from error
             if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited
                 stack.push(held.pop_all())
                 return content
@@ -47,7 +56,7 @@ def claim(contents: t.Iterable[str], stack: contextlib.ExitStack) -> set[str]:
     for content in contents:
         with contextlib.suppress(FileNotFoundError):
             try:
-                manifest = stack.enter_context(open(_manifest(content), "r+b"))  # noqa: SIM115  the stack closes it
+                manifest = stack.enter_context(os.fdopen(private.opened(_manifest(content), os.O_RDWR), "r+b"))
                 fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 taken.add(content)

@@ -17,7 +17,8 @@ import os
 import tempfile
 import time
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 
 __all__ = ["detach"]
 
@@ -31,9 +32,10 @@ def detach(name: str) -> None:
     if not os.environ.get(_ASKED):
         return
     try:
-        _clear_away()
-        answer, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX)
-    except OSError as error:
+        folder = private.folder()
+        _clear_away(folder)
+        answer, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
+    except (OSError, Failed) as error:
         raise Failed(f"cannot begin {name}: no place for a file with its answer ({error}); make room there") from error
     locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
     fcntl.flock(locked, fcntl.LOCK_EX)
@@ -56,11 +58,11 @@ def detach(name: str) -> None:
         os.close(handle)
 
 
-def _clear_away() -> None:
+def _clear_away(folder: str) -> None:
     """Answers of ours that nobody fetched within a day: their controllers died."""
-    for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*{_SUFFIX}")):
-        with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    for path in glob.glob(os.path.join(folder, f"{_PREFIX}*{_SUFFIX}")):
+        with contextlib.suppress(OSError, Refused):
+            handle = private.opened(path, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 status = os.fstat(handle)

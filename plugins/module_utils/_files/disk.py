@@ -18,7 +18,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 
-__all__ = ["hidden", "kind", "lacks_bytes", "locked", "new", "reflink"]
+__all__ = ["hidden", "kind", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -47,12 +47,6 @@ def locked(path: str) -> bool:
                 return False
             raise Failed(f"cannot ask who has {path} open: {error.strerror}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
-
-
-def lacks_bytes(path: str, whole_bytes: int) -> int:
-    """How much room its filesystem lacks for the file to become that large."""
-    room = os.statvfs(path)
-    return max(0, whole_bytes - os.stat(path).st_blocks * 512 - room.f_bavail * room.f_frsize)
 
 
 def hidden(path: str) -> str:

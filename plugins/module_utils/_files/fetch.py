@@ -22,9 +22,12 @@ import typing as t
 import urllib.error
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files import room
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 
 __all__ = ["Opener", "Part", "copy", "download", "read_bytes", "unpack"]
 
@@ -34,6 +37,7 @@ _BLOCK = 64 * 1024
 _ZEROS = bytes(CHUNK)
 _LONGEST_PAUSE_S = 30
 _SMALL_BYTES = 4 * 1024**2
+_LOOK_BYTES = 16 * 1024**2  # between two looks at the room that is left
 _WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
 _UNPACK: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}
 
@@ -45,9 +49,9 @@ class _TryAgain(Exception):
 class Part:
     """A file that is not whole yet. What it holds is kept; blocks of zeros become holes; the digest is taken while it is written."""
 
-    def __init__(self, path: str, algorithm: str | None = None) -> None:
+    def __init__(self, path: str, algorithm: str | None = None, bounds: Bounds | None = None) -> None:
         self.path, self.size = path, 0
-        self._algorithm = algorithm
+        self._algorithm, self._bounds, self._unseen = algorithm, bounds, 0
         try:
             self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
         except OSError as error:
@@ -67,8 +71,34 @@ class Part:
         if not self.size:
             remove(self.path)
 
+    def expect(self, size_bytes: int, needs_bytes: int | None = None) -> None:
+        """Refuse what will be too large, or leave too little room, before it is written; what a sparse file `needs` is less."""
+        if self._bounds:
+            needs = size_bytes if needs_bytes is None else needs_bytes
+            self._refuse(self._bounds.problem(size_bytes) or self._lacks(max(0, needs - room.allocated(self.path))))
+
+    def _lacks(self, needs_bytes: int) -> str:
+        return room.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool") if self._bounds else ""
+
+    def _refuse(self, problem: str) -> None:
+        """Nothing is left of it then."""
+        if self._bounds and problem:
+            self.size = 0
+            remove(self.path)
+            self._bounds.refuse(problem)
+
+    def _grows(self, more: int) -> None:
+        """Whoever sends it may have lied about its size, or said nothing."""
+        if self._bounds:
+            self._refuse(self._bounds.problem(self.size + more))
+            self._unseen += more
+            if self._unseen >= _LOOK_BYTES:
+                self._unseen = 0
+                self._refuse(self._lacks(0))
+
     def write(self, chunk: bytes) -> None:
         """Add a piece; a full disk takes the whole file with it."""
+        self._grows(len(chunk))
         with self._said():
             for start in range(0, len(chunk), _BLOCK):
                 block = chunk[start : start + _BLOCK]
@@ -128,8 +158,8 @@ class Part:
             ) from error
 
 
-def read_bytes(opener: Opener, location: str, *, retries: int) -> bytes:
-    """A small file, such as a list of checksums."""
+def read_bytes(opener: Opener, location: str, *, retries: int) -> tuple[bytes, str]:
+    """A small file, such as a list of checksums, and the address it came from in the end."""
     return _tried(lambda: _read(opener, location), location, retries)
 
 
@@ -158,7 +188,9 @@ def copy(path: str, part: Part, tell: Tell) -> None:
     part.restart()
     try:
         with open(path, "rb") as stream:
-            total = os.fstat(stream.fileno()).st_size
+            status = os.fstat(stream.fileno())
+            total = status.st_size
+            part.expect(total, status.st_blocks * 512)
             for chunk in iter(lambda: stream.read(CHUNK), b""):
                 part.write(chunk)
                 tell("copying", part.size, total)
@@ -166,11 +198,11 @@ def copy(path: str, part: Part, tell: Tell) -> None:
         raise Failed(f"cannot read {path}: {error.strerror}") from error
 
 
-def unpack(path: str, compression: str, tell: Tell) -> str:
+def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
     """Unpack beside the packed file; returns the new path."""
     unpacked = f"{path}.unpacked"
     remove(unpacked)
-    with Part(unpacked) as out, open(path, "rb") as packed, _unpacking(packed, path, compression) as stream:
+    with Part(unpacked, bounds=bounds) as out, open(path, "rb") as packed, _unpacking(packed, path, compression) as stream:
         total = os.fstat(packed.fileno()).st_size
         while True:
             try:
@@ -227,6 +259,7 @@ def _receive(opener: Opener, location: str, part: Part, validator: str, known: s
 def _pour(answer: t.Any, part: Part, tell: Tell) -> None:
     length = answer.headers.get("Content-Length")
     total = part.size + int(length) if length else 0
+    part.expect(total)
     while True:
         chunk = answer.read1(CHUNK)  # what has come, so that a stall loses nothing of it
         if not chunk:
@@ -258,12 +291,12 @@ def _asked(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Ite
         yield answer
 
 
-def _read(opener: Opener, location: str) -> bytes:
+def _read(opener: Opener, location: str) -> tuple[bytes, str]:
     with _asked(opener, location, {}) as answer:
-        content = t.cast(bytes, answer.read(_SMALL_BYTES + 1))
+        content, origin = t.cast(bytes, answer.read(_SMALL_BYTES + 1)), str(answer.geturl())
     if len(content) > _SMALL_BYTES:
-        raise Failed(f"refusing {location}: it is larger than {_SMALL_BYTES} bytes; is it the list of checksums?")
-    return content
+        raise Failed(f"refusing {without_secrets(location)}: it is larger than {_SMALL_BYTES} bytes; is it the list of checksums?")
+    return content, origin
 
 
 T = t.TypeVar("T")
@@ -271,6 +304,7 @@ T = t.TypeVar("T")
 
 def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Callable[[], str] = str) -> T:
     """Call it until it succeeds, with longer and longer pauses; raises Failed at once where trying again is no use."""
+    shown = without_secrets(location)
     for attempt in range(retries + 1):
         if attempt:
             time.sleep(min(2 ** (attempt - 1), _LONGEST_PAUSE_S))
@@ -280,15 +314,17 @@ def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Call
             reason = str(error)
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in _WORTH_ANOTHER_TRY:
-                raise Failed(f"cannot fetch {location}: HTTP {error.code} {error.reason}; is the address right?") from error
+                raise Failed(f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the address right?") from error
             reason = f"HTTP {error.code} {error.reason}"
+        except http.client.InvalidURL as error:  # its text may come from a redirect, with what is secret there
+            raise Failed(f"cannot fetch {shown}: its address, or the one it leads to, holds spaces or control characters") from error
         except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
                 raise Failed(
-                    f"cannot fetch {location}: {cause.verify_message}; name the authority that signed its certificate with ca_path"
+                    f"cannot fetch {shown}: {cause.verify_message}; name the authority that signed its certificate with ca_path"
                 ) from error
             reason = str(cause) or type(cause).__name__
     raise Failed(
-        f"cannot fetch {location}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?"
+        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?"
     )

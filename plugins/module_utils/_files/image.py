@@ -4,11 +4,11 @@
 # This file is private to the collection and may change at any time.
 """Images as files of a pool's directory: look, lock, publish, point. A power cut leaves the old state or the new one.
 
-    debian-12.qcow2 -> debian-12.1a2b3c4d5e6f.qcow2          the stable name
-    debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, never rewritten
-    .debian-12.qcow2.json -> .debian-12.1a2b3c4d5e6f.qcow2.json
-    .debian-12.1a2b3c4d5e6f.qcow2.json                        its manifest
-    .corral/debian-12.qcow2/                                  what is unfinished: parts of downloads, and a lock
+debian-12.qcow2 -> debian-12.1a2b3c4d5e6f.qcow2          the stable name
+debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, never rewritten
+.debian-12.qcow2.json -> .debian-12.1a2b3c4d5e6f.qcow2.json
+.debian-12.1a2b3c4d5e6f.qcow2.json                        its manifest
+.corral/debian-12.qcow2/                                  what is unfinished: parts of downloads, and a lock
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import json
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import workplace
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import private, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["CHUNK", "digest_of", "look", "point", "publish", "read_manifest"]
+__all__ = ["CHUNK", "digest_of", "look", "manifest_of", "point", "publish", "read_manifest", "verified", "verify"]
 
 CHUNK = 1024 * 1024
 
@@ -37,19 +37,23 @@ def look(image: Image) -> Present:
         files = frozenset(os.listdir(image.directory))
     except OSError as error:
         raise Failed(f"cannot read the pool's directory {image.directory}: {error.strerror}") from error
+    strangers = frozenset(file for file in files if image.owns(file) and manifest_name(file) not in files)
     if not os.path.islink(path):
-        return Present(target=None, files=files, foreign=image.name in files)
+        return Present(target=None, files=files, foreign=image.name in files, strangers=strangers)
     target = os.readlink(path)
     manifest = os.path.join(image.directory, manifest_name(image.name))
     whole = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
-    return Present(target=target if whole else None, files=files)
+    return Present(target=target if whole else None, files=files, strangers=strangers)
 
 
 def read_manifest(text: str, what: str) -> Manifest:
     """A manifest's text as data; raises Failed."""
     try:
-        return Manifest(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        known = {field.name for field in dataclasses.fields(Manifest)}
+        found = Manifest(**{key: value for key, value in json.loads(text).items() if key in known})  # a newer version may tell more
+        found.check()
+        return found
+    except (ValueError, TypeError, AttributeError, BadInput) as error:
         raise Failed(f"cannot read the manifest of {what}: {error}; bring the image anew under another name") from error
 
 
@@ -75,7 +79,55 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
         os.fsync(out.fileno())
     os.rename(aside, beside)
     os.rename(path, os.path.join(image.directory, manifest.content))
+    _stamp(image.directory, manifest)  # a rename changes the file's time
     settle(image.directory)
+
+
+def verified(directory: str, content: str) -> bool:
+    """Whether its manifest says that this very file was verified."""
+    manifest, now = manifest_of(directory, content), os.stat(os.path.join(directory, content))
+    return bool(manifest and manifest.is_of(size=now.st_size, changed_ns=now.st_ctime_ns, inode=now.st_ino))
+
+
+def verify(directory: str, content: str, offered: Manifest | None, *, write: bool) -> bool:
+    """Whether a content is what its manifest says, or else what is `offered`; without either nobody knows, and it is not.
+
+    It is read again only where the file is not the very one that was verified; with `write` its manifest then says that this one was.
+    """
+    manifest = manifest_of(directory, content) or offered
+    if manifest is None:
+        return False
+    path = os.path.join(directory, content)
+    now = os.stat(path)
+    if verified(directory, content):
+        return True
+    if now.st_size != manifest.bytes or digest_of(path, "sha256", lambda _done: None) != manifest.sha256:
+        return False
+    if write:
+        _stamp(directory, manifest)
+    return True
+
+
+def manifest_of(directory: str, content: str) -> Manifest | None:
+    """What is beside a content; None where nothing is, or nothing that can be read."""
+    try:
+        with open(private.opened(os.path.join(directory, manifest_name(content)), os.O_RDONLY), errors="replace") as stream:
+            return read_manifest(stream.read(), content)
+    except (FileNotFoundError, Failed, Refused):
+        return None
+
+
+def _stamp(directory: str, manifest: Manifest) -> None:
+    """Say which file was verified: in place, as others may hold the manifest locked."""
+    now = os.stat(os.path.join(directory, manifest.content))
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(manifest, inode=now.st_ino, changed_ns=now.st_ctime_ns)), sort_keys=True)
+    beside = private.opened(os.path.join(directory, manifest_name(manifest.content)), os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.pwrite(beside, text.encode(), 0)
+        os.ftruncate(beside, len(text.encode()))
+        os.fsync(beside)
+    finally:
+        os.close(beside)
 
 
 def point(image: Image, content: str) -> None:

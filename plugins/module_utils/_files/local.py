@@ -12,10 +12,10 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["held", "locked", "shared_filesystem"]
+__all__ = ["bridge_calls", "held", "locked", "shared_filesystem", "written_s"]
 
-_LOCK = "/run/lock/corral-{}.lock"
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -47,10 +47,27 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
     return kind if kind in _SHARED else None
 
 
+def written_s(path: str) -> float | None:
+    """When a file of this host was last written, in seconds since the epoch; None where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def bridge_calls(directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:
+    """Which packet filters see what passes a bridge; none of them while br_netfilter is not loaded."""
+    calls = {}
+    for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables"):
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, name)) as stream:
+            calls[name] = stream.read().strip() == "1"
+    return calls
+
+
 def held(name: str) -> bool:
     """Whether another run of that name is at work on this host."""
     try:
-        with open(_LOCK.format(name)) as handle:
+        with open(private.opened(_lock(private.place(), name), os.O_RDONLY)) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -59,13 +76,17 @@ def held(name: str) -> bool:
     return False
 
 
+def _lock(folder: str, name: str) -> str:
+    return os.path.join(folder, f"{name}.lock")
+
+
 @contextlib.contextmanager
 def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
     """One run per name on this host: raises Refused with that text while there is another; without a text, waits for its end.
 
     The lock ends with the process that holds it.
     """
-    with open(_LOCK.format(name), "w") as handle:
+    with open(private.opened(_lock(private.folder(), name), os.O_RDWR | os.O_CREAT), "r+b") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError:

@@ -12,7 +12,9 @@ import os
 import time
 import typing as t
 
-__all__ = ["Note", "Progress", "Tell"]
+from ansible_collections.corral.virt.plugins.module_utils._files import private
+
+__all__ = ["Note", "Progress", "Tell", "Watch"]
 
 _INTERVAL_S = 0.5
 
@@ -51,19 +53,39 @@ class Progress:
 
 
 class Note:
-    """Whether somebody left a file to tell this run something; the file goes at the beginning and at the end."""
+    """Whether somebody left a file to tell this run something since it began; an older one was left to an earlier run."""
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._earlier = self._identity()
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = os.lstat(self._path)
+        except (OSError, ValueError):  # not there, or no name of a file
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     def __call__(self) -> bool:
         """Whether it is there."""
-        return os.path.exists(self._path)
+        return self._identity() not in (None, self._earlier)
 
-    def __enter__(self) -> Note:
-        self.__exit__()
+    def remove(self) -> None:
+        """It was heard."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+
+class Watch:
+    """What a run on one guest tells, and hears. Entered by who holds the guest's lock: what another run tells and hears is not removed."""
+
+    def __init__(self, name: str) -> None:
+        path = os.path.join(private.place(), name)
+        self.tell, self.interrupted = Progress(f"{path}.progress"), Note(f"{path}.abort")
+
+    def __enter__(self) -> Watch:
         return self
 
     def __exit__(self, *_ignored: object) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        self.tell.__exit__()
+        self.interrupted.remove()

@@ -7,14 +7,48 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import typing as t
 
-__all__ = ["PID_FILE", "given_away"]
+from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
+
+__all__ = ["PID_FILE", "displays", "given_away", "settings"]
 
 PID_FILE = "/run/libvirt/qemu/{}.pid"
 _LOG = "/var/log/libvirt/qemu/{}.log"
+_CONF = "/etc/libvirt/qemu.conf"
 _LOOK_S = 0.2
+
+
+def settings() -> tuple[bool, list[str]]:
+    """Whether libvirt takes a disk back from QEMU's user (dynamic_ownership), and the directories that it is told are shared."""
+    text = _configuration()
+    shared = re.search(r"^\s*shared_filesystems\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    return _setting(text, "dynamic_ownership") != "0", re.findall(r'"([^"]+)"', shared.group(1) if shared else "")
+
+
+def displays() -> DisplayDefaults:
+    """What holds for the displays of all guests here."""
+    text = _configuration()
+    listen = {kind: _setting(text, f"{kind}_listen") for kind in ("vnc", "spice")}
+    guards = {"vnc": ("vnc_tls", "vnc_password", "vnc_sasl"), "spice": ("spice_password", "spice_sasl")}
+    protected = (kind for kind, settings in guards.items() if any(_setting(text, name) not in ("", "0") for name in settings))
+    return DisplayDefaults({kind: place for kind, place in listen.items() if place}, frozenset(protected))
+
+
+def _configuration() -> str:
+    try:
+        with open(_CONF) as stream:
+            return stream.read()
+    except OSError:
+        return ""  # its defaults
+
+
+def _setting(text: str, name: str) -> str:
+    """A number or text of the configuration; of two equal settings the first counts."""
+    found = re.search(rf"""^\s*{name}\s*=\s*(?:"([^"\n]*)"|'([^'\n]*)'|(\d+))""", text, re.MULTILINE)
+    return next(filter(None, found.groups()), "") if found else ""
 
 
 def given_away(name: str, over: t.Callable[[], bool]) -> bool:

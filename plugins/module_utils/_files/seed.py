@@ -16,6 +16,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 
 try:
     import pycdlib
@@ -107,7 +108,7 @@ def _ends_with_us() -> t.Sequence[str]:
 
 def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> None:
     """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all."""
-    with tempfile.TemporaryDirectory(prefix="corral-", dir="/run") as folder:  # for its owner only, and in memory
+    with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as folder:
         arguments = []
         for option, value in commands:
             script = os.path.join(folder, option)

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 
 __all__ = ["signed"]
 
@@ -24,7 +25,7 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
 
     `keyring` is a file's path or armoured text. Raises Failed when the signature is not good.
     """
-    with tempfile.TemporaryDirectory(prefix="corral-") as place:
+    with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as place:
         keys, data, inside = (os.path.join(place, name) for name in ("keys.gpg", "data", "inside"))
         _write(keys, _keys(keyring))
         _write(data, content)

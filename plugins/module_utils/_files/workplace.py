@@ -12,9 +12,10 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import local, private
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 
-__all__ = ["Named", "locked", "path", "tidy", "wait"]
+__all__ = ["Named", "check", "locked", "path", "tidy", "wait"]
 
 _ROOT, _LOCK = ".corral", "lock"
 
@@ -50,17 +51,32 @@ def locked(named: Named) -> t.Iterator[None]:
                     os.rmdir(os.path.join(named.directory, _ROOT))
 
 
+def check(named: Named) -> None:
+    """Raises Refused where another user prepared the place; writes nothing."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):  # who may not look there may not work there either
+        for directory in _directories(named):
+            private.check(directory, foreign=_shared(named))
+
+
+def _directories(named: Named) -> tuple[str, str]:
+    return os.path.join(named.directory, _ROOT), os.path.join(named.directory, _ROOT, named.name)
+
+
+def _shared(named: Named) -> bool:
+    return local.shared_filesystem(named.directory) is not None
+
+
 def _lock(named: Named) -> t.IO[str]:
     """The locked file. Who waited for one that was removed meanwhile waits for the new one."""
-    lock = path(named, _LOCK)
+    lock, shared = path(named, _LOCK), _shared(named)
     while True:
         try:
-            for directory in (os.path.join(named.directory, _ROOT), path(named)):
-                os.makedirs(directory, mode=0o700, exist_ok=True)
-            handle = open(lock, "w")  # noqa: SIM115  the caller closes it
-        except FileNotFoundError:  # its directory went in between
-            continue
+            for directory in _directories(named):
+                private.make(directory, foreign=shared)
+            handle = os.fdopen(private.opened(lock, os.O_RDWR | os.O_CREAT), "r+")
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and os.path.isdir(named.directory):
+                continue  # another run removed .corral/NAME in between
             raise Failed(f"cannot write to the pool's directory {named.directory}: {error.strerror}") from error
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
@@ -72,7 +88,7 @@ def _lock(named: Named) -> t.IO[str]:
 def wait(named: Named) -> bool:
     """Wait for the end of a run that is at work there, and write nothing; whether one left something."""
     # Who may not look there may not work there either, and hears of it then.
-    with contextlib.suppress(FileNotFoundError, PermissionError), open(path(named, _LOCK)) as handle:
+    with contextlib.suppress(FileNotFoundError, PermissionError), open(private.opened(path(named, _LOCK), os.O_RDONLY)) as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
     return os.path.isdir(path(named))
 

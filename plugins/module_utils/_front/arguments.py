@@ -13,6 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._front.options import words
+from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -32,7 +33,8 @@ def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
         said.pop("serial", None)
     said["consoles"] = [console for console in said.get("consoles", []) if console.get("target")]  # the others are serial ports
     display = graphics.first(root)
-    if display is not None and display.get("type") in ("vnc", "spice"):
+    # One that others may reach is left alone: whether it has a password cannot be told here.
+    if display is not None and display.get("type") in ("vnc", "spice") and not beyond_loopback(graphics.display(display)):
         shown = words(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))
         chosen = ("port", "tls_port") if shown.pop("autoport", False) else ()
         said["graphics"] = {key: value for key, value in shown.items() if value != -1 and key not in chosen}

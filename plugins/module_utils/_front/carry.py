@@ -11,10 +11,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._front import made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
 
 __all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
@@ -22,25 +23,26 @@ __all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
 _TPM = "/var/lib/libvirt/swtpm"
 
 
-def make(dest: t.Any, disk: DiskMove) -> None:
+def make(ends: Ends, uuid: str, disk: DiskMove) -> None:
     """An empty disk on the destination, thin, of the right size and on the right base."""
-    volume = t.cast(Volume, disk.volume)
-    storage.create(dest, volume.pool, caps.new_volume(volume), name=volume.name, replace=disk.replace)
+    made.create(ends, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
 
 
-def carry(ends: Ends, disk: DiskMove, tell: Tell) -> None:
+def carry(ends: Ends, uuid: str, disk: DiskMove, tell: Tell) -> None:
     """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile."""
     volume = t.cast(Volume, disk.volume)
     before = _volume(ends.source, disk.path)
     # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
     file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
-    storage.create(ends.dest, file.pool, caps.new_volume(file), name=file.name, replace=disk.replace)
+    made.create(ends, uuid, file, replace=disk.replace)
+    made.opened(ends, uuid, file.path)
     phase = f"copying {disk.target}"
     transfer.copy(ends.source, disk.path, ends.dest, file.pool, file.name, lambda done: tell(phase, done, file.capacity_bytes))
     after = _volume(ends.source, disk.path)
     if any(before[key] != after[key] for key in ("modified_s", "physical_bytes")):
         raise Failed(f"cannot copy {disk.path}: somebody wrote to it meanwhile; run again when nobody does")
     storage.refresh(ends.dest, file.pool)
+    made.finished(ends, uuid, file)
 
 
 def _volume(connection: t.Any, path: str) -> dict[str, t.Any]:
@@ -57,25 +59,38 @@ def files(found: Found) -> list[str]:
     return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
 
 
-def carry_file(ends: Ends, path: str) -> None:
-    """Copy a file that is in no pool: for that moment, its directory is one."""
+def carry_file(ends: Ends, uuid: str, path: str) -> None:
+    """Copy a file that is in no pool: for that moment, its directory is one. Raises Failed for a path that somebody else uses there."""
     directory, name = os.path.split(path)
+    user = made.users(ends.dest, uuid).get(path)
+    if user:
+        raise Failed(f"cannot copy {path}: guest {user} of the destination uses a file of that name; rename one of the guests")
     with transfer.pool_for(ends.source, directory) as here, transfer.pool_for(ends.dest, directory) as there:
+        made.clear(ends, uuid, [path])
+        if storage.volume_in(ends.dest, there, name):
+            raise Failed(
+                f"cannot copy {path}: the destination has a file of that name, which no guest uses and no migration of this guest made; "
+                "look at it, and move it away"
+            )
         size = caps.volume(t.cast(str, storage.volume_in(ends.source, here, name)))["physical_bytes"]
-        new = caps.new_volume(Volume(there, name, path, size, "raw"))
-        storage.create(ends.dest, there, new, name=name, replace=True)
+        file = Volume(there, name, path, size, "raw")
+        made.create(ends, uuid, file, replace=False)
+        made.opened(ends, uuid, path)
         transfer.copy(ends.source, path, ends.dest, there, name, lambda _done: None)
+        storage.refresh(ends.dest, there)
+        made.finished(ends, uuid, file)
 
 
-def reserve(ends: Ends, name: str) -> None:
+def reserve(ends: Ends, move: Move) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
-    domain = look.lookup(ends.source, name)
-    definition.define(ends.dest, name, tied.reserved(definition.portable(domain)))
+    domain = look.by_uuid(ends.source, move.uuid)
+    definition.define(ends.dest, move.guest, tied.reserved(definition.portable(domain)))
     if look.state(domain) not in ("shutdown", "crashed"):
-        migrate.discard(ends.dest, name)
-        raise Failed(f"cannot move {name}: it was started meanwhile; run again, it then travels while it runs")
+        migrate.discard(ends.dest, move.uuid)
+        raise Failed(f"cannot move {move.guest}: it was started meanwhile; run again, it then travels while it runs")
 
 
-def release(dest: t.Any, name: str) -> None:
+def release(dest: t.Any, uuid: str) -> None:
     """Let it be started there."""
-    definition.define(dest, name, tied.released(look.found(look.lookup(dest, name)).xml))
+    waiting = look.found(look.by_uuid(dest, uuid))
+    definition.define(dest, waiting.name, tied.released(waiting.xml))

@@ -13,13 +13,15 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, header, room, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, chain
@@ -69,6 +71,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
             allow_shrink=params["allow_shrink"],
             remove_storage=params["remove_storage"],
             timeout_s=params["job_timeout"],
+            reserve_bytes=reserve_of(params["reserve"]),
         )
         left = workplace.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
@@ -79,7 +82,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
             workplace.tidy(wanted)
             plan = plans.plan(wanted, _found(connection, wanted))
             tell = progress or stack.enter_context(Progress(note))
-            gate.run(plan.steps, lambda step: _do(connection, step, tell, plan))
+            gate.run(plan.steps, lambda step: _do(connection, step, tell, plan, wanted))
         if gate.open and plan.steps:
             storage.refresh(connection, params["pool"])
     return {
@@ -101,6 +104,7 @@ def _checked(params: t.Mapping[str, t.Any]) -> int | None:
     for option in ("name", "image"):
         if params[option] is not None:
             _try(functools.partial(_units.check_name, params[option], what=option), problems)
+    _try(functools.partial(reserve_of, params["reserve"]), problems)
     if params["size"] is not None:
         size = _try(functools.partial(_units.bytes_of, params["size"], bare="G", what="size"), problems)
     problems += _contradictions(params)
@@ -157,38 +161,60 @@ def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.Exi
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), held)
     if not os.path.isfile(path):
         raise NotFound(f"there is no image {name} in pool {pool}; bring it there with virt_image")
-    info = qemu_img.info(path)
-    form, said = info["format"], _units.format_of(path)
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
-    if said != form and said and not fixed:
-        raise Refused(f"cannot make a disk from {path}: by its name it is {said}, by its first bytes {form}; rename it to what it is")
-    below = tuple(os.path.realpath(one["filename"]) for one in qemu_img.chain(path, form))
+    below = header.chain(path)
+    managed = bool(below[1:]) and all(map(content.is_managed, below[1:]))
+    form = inspect.base("make a disk from", path, header.read(path), managed=managed, raw=path in _raw(connection))
     uses = () if fixed else _uses(connection, path)
-    return Origin(name, path, form, info["virtual-size"], below, uses, locked=not fixed and files.locked(path))
+    size = qemu_img.info(path, form)["virtual-size"]
+    return Origin(name, path, form, size, tuple(below), uses, locked=not fixed and files.locked(path))
 
 
 def _found(connection: t.Any, wanted: Wanted) -> Found:
     path, left = wanted.path, files.hidden(wanted.path)
     kind = files.kind(path)
     remains = left if files.kind(left) == "file" else None
+    place = room.look(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
-        return Found(kind, left=remains)
-    info = qemu_img.info(path)
+        needs = _copied_bytes(wanted.base) if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format) else 0
+        return Found(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
+    seen = header.read(path)
+    form = "raw" if path in _raw(connection) else seen.format  # a guest writes the first bytes of such a disk
+    if wanted.state != "absent" and form != wanted.format:
+        return Found(kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains)
+    uses = _uses(connection, path)
+    unknown = "" if uses or form == "raw" else _unknown_base(path)
+    info = qemu_img.info(path, form)
     backing = info.get("full-backing-filename") or info.get("backing-filename")
-    flat = qemu_img.flat_bytes(path) if backing and wanted.state == "flattened" else 0
+    measured = backing and wanted.state == "flattened" and not unknown
+    needs = qemu_img.flat_bytes(path) - room.allocated(path) if measured else 0
     return Found(
         kind,
-        format=info["format"],
+        format=form,
         size_bytes=info["virtual-size"],
         # What it stands on may itself be a link, which is not its content.
         backing=os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing)) if backing else None,
+        unknown_base=unknown,
         snapshots=bool(info.get("snapshots")),
-        uses=_uses(connection, path),
+        uses=uses,
         overlays=_overlays(connection, path) if wanted.state == "absent" or wanted.allow_shrink else (),
         locked=files.locked(path),
-        lacks_bytes=files.lacks_bytes(path, flat),
+        lacks_room=place.problem(max(0, needs), wanted.directory),
         left=remains,
     )
+
+
+def _unknown_base(path: str) -> str:
+    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image; empty where it is."""
+    below = header.chain(path)
+    strange = next((each for each in below[1:] if not content.is_managed(each)), None)
+    return strange or header.read(path).data_file or header.read(below[-1]).backing or ""
+
+
+def _raw(connection: t.Any) -> set[str]:
+    """The files that guests of this host have as raw disks."""
+    documents = [xml for guest in look.of_all(connection, look.found) for xml in (guest.xml, guest.live_xml) if xml]
+    return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml)}
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
@@ -216,7 +242,7 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path))
 
 
-def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan) -> None:
+def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan, wanted: Wanted) -> None:
     # qemu-img tells percents.
     whole = step.base.size_bytes if isinstance(step, plans.Copy) else plan.size_bytes or 0
 
@@ -224,7 +250,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan) 
         tell(step.doing, int(whole * done / 100), whole)
 
     if isinstance(step, plans.Overlay):
-        _make(step, percent)
+        _make(step, percent, wanted)
     elif isinstance(step, plans.Grow):
         qemu_img.resize(step.path, step.format, step.size_bytes, shrink=isinstance(step, plans.Shrink))
     elif isinstance(step, plans.GrowLive):
@@ -242,13 +268,24 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan) 
         durable.settle(os.path.dirname(step.path))
 
 
-def _make(step: plans.Overlay, percent: qemu_img.Progress) -> None:
+def _copied_bytes(base: Origin) -> int:
+    return sum(map(room.allocated, base.chain))
+
+
+def _may_share(base: Origin, form: str) -> bool:
+    """Whether a copy takes no room where the filesystem can share blocks, which is only known when it was tried."""
+    return base.format == form and len(base.chain) == 1
+
+
+def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: Wanted) -> None:
     base = step.base
     with files.new(step.path) as making:
         if not isinstance(step, plans.Copy):
             qemu_img.create(making, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
             return
-        if base.format != step.format or len(base.chain) > 1 or not files.reflink(base.path, making):
+        if not _may_share(base, step.format) or not files.reflink(base.path, making):
+            place = room.look(wanted.directory, wanted.reserve_bytes)
+            place.check(f"make disk {wanted.name}", _copied_bytes(base), wanted.directory)
             qemu_img.convert(base.path, making, from_format=base.format, to_format=step.format, progress=percent)
         if step.size_bytes != base.size_bytes:
             qemu_img.resize(making, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)

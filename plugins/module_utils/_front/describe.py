@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["describe_guest", "describe_guests", "describe_host"]
+__all__ = ["describe_guest", "describe_guests", "describe_host", "name_guests"]
 
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
@@ -28,6 +28,12 @@ def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None
             with contextlib.suppress(NotFound):
                 found.append(describe_guest(item, statistics, addresses=addresses))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+
+
+def name_guests(connection: t.Any, *, names: t.Collection[str] | None = None) -> list[dict[str, t.Any]]:
+    """Name, UUID and state of guests, by name."""
+    found = [{"name": item.name(), "uuid": item.UUIDString(), "state": state} for item, state in figures.states(connection)]
+    return sorted((guest for guest in found if names is None or guest["name"] in names), key=lambda guest: str(guest["name"]))
 
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
@@ -64,6 +70,8 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "addresses": list(memory.get("addresses", ())),
             "ssh_host_key": memory.get("ssh_host_key"),
             "unfinished": bool(memory.get("making")),
+            "moving": memory.get("moving"),
+            "moving_from": memory.get("moving_from") if memory.get("moving") else None,
         }
     )
     if addresses != "none" and state == "running":
@@ -98,6 +106,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "arch": capabilities["arch"],
         "cpu_model": capabilities["cpu_model"],
         "cpu_vendor": capabilities["cpu_vendor"],
+        "security_drivers": capabilities["security_drivers"],
         "virt_types": kinds,
         "machines": capabilities["machines"].get(capabilities["arch"]) or [],
         "domain_capabilities": capable,
@@ -126,6 +135,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "name": guest["name"],
         "uuid": guest["uuid"],
         "state": guest["state"],
+        "autostart": guest["autostart"],
         "vcpus": guest["vcpus"]["current"],
         "memory_mib": guest["memory"]["maximum_mib"],
         "disk_mib": sum(sizes) // (1024 * 1024),
@@ -133,6 +143,8 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | volumes),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],
+        "moving": guest["moving"],
+        "moving_from": guest["moving_from"],
     }
 
 

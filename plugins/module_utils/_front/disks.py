@@ -14,9 +14,11 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
+from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Volume, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, steps
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
@@ -221,7 +223,13 @@ def _image(connection: t.Any, pool: str, image: str, guest: str, held: contextli
             "name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
         )
     _no_guests_disk(connection, content, guest, image)
-    return found if copied else {**found, "path": content}
+    # What libvirt calls the format is read from the first bytes, too: they have to be what the name says.
+    seen = header.read(content) if here and os.path.isfile(content) else Header(found["format"], found["backing_path"])
+    below = header.chain(content)[1:] if here else []
+    form = inspect.base(f"create {guest} from image", content, seen, managed=bool(below) and all(map(contents.is_managed, below)))
+    if form != found["format"]:
+        raise Refused(f"cannot create {guest} from image {content}: libvirt takes it for {found['format']}; refresh pool {pool} and look")
+    return {**found, "format": form} if copied else {**found, "path": content, "format": form}
 
 
 def _no_guests_disk(connection: t.Any, path: str, guest: str, image: str) -> None:

@@ -20,12 +20,15 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
-__all__ = ["DICTS", "GUEST_OPTIONS", "wanted"]
+__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "wanted"]
+
+NAMING: dict[str, t.Any] = {"allow_duplicates": {"type": "bool", "default": False}}  # the action has decided by it
 
 _STR = {"type": "str"}
 _ROWS = spec(DOMAIN, without=("title", "description"))
@@ -41,13 +44,16 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "vcpus": {"type": "raw"},
     "memory": {"type": "raw"},
     **_ROWS,
-    "graphics": {"type": "dict", "options": spec(GRAPHICS, without=("autoport",))},
+    "graphics": {
+        "type": "dict",
+        "options": {**spec(GRAPHICS, without=("autoport",)), "allow_unprotected": {"type": "bool", "default": False}},
+    },
     "stop_on_reboot": {"type": "bool"},
     "autostart": {"type": "bool"},
     "image": _STR,
     "nic_profile": _STR,
     "disk_profile": _STR,
-    "xml": _STR,
+    "xml": {"type": "str", "no_log": True},
     "cloud_init": {
         "type": "dict",
         "options": {
@@ -99,11 +105,12 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
     if problems:
-        raise BadInput(list(map(_printable, problems)))
+        raise BadInput(printable(problems))
     guest = Wanted(
         name=name,
         fields=fields,
         graphics=graphics or None,
+        allow_unprotected=bool((params.get("graphics") or {}).get("allow_unprotected")),
         xml=xml or None,
         image=image or None,
         seed=seed,
@@ -124,11 +131,6 @@ def _try(make: t.Callable[[], T], problems: list[str]) -> T | None:
     except BadInput as error:
         problems.extend(error.problems)
         return None
-
-
-def _printable(problem: str) -> str:
-    """What is wrong may hold what no terminal should see."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in problem)
 
 
 def _checked_xml(xml: str, guest: str) -> str:

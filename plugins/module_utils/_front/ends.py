@@ -10,6 +10,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import ports
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
@@ -27,7 +28,11 @@ class Ends:
 
     def _get(self, end: str) -> t.Any:
         if end not in self._known or not self._known[end].isAlive():
-            self._known[end] = self._open(self._uris[end])
+            try:
+                self._known[end] = self._open(self._uris[end])
+            except Failed as error:
+                machine = ports.shown(self._uris[end]) if "certificate" in str(error) else ""
+                raise Failed("; ".join(filter(None, [str(error), machine]))) from error
         return self._known[end]
 
     @property
@@ -64,7 +69,11 @@ def host(connection: t.Any) -> Host:
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
         guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), look.state(item))))),
-        pools=tuple(Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"]) for pool, its in pools if its["path"]),
+        pools=tuple(
+            Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
+            for pool, its in pools
+            if its["path"]
+        ),
         **endpoint.facts(connection),
     )
 
@@ -72,7 +81,7 @@ def host(connection: t.Any) -> Host:
 def guest(connection: t.Any, found: Found) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(look.lookup(connection, found.name), tied.targets(xml)) if found.active else ""
+    job = endpoint.job(look.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""
     return Guest(name=found.name, uuid=found.uuid, state=found.state, keeps=look.keeps(connection, found.name), job=job, **tied.needs(xml))
 
 

@@ -12,31 +12,53 @@ import re
 import typing as t
 import uuid
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import disks, seeds
+from ansible_collections.corral.virt.plugins.module_utils._front.module import Module
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, new, record, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    caps,
+    disk,
+    domain,
+    graphics,
+    interface,
+    merge,
+    new,
+    nwfilter,
+    record,
+    whole,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
 
 __all__ = ["GuestModule", "converge"]
 
 
-class GuestModule(AnsibleModule):
+class GuestModule(Module):
     """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
 
     Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends and quotes are
     written in another way.
     """
+
+    def confidential(self) -> t.Iterator[str]:
+        """Parts of its arguments that nobody may see."""
+        yield from super().confidential()
+        guests = self.params.get("domains") or [self.params]
+        for guest in guests if isinstance(guests, list) else []:
+            if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
+                yield from merge.secrets(guest["xml"])
 
     def _log_invocation(self) -> None:
         names = [str(guest["name"]) for guest in self.params.get("domains") or [self.params]]
@@ -97,6 +119,17 @@ def _present(
     problems = whole.problems(base, wanted, stored)
     if problems:
         raise BadInput(problems)
+    if found:
+        places = {change.where for change in stored.changes}
+        at = ("", ".bridge", ".network")
+        plugged = [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
+        if plugged:
+            _check_links(f"change {wanted.name}", plugged, *look.links(connection))
+    _check_filters(connection, wanted, base, stored)
+    here = connection.getURI() == "qemu:///system"
+    open_displays = displays.check(
+        wanted, graphics.displays(parse(base)), graphics.displays(parse(stored.xml)), qemu.displays() if here else DisplayDefaults()
+    )
     unfinished = None
     if making.making:
         unfinished = domain.graft(base, wanted.with_fields(disks=making.unmade()), {**remember, "making": making.making}).xml
@@ -111,7 +144,7 @@ def _present(
         seed_changed=seeding.rewritten,
         record_changed=bool(remember),
     )
-    plan.warnings += seeding.notes
+    plan.warnings += [*seeding.notes, *open_displays]
     if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.name):
         plan.warnings.append(
             f"{wanted.name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
@@ -157,7 +190,7 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
     guest_uuid = wanted.uuid or str(uuid.uuid4())
     interfaces = wanted.interfaces if wanted.interfaces is not None else (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
-    _check_links(wanted.name, interfaces, *look.links(connection))
+    _check_links(f"create {wanted.name}", interfaces, *look.links(connection))
     given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
     return (
         dataclasses.replace(wanted, uuid=guest_uuid).with_fields(interfaces=interfaces, disks=given),
@@ -165,17 +198,28 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     )
 
 
-def _check_links(guest: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
+def _check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
     """What a guest is to be plugged into exists; otherwise it would be defined and then fail to start."""
     wanted = [(item.name, kind, item.fields[kind]) for item in interfaces for kind in ("bridge", "network") if item.fields.get(kind)]
     there = {"bridge": bridges, "network": networks}
     known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
-    missing = [f"{kind} {place} (interface {name})" for name, kind, place, those in known if those is not None and place not in those]
+    missing = {f"{kind} {place} (interface {name})": kind for name, kind, place, those in known if those is not None and place not in those}
     if missing:
-        raise NotFound(
-            f"cannot create {guest}: this host has no {' and no '.join(missing)}; make it with role corral.virt.bridge, "
-            "or name one that exists"
-        )
+        makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virsh net-define and virsh net-start"}
+        remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
+        raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
+
+
+def _check_filters(connection: t.Any, wanted: Wanted, before: str, stored: Grafted) -> None:
+    """Network filters that the task speaks of, or brings with `xml`, exist here and do what they say."""
+    known, spoken = interface.filters(parse(before)), {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
+    asked = {name: one for name, one in interface.filters(parse(stored.xml)).items() if name in spoken or known.get(name) != one}
+    found = look.filters(connection) if asked else None
+    if found is not None:
+        calls = local.bridge_calls() if connection.getURI() == "qemu:///system" else None
+        problems = nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, found)), calls)
+        if problems:
+            raise BadInput(problems)
 
 
 def _with_macs(wanted: Wanted, guest_uuid: str) -> Wanted:

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, send, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
@@ -32,21 +33,22 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import record, ti
 __all__ = ["converge"]
 
 
-def converge(
-    ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress, interrupted: t.Callable[[], bool] = lambda: False
-) -> dict[str, t.Any]:
+def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
 
-    `tell` hears how far it is; once somebody `interrupted` it, the guest stays where it is.
+    `watch` hears how far it is; once it is interrupted, the guest stays where it is.
     """
     name = check(params)
     if ":///" not in ends.source.getURI():
         raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
     if params["state"] == "aborted":  # while the run that is to end has the lock
-        return _aborted(ends, params, gate, tell)
+        return _aborted(ends, params, gate, watch)
     another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
-    with local.locked(name, another) if gate.open else contextlib.nullcontext():
-        return _Run(ends, params, gate, tell, interrupted).converge()
+    with contextlib.ExitStack() as stack:
+        if gate.open:
+            stack.enter_context(local.locked(name, another))
+            stack.enter_context(watch)
+        return _Run(ends, params, gate, watch).converge()
 
 
 def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()) -> dict[str, t.Any]:
@@ -59,27 +61,28 @@ def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t
     }
 
 
-def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress) -> dict[str, t.Any]:
+def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
     """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
-    move = Move(params["name"], params["dest"], dest_uri(params))
-    found = look.find(ends.source, move.guest)
+    found = look.find(ends.source, params["name"])
     if found is None:
         return _result(params, [])
+    move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
     steps = []
-    if migrate.job_active(ends.source, move.guest):
-        migrate.check_abort(look.lookup(ends.source, move.guest))
+    if migrate.job_active(ends.source, move.uuid):
+        migrate.check_abort(look.by_uuid(ends.source, move.uuid))
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
-    gate.run(steps, lambda _step: send.abort(ends, move.guest))
+    gate.run(steps, lambda _step: send.abort(ends, move))
     with contextlib.ExitStack() as stack:
         if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
             stack.enter_context(local.locked(move.guest))
-        found = look.find(ends.source, move.guest)
+            stack.enter_context(watch)
+        found = look.find_by_uuid(ends.source, move.uuid)
         memory = record.read(found.live_xml or found.xml) if found else {}
         alone = gate.open or not local.held(move.guest)
         if found is not None and memory.get("moving") == params["dest"] and alone:
             step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
             steps.append(step)
-            run = _Run(ends, params, gate, tell)
+            run = _Run(ends, params, gate, watch)
             gate.run([step], lambda _step: run.settle_earlier(found, memory))
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
@@ -87,11 +90,9 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progre
 class _Run:
     """One guest's way, from look to look."""
 
-    def __init__(
-        self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, tell: Progress, interrupted: t.Callable[[], bool] = lambda: False
-    ) -> None:
-        self.ends, self.params, self.gate = ends, params, gate
-        self._tell, self._interrupted = tell, interrupted
+    def __init__(self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> None:
+        self.ends, self.params, self.gate, self._watch = ends, params, gate, watch
+        self._tell, self._interrupted = watch.tell, watch.interrupted
         self.name: str = params["name"]
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
@@ -112,18 +113,18 @@ class _Run:
             if before and self.gate.open:  # somebody else's work may have come to its end meanwhile
                 self.gate.run(before, lambda _step: self.settle_earlier(found, memory))
                 return self._again(before)
-            if before and migrate.job_active(self.ends.source, self.name):
+            if before and migrate.job_active(self.ends.source, found.uuid):
                 return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
         return self._moved(found, source, dest, before)
 
     def _again(self, before: list[MigrateStep]) -> dict[str, t.Any]:
-        result = _Run(self.ends, self.params, self.gate, self._tell, self._interrupted).converge()
+        result = _Run(self.ends, self.params, self.gate, self._watch).converge()
         return {**result, "changed": True, "steps": [*map(str, before), *result["steps"]]}
 
     def _moved(self, found: Found, source: Host, dest: Host, before: list[MigrateStep]) -> dict[str, t.Any]:
-        domain = look.lookup(self.ends.source, self.name)
+        domain = look.by_uuid(self.ends.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
         move = self._move(found, source, dest)
@@ -160,21 +161,25 @@ class _Run:
         return migrate.dirty_mib_s(self.ends.source, domain)
 
     def _move(self, found: Found, source: Host, dest: Host) -> Move:
+        memory = record.read(found.live_xml or found.xml)
         return self._plain(
+            found.uuid,
             source_uuid=source.uuid,
             active=found.active,
             paused=found.state == "paused",
-            autostart=found.autostart,
+            autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),  # off since an earlier run
             disks=travel.disks(self.ends, self.params, found, dest, assumed=self.params["assume_images"] and not self.gate.open),
             files=() if found.active else tuple(carry.files(found)),
         )
 
-    def _plain(self, **more: t.Any) -> Move:
+    def _plain(self, uuid: str, **more: t.Any) -> Move:
         params = self.params
         return Move(
             guest=params["name"],
+            uuid=uuid,
             dest=params["dest"],
             dest_uri=dest_uri(params),
+            reserve_bytes=reserve_of(params["reserve"]),
             tuning=tuning(params),
             keep_source_storage=params["keep_source_storage"],
             **more,
@@ -187,8 +192,8 @@ class _Run:
         if there is None or memory.get("moving_from") != source.uuid:
             return _result(self.params, [])
         goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
-        free = travel.unused(self.ends.source, goes, self.name)
-        move = self._plain(autostart=bool(memory.get("moving_autostart")) and not there.autostart)
+        free = travel.unused(self.ends.source, goes, there.uuid)
+        move = self._plain(there.uuid, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
         resume = there.state == "paused" and not memory.get("moving_paused")
         steps = plans.finish(move, [path for path in goes if path in free], resume=resume, define=tied.is_reserved(there.xml))
         self.gate.run(steps, self._do)
@@ -196,19 +201,17 @@ class _Run:
 
     def _unsettled(self, found: Found, memory: t.Mapping[str, t.Any], dest: Host) -> list[MigrateStep]:
         """What an earlier run left to be decided; raises Refused where nobody may decide, or another destination is concerned."""
-        there, move = memory["moving"], self._plain()
+        there, move = memory["moving"], self._plain(found.uuid)
         if there != self.params["dest"]:
             raise Refused(
                 f"cannot migrate {self.name} to {move.dest}: its migration to {there} is under way, or was interrupted; let that one end "
                 f"first, or end it and clear away what it left with dest: {there} and state: aborted"
             )
-        its = dest.guests.get(self.name)
-        if its is not None and its[0] != found.uuid:
-            return []  # the preflight says what is wrong
-        whole = migrate.state_there(self.ends.source, self.name) not in ("migrated", "postcopy")
-        if its is None and whole and not migrate.job_active(self.ends.source, self.name):
-            return []  # what was made there will be made anew
-        verdict = settle.seen(self.ends, self.name, was_paused=bool(memory.get("moving_paused")))
+        its = [uuid for uuid, _state in dest.guests.values() if uuid == found.uuid]
+        whole = migrate.state_there(self.ends.source, found.uuid) not in ("migrated", "postcopy")
+        if not its and whole and not migrate.job_active(self.ends.source, found.uuid):
+            return []  # what was made there will be made anew; the preflight says when another guest has its name
+        verdict = settle.seen(self.ends, found.uuid, was_paused=bool(memory.get("moving_paused")))
         if verdict.action == "nothing" and not verdict.wait:
             raise Refused(f"cannot migrate {self.name}: seen on both hosts: {verdict.meaning}")
         return [MigrateStep(move, "settle", text=f"settle the migration of {self.name} to {move.dest} that was interrupted")]
@@ -216,31 +219,32 @@ class _Run:
     def settle_earlier(self, found: Found, memory: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
         paused = bool(memory.get("moving_paused"))
-        move = self._plain(paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
-        if migrate.job_active(self.ends.source, self.name):
+        move = self._plain(found.uuid, paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
+        if migrate.job_active(self.ends.source, found.uuid):
             send.watch(self.ends, move, self._tell, self._interrupted)
         verdict = settle.settled(self.ends, move)
         if verdict.action == "nothing":
             raise Failed(f"cannot settle the migration of {self.name} to {move.dest}: seen on both hosts: {verdict.meaning}")
         if verdict.action not in ("done", "resume_dest", "finish_dest"):
-            settle.clean_up(self.ends, self.name, memory.get("moving_made") or ())
+            self.notes += settle.clean_up(self.ends, found.uuid)
 
     def _do(self, step: MigrateStep) -> None:
         move, ends = step.move, self.ends
         disk_move = next((each for each in move.disks if each.path == step.path), None)
         verbs: dict[str, t.Callable[[], None]] = {
             "record": lambda: settle.begin(ends.source, move),
-            "make": lambda: self._guarded(move, lambda: carry.make(ends.dest, t.cast(DiskMove, disk_move))),
-            "carry": lambda: self._guarded(move, lambda: carry.carry(ends, t.cast(DiskMove, disk_move), self.tell)),
-            "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, step.path)),
+            "no_autostart": lambda: self._guarded(move, lambda: settle.hold_back(ends.source, move.uuid)),
+            "make": lambda: self._guarded(move, lambda: carry.make(ends, move.uuid, t.cast(DiskMove, disk_move))),
+            "carry": lambda: self._guarded(move, lambda: carry.carry(ends, move.uuid, t.cast(DiskMove, disk_move), self.tell)),
+            "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, move.uuid, step.path)),
             "migrate": lambda: self.figures.update(send.send(ends, move, self._tell, self._interrupted)),
-            "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move.guest)),
-            "undefine": lambda: definition.undefine(look.lookup(ends.source, move.guest)),
-            "define": lambda: carry.release(ends.dest, move.guest),
-            "resume": lambda: migrate.resume(ends.dest, move.guest),
-            "autostart": lambda: migrate.set_autostart(ends.dest, move.guest),
+            "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move)),
+            "undefine": lambda: definition.undefine(look.by_uuid(ends.source, move.uuid)),
+            "define": lambda: carry.release(ends.dest, move.uuid),
+            "resume": lambda: migrate.resume(ends.dest, move.uuid),
+            "autostart": lambda: migrate.set_autostart(ends.dest, move.uuid, on=True),
             "remove": lambda: storage.delete(ends.source, step.path),
-            "forget": lambda: settle.forget(ends.dest, move.guest),
+            "forget": lambda: settle.forget(ends.dest, move.uuid),
         }
         verbs[step.verb]()
 
@@ -255,5 +259,5 @@ class _Run:
         try:
             work()
         except VirtError:
-            settle.undo(self.ends, move)
+            self.notes += settle.cleaned_up(self.ends, move.uuid)
             raise

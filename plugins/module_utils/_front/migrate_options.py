@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import SCHEDULES
 
 __all__ = ["OPTIONS", "check", "dest_uri", "tuning"]
@@ -34,7 +35,9 @@ OPTIONS: dict[str, t.Any] = {
     "schedule": {"type": "str", "choices": sorted(SCHEDULES)},
     "timeout": {"type": "int", "default": 1800},
     "timeout_action": {"type": "str", "choices": ["abort", "suspend", "postcopy"], "default": "abort"},
+    "stall_timeout": {"type": "int", "default": 120},
     "keep_source_storage": {"type": "bool", "default": False},
+    "reserve": {"type": "str"},
     "assume_images": {"type": "bool", "default": False},
 }
 
@@ -52,7 +55,11 @@ def check(params: t.Mapping[str, t.Any]) -> str:
             _units.check_name(params[key], what=key)
         except BadInput as error:
             problems += error.problems
-    numbers = ("bandwidth", "max_downtime", "timeout", "postcopy_after", "postcopy_after_passes", "parallel")
+    try:
+        reserve_of(params["reserve"])
+    except BadInput as error:
+        problems += error.problems
+    numbers = ("bandwidth", "max_downtime", "timeout", "stall_timeout", "postcopy_after", "postcopy_after_passes", "parallel")
     problems += [f"{key}: must be at least 1, not {params[key]}" for key in numbers if params[key] is not None and params[key] < 1]
     modes = OPTIONS["storage"]["choices"]
     wrong = {key: value for key, value in params["disk_storage"].items() if value not in modes}
@@ -93,4 +100,5 @@ def tuning(params: t.Mapping[str, t.Any]) -> Tuning:
         schedule=params["schedule"],
         timeout_s=params["timeout"],
         timeout_action=params["timeout_action"],
+        stall_timeout_s=params["stall_timeout"],
     )

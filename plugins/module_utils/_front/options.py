@@ -58,7 +58,7 @@ def fields_of(table: Table, said: t.Mapping[str, t.Any], guest: str, problems: l
         try:
             kept = tuple(_named(row.kind, one) for one in value) if isinstance(row, Many) else row.kind.check(value)
         except ValueError as error:
-            problems.append(problem(place, guest, str(error), None if row.secret else value))
+            problems.append(problem(place, guest, str(error), None if row.secret else row.display(value)))
         else:
             fields[field] = kept
     return fields
@@ -109,7 +109,8 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     said: dict[str, t.Any] = {}
     for field, row in table.items():
         value = found.get(field)
-        if value is None or row.secret or (value is False and isinstance(row, Flag)) or (value == "none" and isinstance(row, Whole)):
+        secret = row.secret or (isinstance(value, str) and row.display(value) != value)
+        if value is None or secret or (value is False and isinstance(row, Flag)) or (value == "none" and isinstance(row, Whole)):
             continue
         if isinstance(row, Items):
             value = _entries(row, value)

@@ -10,9 +10,10 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
 
 __all__ = ["directory", "users"]
@@ -27,7 +28,7 @@ def directory(connection: t.Any, pool: str, what: str) -> str:
 
 
 def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
-    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are, of all guests `but` one."""
+    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are; `but` is a guest's UUID."""
     here, found, known = os.path.realpath(place), {}, set()
     for volume in map(caps.volume, storage.all_volumes(connection)):
         known.add(volume["path"])
@@ -35,10 +36,12 @@ def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
         if where == here:
             found[file] = volume["path"]
     for seen in look.of_all(connection, look.found):
-        if seen.name == but:
+        if seen.uuid == but:
             continue
+        raw = raw_sources(seen.xml) | (raw_sources(seen.live_xml) if seen.live_xml else set())
         for path in {*sources(seen.xml, below=True), *(sources(seen.live_xml, below=True) if seen.live_xml else ())}:
-            chain = [path] if path in known or not os.path.isfile(path) else _chain(path)
+            # What a guest writes into a raw disk tells nothing of what the disk stands on.
+            chain = [path] if path in known or path in raw or not os.path.isfile(path) else _chain(path)
             for where, file in (os.path.split(os.path.realpath(each)) for each in chain):
                 if where == here:
                     found.setdefault(file, f"guest {seen.name}")
@@ -46,5 +49,12 @@ def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
 
 
 def _chain(path: str) -> list[str]:
-    """The files that a guest's disk stands on, itself first."""
-    return [each["filename"] for each in qemu_img.chain(path, qemu_img.info(path)["format"])]
+    """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be missed."""
+    found: list[str] = []
+    waiting = [path]
+    while waiting:
+        for each in header.chain(waiting.pop()):
+            if each not in found:
+                found.append(each)
+                waiting += header.mentioned(each)
+    return found

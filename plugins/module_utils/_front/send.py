@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import threading
 import typing as t
@@ -14,7 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import settle
+from ansible_collections.corral.virt.plugins.module_utils._front import made, settle
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
@@ -29,54 +30,71 @@ _CLOCK_MS = 1000
 
 def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
     """Send the guest paused, look at both ends, do the one thing that is right. Returns figures; raises Failed when it did not arrive."""
-    with _handed_over(ends.or_none("dest"), move):
-        outcome = watch(ends, move, tell, interrupted)
-    verdict = settle.settled(ends, move)
+    made.opened(ends, move.uuid)
+    paused = threading.Event()  # its owner may suspend it, or let it run, on the way
+    if move.paused:
+        paused.set()
+    with _handed_over(ends.or_none("dest"), move, paused):
+        outcome = watch(ends, move, tell, interrupted, paused)
+    reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
+    try:
+        verdict = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
+    except VirtError as error:
+        raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. What it left was not settled: {error}; run again") from error
     if verdict.action in ("resume_dest", "done"):
         dest = ends.or_none("dest")
         told = ("seconds", "passes", "throttle_percent", "measures")
-        figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.guest) if dest else {})}
+        figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.uuid) if dest else {})}
         # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
         copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
         figures["disks"] = {target: max(least, outcome["disks"].get(target, (0, 0))[0]) for target, least in copied.items()}
         figures["disk_bytes"] = sum(figures["disks"].values())
         # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
         if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
-            migrate.synchronise_clock(dest, move.guest)
+            migrate.synchronise_clock(dest, move.uuid)
         return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
-    if verdict.action != "nothing":
-        settle.undo(ends, move)
-    reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
-    raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {verdict.meaning}")
+    left = settle.cleaned_up(ends, move.uuid) if verdict.action != "nothing" else []
+    raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {'; '.join([verdict.meaning, *left])}")
 
 
-def watch(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
-    """Migrate, or follow the migration that is under way, to its end, whatever that is; what `migrate.run` returns."""
-    domain, (flags, parameters) = look.lookup(ends.source, move.guest), plans.call(move)
-    pilot = convergence.Pilot(move.tuning)
+def watch(
+    ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool], paused: threading.Event | None = None
+) -> dict[str, t.Any]:
+    """Migrate, or follow the migration that is under way, to its end, whatever that is; what `migrate.run` returns.
+
+    `paused` then says whether the guest was paused at the end, by others than the migration.
+    """
+    domain, (flags, parameters) = look.by_uuid(ends.source, move.uuid), plans.call(move)
+    pilot, suspends = convergence.Pilot(move.tuning), threading.Event()
 
     def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
         why = INTERRUPTED if interrupted() else _lost(ends, move)
-        return [*([convergence.Action("abort", why=why)] if why else []), *pilot.look(seconds, figures)]
+        now = migrate.paused_by_owner(domain) if paused and not suspends.is_set() else None
+        if paused and now is not None:
+            (paused.set if now else paused.clear)()
+        actions = pilot.look(seconds, figures, answers=not ends.broken("dest"))
+        if any(action.verb == "suspend" for action in actions):
+            suspends.set()  # from now on it is our doing
+        return [*([convergence.Action("abort", why=why)] if why else []), *actions]
 
     cut = functools.partial(_cut, move.guest)
     return migrate.run(domain, move.dest_uri, flags, parameters, look_at, functools.partial(_told, tell), cut)
 
 
-def abort(ends: Ends, name: str) -> None:
+def abort(ends: Ends, move: Move) -> None:
     """End the migration that another run watches."""
-    migrate.abort(ends.source, name, functools.partial(_cut, name))
+    migrate.abort(ends.source, move.uuid, functools.partial(_cut, move.guest))
 
 
 @contextlib.contextmanager
-def _handed_over(dest: t.Any, move: Move) -> t.Iterator[None]:
+def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator[None]:
     """Meanwhile, let it run on the destination as soon as it is dead here for good, without waiting until libvirt has told that."""
     over = threading.Event()
 
     def hand_over() -> None:
-        if qemu.given_away(move.guest, over.is_set) and migrate.state_there(dest, move.guest) == "paused":
+        if qemu.given_away(move.guest, over.is_set) and not paused.is_set() and migrate.state_there(dest, move.uuid) == "paused":
             with contextlib.suppress(VirtError):  # who looks at both ends does it then
-                migrate.resume(dest, move.guest)
+                settle.let_run(dest, move.uuid)
 
     worker = threading.Thread(target=hand_over, daemon=True)
     if not (move.paused or plans.may_switch(move)):

@@ -6,85 +6,124 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import carry
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict, judge
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict, judge, superseded
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
-__all__ = ["begin", "clean_up", "forget", "seen", "settled", "undo"]
+__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "let_run", "seen", "settled"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
 _LOOK_S = 0.5
+_DEFINITIONS = ("/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart")
 
 
 def begin(source: t.Any, move: Move) -> None:
-    """Before anything is made: what will be, whose it is, and what goes when the guest has arrived."""
+    """Before anything is made: whose it is, and what goes when the guest has arrived. What is made is recorded when it has been made."""
     fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
     fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
-    fields["moving_made"] = tuple(disk.path for disk in move.disks if disk.volume)
+    fields["moving_suspends"] = "yes" if move.tuning.timeout_action == "suspend" else ""
     fields["moving_goes"] = () if move.keep_source_storage else tuple(disk.path for disk in move.disks if disk.volume and disk.goes)
-    _remember(look.lookup(source, move.guest), fields)
+    made.remember(look.by_uuid(source, move.uuid), fields)
 
 
-def forget(connection: t.Any, name: str) -> None:
+def hold_back(source: t.Any, uuid: str) -> None:
+    """The source does not start it by itself any more, not even after a power cut; the record tells that it did."""
+    migrate.set_autostart(source, uuid, on=False)
+    for directory in _DEFINITIONS:
+        with contextlib.suppress(OSError):  # another libvirt than the system's
+            durable.settle(directory)
+
+
+def _stay(source: t.Any, uuid: str) -> None:
+    """It is on the source for good: as it was before."""
+    found = look.find_by_uuid(source, uuid)
+    if found and record.read(found.live_xml or found.xml).get("moving_autostart"):
+        migrate.set_autostart(source, uuid, on=True)
+    forget(source, uuid)
+
+
+def cleaned_up(ends: Ends, uuid: str) -> list[str]:
+    """The same after a failure, whose reason stays the one that is told when this fails too."""
+    try:
+        return clean_up(ends, uuid)
+    except VirtError as error:
+        return [f"what it left was not cleared away: {error}; run again"]
+
+
+def forget(connection: t.Any, uuid: str) -> None:
     """It moves no more."""
-    _remember(look.lookup(connection, name), {"moving": "", "moving_made": (), "moving_goes": ()})
+    made.remember(look.by_uuid(connection, uuid), {"moving": "", "moving_made": (), "moving_goes": ()})
 
 
-def _remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
-    now = look.found(guest)
-    stored = record.update(now.xml, fields) if now.persistent else None
-    migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
-
-
-def seen(ends: Ends, name: str, *, was_paused: bool) -> Verdict:
-    """One look at both ends."""
+def seen(ends: Ends, uuid: str, *, was_paused: bool) -> Verdict:
+    """One look at both ends, for this guest: others of its name are none of its copies."""
     source, dest = ends.or_none("source"), ends.or_none("dest")
-    here = migrate.state_there(source, name)
-    there = migrate.state_there(dest, name, reserved=tied.is_reserved)
+    here = migrate.state_there(source, uuid)
+    there = migrate.state_there(dest, uuid, reserved=tied.is_reserved)
+    was_paused = was_paused or (here == "paused" and _suspended(source, uuid))
     here = "paused" if here == "incoming" else here  # of the source: paused by its migration
-    return judge(here, there, was_paused=was_paused, job_active=migrate.job_active(source, name))
+    old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)
+    return judge(here, there, was_paused=was_paused, job_active=migrate.job_active(source, uuid), superseded=old)
+
+
+def let_run(dest: t.Any, uuid: str) -> None:
+    """On the destination. What a source that loses power now still has of it is old: its record tells since when."""
+    migrate.resume(dest, uuid)
+    made.remember(look.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
+
+
+def _superseded(dest: t.Any, uuid: str) -> bool:
+    guest = look.find_by_uuid(dest, uuid)
+    memory = record.read(guest.live_xml or guest.xml) if guest else {}
+    paths = [Made.parse(text).path for text in memory.get("moving_made") or ()]
+    return superseded(float(memory.get("moving_let_run") or 0), map(local.written_s, paths))
+
+
+def _suspended(source: t.Any, uuid: str) -> bool:
+    """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
+    guest = look.find_by_uuid(source, uuid)
+    if guest is None or record.read(guest.live_xml or guest.xml).get("moving_suspends"):
+        return False
+    return bool(migrate.paused_by_owner(look.by_uuid(source, uuid)))
 
 
 def settled(ends: Ends, move: Move) -> Verdict:
     """Look until both ends agree, or libvirt has had its time; then do the one thing that is right."""
     deadline = time.monotonic() + _PATIENCE_S
-    verdict = seen(ends, move.guest, was_paused=move.paused)
+    verdict = seen(ends, move.uuid, was_paused=move.paused)
     while verdict.wait and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-        verdict = seen(ends, move.guest, was_paused=move.paused)
+        verdict = seen(ends, move.uuid, was_paused=move.paused)
     if verdict.action == "resume_dest":
-        migrate.resume(ends.dest, move.guest)
+        let_run(ends.dest, move.uuid)
     elif verdict.action == "finish_dest":
-        carry.release(ends.dest, move.guest)
+        carry.release(ends.dest, move.uuid)
     elif verdict.action == "clean_dest":
-        migrate.discard(ends.dest, move.guest)
-        if seen(ends, move.guest, was_paused=move.paused).action == "resume_source":
-            migrate.resume(ends.source, move.guest)
+        migrate.discard(ends.dest, move.uuid)
+        if seen(ends, move.uuid, was_paused=move.paused).action == "resume_source":
+            migrate.resume(ends.source, move.uuid)
     elif verdict.action == "clean_source":
-        migrate.discard(ends.source, move.guest)
+        migrate.discard(ends.source, move.uuid)
         return verdict._replace(action="done")
     elif verdict.action == "resume_source":
-        migrate.resume(ends.source, move.guest)
+        migrate.resume(ends.source, move.uuid)
     return verdict
 
 
-def clean_up(ends: Ends, name: str, made: t.Iterable[str]) -> None:
-    """The guest stayed: remove the images that were made for it on the destination, and the record."""
+def clean_up(ends: Ends, uuid: str) -> list[str]:
+    """The guest stayed: remove the images that were made for it on the destination, and the record. Says which files stay, and why."""
     dest, source = ends.or_none("dest"), ends.or_none("source")
-    if dest is None or source is None:
-        return  # the record stays, and the next run does it
-    for path in made:
-        storage.delete(dest, path)
-    if migrate.state_there(source, name) != "absent":
-        forget(source, name)
-
-
-def undo(ends: Ends, move: Move) -> None:
-    """As `clean_up`, of a move that did not come about."""
-    clean_up(ends, move.guest, [disk.path for disk in move.disks if disk.volume])
+    if dest is None or source is None or migrate.state_there(source, uuid) == "absent":
+        return []  # the record stays, and the next run does it
+    strange = made.clear(ends, uuid)
+    _stay(source, uuid)
+    return strange

@@ -7,17 +7,16 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front import made, pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel
@@ -27,16 +26,18 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["disks", "images", "unused"]
 
+_FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
 _CLOCK_S = 2  # between a file's time and that in its manifest
+_VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this process
 
 
 def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *, assumed: bool) -> tuple[DiskMove, ...]:
     """Each disk's way, with images that can be brought `assumed` to be there; raises Refused with every disk that has none."""
     document = found.live_xml or found.xml
     memory = record.read(document)
-    # Only what a run to this very host made there may be replaced.
-    ours = set(memory.get("moving_made") or ()) if memory.get("moving") == params["dest"] else set()
-    look_at = _Look(ends, {pool.path: pool for pool in dest.pools}, ours)
+    # Only what a run to this very host made there, and nobody else since, may be replaced.
+    ours, _strange = made.ours(ends.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {})
+    look_at = _Look(ends, {pool.path: pool for pool in dest.pools}, ours, assumed)
     problems = [
         f"disk {path} waits for the next boot; plug it in or take it out first"
         for path in sorted(set(sources(found.xml)) - set(sources(document)))
@@ -55,12 +56,12 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *
     # A copied disk goes from the source unless others stand on it there; what is only read (an ISO) goes when it was made for this guest.
     fixed = {item["source"] for item in entries if _fixed(item)}
     may_go = [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
-    free = unused(ends.source, may_go, found.name)
+    free = unused(ends.source, may_go, found.uuid)
     return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
 
 
-def unused(source: t.Any, paths: t.Iterable[str], guest: str) -> set[str]:
-    """Of these disks of a guest those that no other guest and no other image stands on."""
+def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
+    """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
     folders: dict[str, set[str]] = {}
     for path in paths:
         folders.setdefault(os.path.dirname(path), set()).add(path)
@@ -68,7 +69,7 @@ def unused(source: t.Any, paths: t.Iterable[str], guest: str) -> set[str]:
         pool = transfer.pool_at(source, folder)
         if pool:
             storage.refresh(source, pool)  # what was made behind libvirt's back counts as well
-    used = {folder: pool_directory.users(source, folder, but=guest) for folder in folders}
+    used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
     return {path for folder, inside in folders.items() for path in inside if os.path.basename(os.path.realpath(path)) not in used[folder]}
 
 
@@ -80,7 +81,7 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
         pool = transfer.pool_at(source, directory)
         text = storage.read(source, pool, manifest_name(content)) if pool else None
         if pool and text is not None:
-            checksum = read_manifest(text.decode(), path).checksum
+            checksum = read_manifest(text.decode(errors="replace"), path).checksum
             # `debian-12.1a2b3c4d5e6f.qcow2` is a content of `debian-12.qcow2`.
             wanted[path] = {"name": CONTENT_NAME.sub(r"\1", content), "pool": pool, "checksum": checksum, "content": content}
     return list(wanted.values())
@@ -93,22 +94,30 @@ def _fixed(item: t.Mapping[str, t.Any]) -> bool:
 class _Look:
     """What both ends have; each pool of the destination is looked at anew once."""
 
-    def __init__(self, ends: Ends, pools: t.Mapping[str, Pool], ours: t.Collection[str]) -> None:
-        self._ends, self._pools, self._ours = ends, pools, ours
+    def __init__(self, ends: Ends, pools: t.Mapping[str, Pool], ours: t.Collection[str], assumed: bool) -> None:
+        self._ends, self._pools, self._ours, self._assumed = ends, pools, ours, assumed
         self._fresh: set[str] = set()
 
     def disk(self, item: t.Mapping[str, t.Any], mode: str) -> TravellingDisk:
         """One disk of a guest."""
         path = t.cast(str, item["source"])
-        shared_on = local.shared_filesystem(path)
+        owns, listed = qemu.settings()
+        told_shared = next((f"{its}, shared as qemu.conf says" for its in listed if _inside(path, its)), None)
+        shared_on = local.shared_filesystem(path) or told_shared
         told = TravellingDisk(str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable")))
+        if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
+            labels = "selinux" in caps.host(look.capabilities(self._ends.source))["security_drivers"]
+            does = ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
+            told = dataclasses.replace(told, vouched=True, relabelled=" and ".join(does))
+        told = dataclasses.replace(told, cache=item.get("cache"))
         pool = self._pools.get(os.path.normpath(os.path.dirname(path)))
         if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
             return told
         self._refresh(pool.name)
-        file = _file(self._ends.source, path) or self._new(path)
+        file = _as_defined(_file(self._ends.source, path) or self._new(path), item)
         base = file.backing_path if file else None
         there = _file(self._ends.dest, base) if base else None
+        verdict = self._verdict(base) if base and there else ""
         return dataclasses.replace(
             told,
             pool=pool,
@@ -117,7 +126,8 @@ class _Look:
             file=file,
             base=_file(self._ends.source, base) if base else None,
             base_there=there,
-            base_altered=bool(base and there and self._altered(base)),
+            base_altered=bool(base and there and verdict == "altered"),
+            base_unknown=bool(base and there and verdict == "unknown"),
         )
 
     def _new(self, path: str) -> File | None:
@@ -133,19 +143,42 @@ class _Look:
             storage.refresh(self._ends.dest, pool)
             self._fresh.add(pool)
 
-    def _altered(self, base: str) -> bool:
-        """Whether the base was written to after it was verified there; nothing is said of one without a manifest."""
+    def _verdict(self, base: str) -> str:
+        """same, altered (since it was verified there) or unknown: it has no manifest, or it is verified before anything moves."""
         directory, content = os.path.split(base)
         pool = self._pools.get(os.path.normpath(directory))
         if pool is None:
-            return False
+            return "unknown"
         self._refresh(pool.name)
         text = storage.read(self._ends.dest, pool.name, manifest_name(content))
         xml = storage.volume_at(self._ends.dest, base)
         if text is None or xml is None:
-            return False
-        fetched = datetime.datetime.fromisoformat(read_manifest(text.decode(), base).fetched)
-        return bool(caps.volume(xml)["modified_s"] > fetched.timestamp() + _CLOCK_S)
+            return "unknown"
+        manifest, seen = read_manifest(text.decode(errors="replace"), base), caps.volume(xml)
+        if seen["modified_s"] > manifest.fetched_s + _CLOCK_S:
+            return "altered"
+        # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
+        known = (self._ends.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
+        if not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"]) and known not in _VERIFIED:
+            if self._assumed:
+                return "unknown"
+            if transfer.digest(self._ends.dest, pool.name, content) != manifest.sha256:
+                return "altered"
+        _VERIFIED.add(known)
+        return "same"
+
+
+def _inside(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
+
+
+def _as_defined(file: File | None, item: t.Mapping[str, t.Any]) -> File | None:
+    """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
+    if file is None or item.get("format") != "raw":
+        return file
+    return dataclasses.replace(
+        file, format="raw", capacity_bytes=file.physical_bytes or file.capacity_bytes, backing_path=None, backing_format=None
+    )
 
 
 def _file(connection: t.Any, path: str) -> File | None:
@@ -153,4 +186,4 @@ def _file(connection: t.Any, path: str) -> File | None:
     if xml is None:
         return None
     found = caps.volume(xml)
-    return File(path, **{key: found[key] for key in ("format", "capacity_bytes", "allocation_bytes", "backing_path", "backing_format")})
+    return File(path, **{key: found[key] for key in _FILE})

@@ -17,9 +17,12 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 __all__ = [
     "SOURCES",
     "addresses",
+    "by_uuid",
     "capabilities",
     "definition",
+    "filters",
     "find",
+    "find_by_uuid",
     "found",
     "keeps",
     "links",
@@ -52,16 +55,24 @@ def lookup(connection: Connection, name: str) -> t.Any:
         return connection.lookupByName(name)
 
 
+def by_uuid(connection: Connection, uuid: str) -> t.Any:
+    """The virDomain with that UUID, whatever its name; raises NotFound."""
+    with said("find guest with UUID", uuid):
+        return connection.lookupByUUIDString(uuid)
+
+
 def find(connection: Connection, name: str) -> Found | None:
-    """The guest as libvirt has it, or None."""
-    try:
-        domain = connection.lookupByName(name)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return None
-        with said("find guest", name):
-            raise
-    return found(domain)
+    """The guest of that name as libvirt has it, or None."""
+    with contextlib.suppress(NotFound):
+        return found(lookup(connection, name))
+    return None
+
+
+def find_by_uuid(connection: Connection, uuid: str) -> Found | None:
+    """The guest with that UUID as libvirt has it, or None."""
+    with contextlib.suppress(NotFound):
+        return found(by_uuid(connection, uuid))
+    return None
 
 
 def found(domain: t.Any) -> Found:
@@ -183,6 +194,17 @@ def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
         bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
     with said("list the networks of", connection.getURI()):
         return bridges, {item.name() for item in connection.listAllNetworks()}
+
+
+def filters(connection: Connection) -> list[str] | None:
+    """Documents of all network filters; None where libvirt was built without them."""
+    with said("list the network filters of", connection.getURI()):
+        try:
+            return [item.XMLDesc() for item in connection.listAllNWFilters()]
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+                return None
+            raise
 
 
 def _version(number: int) -> str:

@@ -11,7 +11,7 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
@@ -23,6 +23,7 @@ __all__ = [
     "discard",
     "job_active",
     "measure_dirtying",
+    "paused_by_owner",
     "resume",
     "run",
     "set_autostart",
@@ -35,6 +36,7 @@ _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
 _ASK_S, _CUT_AFTER_S = 1, 5
 _MEND_S = 130  # TCP tries again every two minutes, at the latest
+_REMOVE_S = 15
 _END_S = 60  # an aborted job that has not ended by then is left to the next run
 
 Look = t.Callable[[float, t.Mapping[str, t.Any]], t.Sequence[t.Any]]  # seconds and figures -> what is to be done (`verb`, `value`, `why`)
@@ -164,15 +166,33 @@ def _take(domain: t.Any, action: t.Any) -> None:
             domain.suspend()
 
 
+def paused_by_owner(domain: t.Any) -> bool | None:
+    """Whether somebody suspended the guest, or it waits for something; None when a migration holds it, or nobody can tell."""
+    migration = (
+        libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
+        libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
+        libvirt.VIR_DOMAIN_PAUSED_UNKNOWN,  # QEMU stood still when a daemon that was started anew looked; an owner's pause has a reason
+    )
+    with contextlib.suppress(libvirt.libvirtError):
+        code, reason = domain.state()
+        if code == libvirt.VIR_DOMAIN_PAUSED:
+            return None if reason in migration else True
+        if code in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_BLOCKED):
+            return False
+    return None
+
+
 def check_abort(domain: t.Any) -> None:
     """Raise Refused when the guest's migration cannot be ended any more."""
     if _postcopy(domain):
         raise Refused(f"cannot end the migration of {domain.name()}: in post-copy it would be lost; let it arrive, then move it back")
 
 
-def abort(connection: Connection, name: str, cut: Cut) -> None:
+def abort(connection: Connection, uuid: str, cut: Cut) -> None:
     """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
-    domain, begun, over = look.lookup(connection, name), time.monotonic(), threading.Event()
+    domain, begun, over = look.by_uuid(connection, uuid), time.monotonic(), threading.Event()
     _end(domain, cut, over)
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
         time.sleep(_TICK_S)
@@ -195,20 +215,20 @@ def dirty_mib_s(connection: Connection, domain: t.Any) -> int | None:
     return None
 
 
-def completed(connection: Connection, name: str) -> dict[str, t.Any]:
+def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
     """libvirt's own figures of the finished migration; they stay on the destination."""
     try:
-        found = connection.lookupByName(name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+        found = connection.lookupByUUIDString(uuid).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     except libvirt.libvirtError:
         return {}
     told = {"downtime_ms": "downtime", "memory_bytes": "memory_processed"}
     return {key: found[field] for key, field in told.items() if field in found}
 
 
-def job_active(connection: Connection | None, name: str) -> bool:
+def job_active(connection: Connection | None, uuid: str) -> bool:
     """Whether libvirt is at work on the guest."""
     try:
-        return connection is not None and _active(connection.lookupByName(name))
+        return connection is not None and _active(connection.lookupByUUIDString(uuid))
     except libvirt.libvirtError:
         return False  # no such guest
 
@@ -224,12 +244,15 @@ def _word(code: int, reason: int) -> str:
     return more.get((code, reason)) or look.state_word(code)
 
 
-def state_there(connection: Connection | None, name: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False) -> str:
-    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved` says so."""
+def state_there(connection: Connection | None, uuid: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False) -> str:
+    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved` says so.
+
+    A guest of the same name with another UUID is another guest: this one is absent then.
+    """
     if connection is None:
         return "unreachable"
     try:
-        domain = connection.lookupByName(name)
+        domain = connection.lookupByUUIDString(uuid)
         word = _word(*domain.state())
         return "reserved" if word == "shutdown" and domain.isPersistent() and reserved(domain.XMLDesc()) else word
     except libvirt.libvirtError as error:
@@ -245,10 +268,10 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
                 domain.setMetadata(kind, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flag)
 
 
-def resume(connection: Connection, name: str) -> None:
+def resume(connection: Connection, uuid: str) -> None:
     """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
-    with said("resume", name):
-        domain = connection.lookupByName(name)
+    domain = look.by_uuid(connection, uuid)
+    with said("resume", domain.name()):
         try:
             domain.resume()
         except libvirt.libvirtError:
@@ -256,28 +279,47 @@ def resume(connection: Connection, name: str) -> None:
                 raise
 
 
-def synchronise_clock(connection: Connection, name: str) -> None:
+def synchronise_clock(connection: Connection, uuid: str) -> None:
     """Have the guest's agent set its clock, which stood still on the way. Only where an agent answers."""
-    domain = look.lookup(connection, name)
+    domain = look.by_uuid(connection, uuid)
     with contextlib.suppress(libvirt.libvirtError):
         if "state='connected'" in domain.XMLDesc():
             domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
 
 
-def discard(connection: Connection, name: str) -> None:
-    """Remove a dead copy of a guest: process and definition, never its storage. libvirt may be faster."""
-    with said("remove the copy of", name):
+def discard(connection: Connection, uuid: str) -> None:
+    """Remove a dead copy of a guest: process and definition, never its storage; raises Failed when it runs.
+
+    libvirt may be removing it at the same time, and then refuses what it has half done: it is asked again until nothing is left.
+    """
+    deadline = time.monotonic() + _REMOVE_S
+    while True:
         try:
-            domain = connection.lookupByName(name)
-            if domain.isActive():
-                domain.destroy()
-            connection.lookupByName(name).undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process
+            domain = look.by_uuid(connection, uuid)
+            _remove(domain)
+        except NotFound:
+            return
         except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-                raise
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return
+            if time.monotonic() > deadline or not connection.isAlive():
+                with said("remove the copy of", domain.name()):
+                    raise
+        else:
+            return
+        time.sleep(_TICK_S)
 
 
-def set_autostart(connection: Connection, name: str) -> None:
-    """Start with the host."""
-    with said("set autostart of", name):
-        connection.lookupByName(name).setAutostart(1)
+def _remove(domain: t.Any) -> None:
+    if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+        raise Failed(f"cannot remove the copy of {domain.name()}: it runs by now, so it is not dead; run again")
+    if domain.isActive():
+        domain.destroy()
+    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process
+
+
+def set_autostart(connection: Connection, uuid: str, on: bool) -> None:
+    """Start with the host, or not."""
+    domain = look.by_uuid(connection, uuid)
+    with said("set autostart of", domain.name()):
+        domain.setAutostart(int(on))

@@ -10,16 +10,17 @@ import time
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
+_SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is told
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at", "volume_in",
-    "write",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at",
+    "volume_in", "write",
 ]  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def all_volumes(connection: Connection) -> list[str]:
 
 
 def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False, copy_of: str | None = None) -> None:
-    """Make a volume, empty or as a copy of another. With `replace`, a volume of that name is deleted first."""
+    """Make a volume, empty or as a copy of another; raises Failed where one is. With `replace`, a volume of that name is deleted first."""
     with said("create volume", f"{name} in pool {pool}"):
         target = connection.storagePoolLookupByName(pool)
         if replace:
@@ -106,12 +107,18 @@ def _create_from(pool: t.Any, xml: str, source: t.Any) -> None:
 
 
 def read(connection: Connection, pool: str, name: str) -> bytes | None:
-    """The whole content of a small volume; None where there is none."""
-    pieces: list[bytes] = []
+    """The whole content of a small volume; None where there is none. Raises Failed for a large one."""
+    content = bytearray()
     if volume_in(connection, pool, name) is None:
         return None
-    receive(connection, pool, name, 0, pieces.append, lambda size: pieces.append(bytes(size)))
-    return b"".join(pieces)
+
+    def grow(size: int, piece: bytes = b"") -> None:
+        if len(content) + size > _SMALL_BYTES:
+            raise Failed(f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; who wrote it?")
+        content.extend(piece or bytes(size))
+
+    receive(connection, pool, name, 0, lambda piece: grow(len(piece), piece), grow)
+    return bytes(content)
 
 
 def receive(

@@ -13,9 +13,9 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, send
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, receive, send
 
-__all__ = ["copy", "pool_at", "pool_for"]
+__all__ = ["copy", "digest", "pool_at", "pool_for"]
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
@@ -46,6 +46,18 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, 
             raise
         reader.finish()
         writer.finish()
+
+
+def digest(connection: Connection, pool: str, name: str) -> str:
+    """The sha256 of a volume's whole content, which comes here for that."""
+    found = hashlib.sha256()
+
+    def skip(size: int) -> None:
+        for start in range(0, size, CHUNK):
+            found.update(bytes(min(CHUNK, size - start)))
+
+    receive(connection, pool, name, 0, found.update, skip)
+    return found.hexdigest()
 
 
 def pool_at(connection: Connection, directory: str) -> str | None:

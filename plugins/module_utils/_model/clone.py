@@ -54,6 +54,7 @@ class Wanted:
     allow_shrink: bool = False
     remove_storage: bool = False
     timeout_s: int = 0
+    reserve_bytes: int | None = None  # of room that stays free; None: as always
 
     @property
     def path(self) -> str:
@@ -69,9 +70,10 @@ class Found:
     format: str = ""
     size_bytes: int = 0
     backing: str | None = None  # the file it stands on, as it says itself
+    unknown_base: str = ""  # a file below it that neither a guest's definition nor a manifest vouches for
     snapshots: bool = False  # kept inside
     uses: tuple[Use, ...] = ()
     overlays: tuple[str, ...] = ()  # images that stand on it
     locked: bool = False  # a process has it open
-    lacks_bytes: int = 0  # room its filesystem lacks to hold all that it now reads from below
+    lacks_room: str = ""  # why its filesystem cannot take what is to be written now
     left: str | None = None  # by a run that was killed while making it

@@ -68,6 +68,7 @@ class Wanted:
     state: str = "present"
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of `_xml/domain.py`, by path; lists hold Items
     graphics: t.Mapping[str, t.Any] | None = None
+    allow_unprotected: bool = False  # a display that anybody can use who reaches its port
     xml: str | None = dataclasses.field(default=None, repr=False)
     image: str | None = None
     seed: Seed | None = None

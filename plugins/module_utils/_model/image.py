@@ -7,12 +7,15 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["COMPRESSIONS", "Checksum", "Image", "Manifest", "Present", "Source", "Sums", "checksum_in", "parse_checksum"]
+__all__ = ["COMPRESSIONS", "Checksum", "Header", "Image", "Manifest", "Present", "Source", "Sums", "checksum_in", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
 _LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the strongest first
@@ -27,6 +30,14 @@ class Checksum(t.NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.hex}"
+
+
+class Header(t.NamedTuple):
+    """What the first bytes of a file say, whoever wrote them."""
+
+    format: str  # raw where they say nothing
+    backing: str | None = None  # what a qcow2 stands on, as it names it
+    data_file: str | None = None  # other files that hold its data
 
 
 class Sums(t.NamedTuple):
@@ -49,6 +60,11 @@ class Source:
         return re.sub(r"[?#].*", "", self.location).rstrip("/").rsplit("/", 1)[-1]
 
     @property
+    def shown(self) -> str:
+        """The location as people may see it."""
+        return without_secrets(self.location)
+
+    @property
     def compression(self) -> str | None:
         """gz, xz, bz2 or zst by the ending of the name."""
         ending = self.file.rsplit(".", 1)[-1].lower()
@@ -65,6 +81,12 @@ class Image:
     source: Source | None = None
     checksum: Checksum | None = None
     current: bool = True  # the name points to it, once it is there
+    doubt: str = ""  # why nobody can rely on the checksum
+
+    @property
+    def verified(self) -> bool:
+        """Whether a content with that checksum is what the user asked for."""
+        return self.checksum is not None and not self.doubt
 
     def content_name(self, digest: str) -> str:
         """`debian-12.1a2b3c4d5e6f.qcow2` for `debian-12.qcow2`."""
@@ -88,6 +110,39 @@ class Manifest:
     source: str  # as it is told to people
     checksum: str  # of the source, `sha256:<hex>`
     fetched: str  # RFC 3339, UTC
+    verified: bool = False  # nobody on the way can have written `checksum`, and it was compared here
+    as_published: bool = True  # the content is what `checksum` is of: neither unpacked nor converted
+    # Of the file as it was verified: a copy with the old times (cp -p, rsync -a, a backup) has others. 0: an earlier version wrote this.
+    inode: int = 0
+    changed_ns: int = 0
+
+    @property
+    def fetched_s(self) -> float:
+        """The same in seconds since the epoch; 0 for what is no time: whoever wrote it may have written anything."""
+        try:
+            return datetime.datetime.fromisoformat(self.fetched).timestamp()
+        except ValueError:
+            return 0.0
+
+    @property
+    def of_bytes(self) -> Checksum:
+        """A digest of the content file itself."""
+        return t.cast(Checksum, parse_checksum(self.checksum)) if self.as_published else Checksum("sha256", self.sha256)
+
+    def check(self) -> None:
+        """Whoever wrote it may have written anything; raises ValueError or BadInput."""
+        numbers, texts = (self.bytes, self.inode, self.changed_ns), (self.content, self.sha256, self.source, self.checksum, self.fetched)
+        kinds = all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in numbers)
+        kinds = kinds and all(isinstance(one, str) for one in texts)
+        if not kinds or not CONTENT_NAME.search(self.content) or not isinstance(parse_checksum(f"sha256:{self.sha256}"), Checksum):
+            raise ValueError("it holds something else than was written there")
+        if not isinstance(parse_checksum(self.checksum), Checksum):
+            raise ValueError("its checksum is none")
+
+    def is_of(self, *, size: int, changed_ns: int, inode: int | None = None) -> bool:
+        """Whether a file is the very one that was verified; None where nobody can tell the inode."""
+        same = (self.bytes, self.changed_ns) == (size, changed_ns)
+        return bool(self.changed_ns) and same and inode in (None, self.inode)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +152,7 @@ class Present:
     target: str | None
     files: frozenset[str]
     foreign: bool = False  # the name is a plain file that somebody else put there
+    strangers: frozenset[str] = frozenset()  # files with the name of a content, which no manifest calls one
 
 
 def parse_checksum(text: str) -> Checksum | Sums:

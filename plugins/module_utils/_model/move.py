@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 
-__all__ = ["CARRY", "COPIED", "DELTA", "FULL", "SHARED", "DiskMove", "Guest", "Host", "Move", "Pool", "Tuning"]
+__all__ = ["CARRY", "COPIED", "DELTA", "FULL", "SHARED", "DiskMove", "Guest", "Host", "Made", "Move", "Pool", "Tuning"]
 
 SHARED, DELTA, FULL, CARRY = "shared", "delta", "full", "carry"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
@@ -24,6 +24,7 @@ class Pool:
     name: str
     path: str
     available_bytes: int
+    capacity_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,32 @@ class DiskMove:
     flatten: bool = False  # its base is not there, so all of it must travel
     replace: bool = False  # an earlier run of ours left something there
     goes: bool = True  # from the source, after the guest has arrived
+    vouched: bool = False  # only the user says that it is shared: libvirt would not move it
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A file on the destination, as the guest's record holds it: what was made, and by what it is known again."""
+
+    phase: str
+    size_bytes: int  # of the disk, or of the file
+    changed: str  # when, in the words of the destination; empty while it is not known
+    path: str
+
+    MAKING: t.ClassVar[str] = "making"  # asked for: libvirt makes it only where nothing is
+    MADE: t.ClassVar[str] = "made"  # and nobody wrote to it since
+    OPEN: t.ClassVar[str] = "open"  # made, and written to by the move itself: its time tells nothing
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> Made:
+        """An entry of the record; a path alone, as earlier versions wrote it, was only planned."""
+        if text.startswith("/"):
+            return cls(cls.MADE, -1, "", text)
+        phase, size, changed, path = text.split(" ", 3)
+        return cls(phase, int(size), "" if changed == "-" else changed, path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +128,15 @@ class Tuning:
     schedule: str | None = None
     timeout_s: int = 1800
     timeout_action: str = "abort"
+    stall_timeout_s: int = 120
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
     """The user's wish and what follows from it."""
 
-    guest: str
+    guest: str  # its name, for people
+    uuid: str  # who it is: both ends are asked for this, never for the name
     dest: str
     dest_uri: str
     tuning: Tuning = Tuning()
@@ -116,6 +145,7 @@ class Move:
     paused: bool = False  # the guest was paused before, and stays so
     autostart: bool = False
     keep_source_storage: bool = False
+    reserve_bytes: int | None = None  # of room in the destination's pools that stays free; None: as always
     disks: tuple[DiskMove, ...] = ()
     files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
 

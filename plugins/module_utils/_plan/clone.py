@@ -139,13 +139,13 @@ def plan(wanted: Wanted, found: Found) -> Plan:
     if wanted.state == "absent":
         return _absent(wanted, found)
     if found.kind == "nothing":
-        return _made(wanted)
+        return _made(wanted, found)
     _refuse_other_format(wanted, found)
     now = Plan((), (), found.size_bytes, found.backing)
     return {"present": _present, "rebased": _rebased, "flattened": _flattened}[wanted.state](wanted, found, now)
 
 
-def _made(wanted: Wanted) -> Plan:
+def _made(wanted: Wanted, found: Found) -> Plan:
     base = wanted.base
     if wanted.state != "present" or base is None:
         raise NotFound(f"there is no disk {wanted.path}; say with image what it is made from, and state: present")
@@ -156,6 +156,7 @@ def _made(wanted: Wanted) -> Plan:
             "would be cut off; make it larger, or set allow_shrink: true"
         )
     _refuse_taken(wanted, base)
+    _refuse_full(f"make disk {wanted.name}", found)
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
     changes = [Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below)]
@@ -202,6 +203,7 @@ def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
     writer = _writer(f"grow disk {wanted.name}", found)
     if writer is None:
         _refuse_busy(f"grow disk {wanted.name}", wanted, found)
+        _refuse_unknown(f"grow disk {wanted.name}", found)
         return Grow(wanted.path, size, found.format)
     return GrowLive(wanted.path, size, writer.guest, t.cast(str, writer.target))
 
@@ -211,6 +213,7 @@ def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
     if not wanted.allow_shrink:
         raise Refused(f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true")
     _refuse_busy(verb, wanted, found)
+    _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
     if found.overlays:
         raise Refused(f"cannot {verb}: {', '.join(found.overlays)} stands on it; flatten that first")
@@ -227,7 +230,9 @@ def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:
         raise Refused(f"cannot {verb} on {base.name}: that stands on {wanted.name} itself")
     _refuse_taken(wanted, base)
     _refuse_busy(verb, wanted, found)
+    _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
+    _refuse_full(verb, found)
     changes = [Change("stands_on", found.backing, base.path)]
     return dataclasses.replace(now, steps=[*_forgotten(wanted, found), StandOn(wanted.path, base)], changes=changes, stands_on=base.path)
 
@@ -239,12 +244,9 @@ def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
     writer = _writer(verb, found)
     if writer is None:
         _refuse_busy(verb, wanted, found)
+    _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
-    if found.lacks_bytes:
-        raise Refused(
-            f"cannot {verb}: what it now reads from {found.backing} needs {gib_text(found.lacks_bytes)} more than {wanted.directory} "
-            "has room for; make room there"
-        )
+    _refuse_full(verb, found)
     work: CloneStep = Flatten(wanted.path)
     if writer:
         work = Pull(wanted.path, writer.guest, t.cast(str, writer.target), wanted.timeout_s)
@@ -292,6 +294,20 @@ def _refuse_busy(verb: str, wanted: Wanted, found: Found) -> None:
             raise Refused(f"cannot {verb}: guest {use.guest} ({use.state}) has it; {remedy}")
     if found.locked:
         raise Refused(f"cannot {verb}: {_STRANGER.format(wanted.path)}")
+
+
+def _refuse_unknown(verb: str, found: Found) -> None:
+    """A guest may have written the first bytes of the disk, when it had it as a raw one."""
+    if found.unknown_base:
+        raise Refused(
+            f"cannot {verb}: no guest of this host has it, and only its own first bytes say that it stands on {found.unknown_base}, which "
+            "is no image from virt_image; define the guest that has it first, or make the disk anew"
+        )
+
+
+def _refuse_full(verb: str, found: Found) -> None:
+    if found.lacks_room:
+        raise Refused(f"cannot {verb}: {found.lacks_room}")
 
 
 def _refuse_snapshots(verb: str, found: Found) -> None:

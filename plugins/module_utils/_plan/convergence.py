@@ -61,9 +61,10 @@ class Pilot:
         self._first = first_ms and Action("downtime", first_ms)
         self._pass, self._least, self._stalled = 0, 0, 0
         self._postcopy, self._late = False, 0
+        self._sent, self._quiet_since = -1, 0.0
 
-    def look(self, seconds: float, figures: t.Mapping[str, t.Any]) -> list[Action]:
-        """What is to be done now; `figures` are libvirt's, `seconds` since the beginning."""
+    def look(self, seconds: float, figures: t.Mapping[str, t.Any], *, answers: bool = True) -> list[Action]:
+        """What is to be done now; `figures` are libvirt's, `seconds` since the beginning, `answers` whether the destination does."""
         actions = [self._first] if self._first and figures else []
         self._first = None if actions else self._first
         passes = int(figures.get("memory_iteration") or 0)
@@ -74,7 +75,24 @@ class Pilot:
             self._pass = passes
         while self._next and self._stalled >= self._next[0][0]:
             actions.append(self._next.pop(0)[1]._replace(why=f"{self._stalled} passes did not get it nearer to its end"))
-        return [*actions, *self._switch(seconds, passes), *self._timeout(seconds)]
+        actions += [*self._switch(seconds, passes), *self._timeout(seconds)]
+        self._postcopy = self._postcopy or any(action.verb == "postcopy" for action in actions)
+        return [*actions, *self._stall(seconds, figures, answers)]
+
+    def _stall(self, seconds: float, figures: t.Mapping[str, t.Any], answers: bool) -> list[Action]:
+        """Abort when nothing is sent although both ends answer; what runs on the destination already must wait for the network.
+
+        libvirt has no figures while QEMU still connects, which a path that drops large packets can make last for ever.
+        """
+        sent = int(figures.get("data_processed") or 0) if figures else self._sent
+        if not answers or self._postcopy or sent != self._sent:
+            self._sent, self._quiet_since = sent, seconds
+            return []
+        if seconds - self._quiet_since < self._tuning.stall_timeout_s:
+            return []
+        self._quiet_since = seconds
+        remedy = "does the path between the hosts let large packets through (MTU), and ports 49152-49215?"
+        return [Action("abort", why=f"nothing was sent for {self._tuning.stall_timeout_s} s although both hosts answer; {remedy}")]
 
     def _switch(self, seconds: float, passes: int) -> list[Action]:
         """To post-copy, where it is to follow after a pass or a time."""

@@ -93,14 +93,21 @@ def _refuse_not_live(wanted: Wanted, now: live.Now | None, storage: t.Sequence[S
 
 
 def _reach_running(wanted: Wanted, now: live.Now, result: Plan, *, record_changed: bool) -> None:
-    """Live steps for what the running guest lacks; the rest is pending."""
+    """Live steps for what the running guest lacks; the rest is pending.
+
+    A device is updated before the definition says so: one that the host refuses (a network that is not active) must not wait there for the
+    next boot. What is attached comes after it: a disk that a running guest has is one that its definition calls finished.
+    """
     if wanted.apply == "next_boot":
         result.pending += [str(change) for change in now.running.changes]
         return
     made, pending = live.live_steps(now, record_changed=record_changed)
     if pending and wanted.apply == "live":
         raise Refused(f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot")
-    result.steps += made
+    first = [step for step in made if isinstance(step, steps.UpdateDevice)]
+    defined = next((at for at, step in reversed([*enumerate(result.steps)]) if isinstance(step, steps.Define)), len(result.steps))
+    result.steps[defined:defined] = first
+    result.steps += [step for step in made if step not in first]
     result.pending += pending
 
 

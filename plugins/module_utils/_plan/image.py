@@ -10,9 +10,9 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Present
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Present
 
-__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "old", "present", "superseded"]
+__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "old", "present", "refuse_stranger", "replaced", "strangers", "superseded"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,10 @@ class Fetch(ImageStep):
     """Bring the source here, verify it, unpack and convert it, and publish it under its content's name."""
 
     def __str__(self) -> str:
-        checksum = self.image.checksum
-        return f"fetch image {self.image.name}, {f'verified by {checksum.algorithm} {checksum.hex[:12]}' if checksum else 'NOT verified'}"
+        name, checksum, doubt = self.image.name, self.image.checksum, self.image.doubt
+        if checksum is None or doubt:
+            return f"fetch image {name}, NOT verified{f' ({doubt})' if doubt else ''}"
+        return f"fetch image {name}, verified by {checksum.algorithm} {checksum.hex[:12]}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +74,39 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
 
 
+def refuse_stranger(image: Image) -> t.NoReturn:
+    """Raises Refused: a file has the name of the content that was asked for, and its bytes are others."""
+    content = image.content_name(t.cast(Checksum, image.checksum).hex)
+    raise Refused(
+        f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did not bring it; "
+        "look at it, and move it away"
+    )
+
+
+def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
+    """Steps for a content that was changed after it was verified; raises Refused when somebody stands on it, or when nobody has it."""
+    content = image.content_name(t.cast(Checksum, image.checksum).hex)
+    if content in users:
+        raise Refused(
+            f"cannot verify image {content}: it was changed after it was brought here, and {users[content]} stands on it; compare it with "
+            "the same image of another hypervisor, and restore it from there while no guest uses it"
+        )
+    if image.source is None:
+        remedy = "say where it comes from with url, src or origin"
+        raise Refused(f"cannot verify image {content}: it was changed after it was brought here; {remedy}")
+    return [Fetch(image)]
+
+
 def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:
-    """Contents of the image; without `every`, those to which its name does not point after the steps."""
+    """Contents of the image that we brought; without `every`, those to which its name does not point after the steps."""
     points = [step.target for step in steps if isinstance(step, Point)]
     current = points[-1] if points else found.target
-    return sorted(file for file in found.files if image.owns(file) and (every or file != current))
+    return sorted(file for file in found.files - found.strangers if image.owns(file) and (every or file != current))
+
+
+def strangers(found: Present) -> list[str]:
+    """What is said of files that have a content's name and stay."""
+    return [f"kept {file}: no manifest says that this collection brought it" for file in sorted(found.strangers)]
 
 
 def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:

@@ -20,7 +20,8 @@ class MigrateStep:
     """One change on the way."""
 
     move: Move
-    verb: str  # record, make, carry, file, migrate, reserve, undefine, define, resume, autostart, remove, forget, settle, abort
+    # record, no_autostart, make, carry, file, migrate, reserve, undefine, define, resume, autostart, remove, forget, settle, abort
+    verb: str
     path: str = ""
     text: str = ""
 
@@ -29,9 +30,11 @@ class MigrateStep:
 
 
 def steps(move: Move) -> list[MigrateStep]:
-    """In order: what is made is recorded before it is made, and the source's disks go last."""
+    """In order: the move is recorded before anything is made, and the source's disks go last."""
     made = [disk for disk in move.disks if disk.volume is not None]
     result = [MigrateStep(move, "record", text=f"record on {move.guest} that it moves to {move.dest}")]
+    if move.autostart:  # a source that loses power after the guest has left must not start what it still has of it
+        result.append(MigrateStep(move, "no_autostart", text=f"set autostart of {move.guest} off on the source"))
     result += [_made(move, disk) for disk in made]
     result += [MigrateStep(move, "file", path, f"copy {path} to {move.dest}") for path in move.files]
     result += [_sent(move)] if move.active else _moved_off(move)
@@ -99,6 +102,7 @@ def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
         "AUTO_CONVERGE": tuning.auto_converge,
         "PARALLEL": bool(tuning.parallel),
         "COMPRESSED": bool(tuning.compression),
+        "UNSAFE": any(disk.vouched for disk in move.disks),  # all others are copied, read-only, or known to be shared
     }
     flags += [flag for flag, wish in wished.items() if wish]
     copied = [disk for disk in move.disks if disk.how in COPIED]
@@ -137,12 +141,21 @@ class Verdict(t.NamedTuple):
     wait: bool = False  # libvirt may still decide: look again
 
 
-def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> Verdict:
+def superseded(let_run_s: float, written_s: t.Iterable[float | None]) -> bool:
+    """Whether what the source has is old: it was let run on the destination, and no disk here was written since.
+
+    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may have been written.
+    """
+    return bool(let_run_s) and all(each is not None and each <= let_run_s for each in written_s)
+
+
+def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False, superseded: bool = False) -> Verdict:
     """Decide from what both hosts say, never from a return code.
 
     States: running, paused, shutdown, crashed, absent, unreachable; of the source also postcopy (a part of it is here) and migrated (off,
     sent away); of the destination also incoming (not all of it is there) and reserved (nobody can start it). libvirt can report a failure
     for a guest that arrived; a success is what both ends agree on: it was sent paused, so at most one copy runs until this is decided.
+    `superseded`: it was let run on the destination after it had ended on the source, and nobody wrote to the source's disks since.
     """
     if source == "postcopy":
         return _split_memory(dest)
@@ -156,6 +169,8 @@ def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False)
         return _gone(dest, was_paused)
     if source == "migrated" and dest in ("running", "paused", "incoming", "absent"):
         return _sent_away(dest, was_paused)
+    if source in ("shutdown", "crashed") and dest == "running" and superseded:
+        return Verdict("runs on the destination; the source's host went down before its definition was removed", "clean_source")
     if source in ("shutdown", "crashed", "migrated"):
         return _stopped(dest)
     if source in ("running", "paused"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["ACTIVE", "Guest", "Host", "Load", "Placement", "Policy", "place"]
+__all__ = ["ACTIVE", "Copy", "Guest", "Host", "Load", "Placement", "Policy", "place"]
 
 
 ACTIVE = ("running", "paused")  # states in which a guest holds memory
@@ -30,18 +30,33 @@ class Guest:
     apart: str | None = None
     bridges: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
+    uuid: str | None = None  # None: not made yet, so known by its name
+
+
+class Copy(t.NamedTuple):
+    """A guest as one host has it."""
+
+    state: str
+    uuid: str | None = None
+    moving: str | None = None  # to which host; only while the record of a migration stands
+    moving_from: str | None = None  # UUID of the host it comes from
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds memory."""
+        return self.state in ACTIVE
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What a hypervisor has. `guests` are those that exist there (name -> running); `memory_mib` is what guests may use in all."""
+    """What a hypervisor has. `guests` are those that exist there, by name; `memory_mib` is what guests may use in all."""
 
     name: str
     cpus: int
     memory_mib: int
     vcpus_used: int = 0
     memory_used_mib: int = 0
-    guests: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    guests: t.Mapping[str, Copy] = dataclasses.field(default_factory=dict)
     apart: frozenset[str] = frozenset()  # groups that guests there belong to
     bridges: frozenset[str] | None = None  # None: not known
     pools: frozenset[str] | None = None
@@ -82,6 +97,9 @@ class Load:
         host = self.host
         if host.maintenance is not None:
             return f"is in maintenance: {host.maintenance}"
+        namesake = host.guests.get(guest.name)
+        if namesake and guest.uuid and namesake.uuid != guest.uuid:
+            return f"has another guest named {guest.name} (UUID {namesake.uuid}); rename one of them (virsh domrename)"
         if guest.bridges and host.bridges is not None and guest.bridges - host.bridges:
             return f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
         if guest.pools and host.pools is not None and guest.pools - host.pools:
@@ -139,7 +157,7 @@ def place(
                 loads[known.host].apart.add(guest.apart)
     biggest_memory = max((load.memory_room for load in loads.values()), default=1.0)
     biggest_cpu = max((load.cpu_room for load in loads.values()), default=1.0)
-    off = {name for host in hosts for name in host.guests} - {name for host in hosts for name, runs in host.guests.items() if runs}
+    off = {name for host in hosts for name in host.guests} - {name for host in hosts for name, copy in host.guests.items() if copy.active}
     for guest in sorted(new, key=lambda g: (g.name in off, -max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)):
         done[guest.name] = _choose(guest, loads, done)
     return [done[guest.name] for guest in guests]
@@ -147,11 +165,12 @@ def place(
 
 def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]) -> Placement | None:
     """What is settled before any choice: it exists, it asks for an unknown host, or it may exist where we cannot look."""
-    holders = [host for host in hosts if guest.name in host.guests]
-    running = [host for host in holders if host.guests[guest.name]]
-    if len(running) > 1:
-        names = " and ".join(host.name for host in running)
-        return Placement(guest.name, None, f"it runs on {names} at once; nothing was touched: destroy the wrong one")
+    copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
+    copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
+    holders = [host for host in hosts if host.name in copies]
+    running = [host for host in holders if copies[host.name].active]
+    if len(running) > 1 or any(copy.moving for copy in copies.values()):
+        return _in_two_places(guest.name, copies, leave, {host.name for host in hosts})
     if holders and not running and unreached:
         # What is here may be a left-over of what runs there.
         here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
@@ -172,6 +191,27 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], le
         why = f"{', '.join(sorted(unreached))} could not be reached and may have it; bring that host back, or take it out of the inventory"
         return Placement(guest.name, None, why, deferred=True)
     return None
+
+
+def _in_two_places(name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]) -> Placement:
+    """A guest on its way has a copy on both hosts, of which at most one runs; only two that run are an error."""
+    running = {where: copy for where, copy in copies.items() if copy.state == "running"}
+    names = " and ".join(running)
+    if len({copy.uuid for copy in running.values()}) > 1:
+        told = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
+        return Placement(name, None, f"{len(running)} guests have this name ({told}); rename one of them (virsh domrename)")
+    if len(running) > 1:
+        return Placement(name, None, f"it runs on {names} at once; nothing was touched: compare both copies, then destroy the wrong one")
+    source, dest = next(((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), ("", None))
+    dest = dest or next((copy.moving for copy in copies.values() if copy.moving), None)
+    if source in leave and dest in hosts and dest not in leave:
+        return Placement(name, dest, f"it is moving to {dest}")
+    if dest:
+        remedy = f"run again when it is there, or settle it (playbook migrate -e guest={name} -e to={dest})"
+        return Placement(name, None, f"it is moving to {dest}; {remedy}", deferred=True)
+    told = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
+    why = f"it is {told}, as while somebody migrates it; run again when it is on one host, or compare the copies when nobody does"
+    return Placement(name, None, why, deferred=True)
 
 
 def _choose(guest: Guest, loads: t.Mapping[str, Load], done: dict[str, Placement]) -> Placement:

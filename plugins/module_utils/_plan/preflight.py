@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
-from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
 __all__ = ["findings"]
 
@@ -23,7 +23,7 @@ _KEPT = {
 
 def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:
     """All of it, each with its remedy."""
-    parts = (_identity, _room, _what_it_runs_on, _what_it_is_tied_to, _versions)
+    parts = (_identity, _room, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
     return [text for part in parts for text in part(move, guest, source, dest)]
 
 
@@ -34,24 +34,24 @@ def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[
             "in libvirtd.conf (virtqemud.conf) of one"
         )
     other = dest.guests.get(guest.name)
-    if other is not None:
-        same = "the same guest" if other[0] == guest.uuid else "another guest of that name"
-        yield f"{move.dest} has {same} already ({other[1]}); look at it there, then remove the one that is wrong"
+    if other is not None and other[0] == guest.uuid:
+        yield f"{move.dest} has the same guest already ({other[1]}); look at it there, then remove the one that is wrong"
+    elif other is not None:
+        yield f"{move.dest} has another guest of that name ({other[1]}, UUID {other[0]}); rename one of them (virsh domrename)"
     twin = next((name for name, (its, _state) in dest.guests.items() if its == guest.uuid and name != guest.name), None)
     if twin:
-        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; remove or redefine one of them"
+        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the one that is wrong"
 
 
 def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
         yield f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {guest.memory_mib} MiB; free some there"
     for pool in dest.pools:
-        needs = sum(disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name)
-        if needs > pool.available_bytes:
-            yield (
-                f"pool {pool.name} of {move.dest} has {gib_text(pool.available_bytes)} free, its disks need {gib_text(needs)}; "
-                "make room there"
-            )
+        needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
+        room = Room(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        problem = room.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
+        if problem:
+            yield f"its disks: {problem}"
 
 
 def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
@@ -77,6 +77,15 @@ def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> 
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:
         yield f"libvirt is at work on it ({guest.job}); wait for that, or end it (virsh domjobabort {guest.name})"
+
+
+def _transport(move: Move, _guest: Guest, _source: Host, _dest: Host) -> t.Iterator[str]:
+    copied = [disk.target for disk in move.disks if disk.how in COPIED]
+    if move.active and copied and move.tuning.transport == "tunnelled":
+        yield (
+            f"{', '.join(copied)} would have to be copied, and a tunnel carries no storage copy; use transport: tls, or put that on shared "
+            "storage (storage: shared, where it is already)"
+        )
 
 
 def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:

@@ -17,6 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_
 
 __all__ = ["File", "TravellingDisk", "travel", "travels"]
 
+_SAFE_CACHES = ("none", "directsync")
+
 
 @dataclasses.dataclass(frozen=True)
 class File:
@@ -28,6 +30,7 @@ class File:
     allocation_bytes: int
     backing_path: str | None = None
     backing_format: str | None = None
+    physical_bytes: int = 0  # length of the file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,10 @@ class TravellingDisk:
     base_there: File | None = None
     assumed: bool = False  # an image that the destination lacks is counted as being there
     base_altered: bool = False  # it was written to on the destination since it was brought there
+    base_unknown: bool = False  # nobody can tell whether it was
+    cache: str | None = None
+    vouched: bool = False  # a file that only the user calls shared
+    relabelled: str = ""  # what the source's libvirt would do to such a file when the guest has left
 
     @property
     def name(self) -> str:
@@ -63,6 +70,9 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
             moves[disk] = travels(disk, active=active)
         except Refused as error:
             problems.append(str(error))
+    if active and any(move.vouched for move in moves.values()):
+        trusted = [disk for disk, move in moves.items() if move.how == SHARED and not disk.fixed]
+        problems += [_unsafe(disk) for disk in trusted if disk.cache not in _SAFE_CACHES]
     whole = next((move.target for move in moves.values() if move.flatten), None)
     for disk, move in moves.items() if whole else ():
         if move.how == DELTA and disk.mode == "delta":
@@ -76,12 +86,13 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
 def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
-        return DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage that you call shared'}")
+        return _shared(disk, active=active)
     pool, file = _allowed(disk)
     volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
     whole = file.allocation_bytes
-    bring = file.backing_path if _named_for_content(disk) and disk.base_there is None and disk.mode != "full" else None
+    doubt = disk.base_there is None or disk.base_unknown
+    bring = file.backing_path if _named_for_content(disk) and doubt and disk.mode != "full" else None
     move = DiskMove(disk.target, disk.path, FULL, "stands alone", volume, whole, whole, base=bring, replace=disk.taken)
     why = "" if bring and disk.assumed else _without_base(disk)
     if not active or disk.fixed:
@@ -96,6 +107,25 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
     return _flattened(disk, move, why)
+
+
+def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
+    """It stays where it is. On storage that only the user calls shared, libvirt must take nothing back from a guest that has left."""
+    move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage that you call shared'}")
+    if not active or not disk.vouched or disk.fixed:
+        return move
+    if disk.relabelled:
+        raise Refused(
+            f"disk {disk.target}: libvirt does not know that {disk.path} is shared, and would {disk.relabelled} when the guest has left; "
+            "name its directory in shared_filesystems of /etc/libvirt/qemu.conf on both hosts, where libvirt has that setting, or move "
+            "the guest while it is off"
+        )
+    return dataclasses.replace(move, vouched=True)
+
+
+def _unsafe(disk: TravellingDisk) -> str:
+    told = f"cache {disk.cache}" if disk.cache else "the default cache"
+    return f"disk {disk.target}: {told} is not safe on storage that only you call shared; set cache: none, and start the guest anew"
 
 
 def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
@@ -139,7 +169,8 @@ def _without_base(disk: TravellingDisk) -> str:
         return f"its base {base} was written to on the destination after virt_image brought it there: remove it there (virt_image)"
     if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
         return f"its base {base} is of another size on the destination"
-    return "" if disk.mode == "delta" or _named_for_content(disk) else f"its base {base} is not known to be the same on the destination"
+    known = _named_for_content(disk) and not disk.base_unknown
+    return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
 
 
 def _refuse_bare(disk: TravellingDisk, why: str) -> t.NoReturn:

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import tempfile
@@ -18,25 +19,34 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 
-__all__ = ["Progress", "chain", "convert", "create", "flat_bytes", "info", "rebase", "resize"]
+__all__ = ["Progress", "convert", "create", "flat_bytes", "info", "rebase", "resize"]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
+_GIB = 1024**3
+_OUT_OF_MEMORY = re.compile(
+    "annot allocate memory|ould not allocate|failed to (allocate|map segment)|thread_create.*unavailable|out of memory", re.I
+)
 
 
-def info(path: str) -> dict[str, t.Any]:
-    """format, virtual-size, backing-filename … of an image, as qemu-img reports them; also of one in use."""
-    return t.cast("dict[str, t.Any]", _answer("read image", path, ["info", "-U"]))
+class _Limits(t.NamedTuple):
+    """What one qemu-img may use: the image may be made so that it takes all that a host has."""
+
+    memory_bytes: int  # of address space
+    cpu_s: int = 0  # 0: as long as it takes
 
 
-def chain(path: str, form: str) -> list[dict[str, t.Any]]:
-    """The same of an image and all it stands on."""
-    return t.cast("list[dict[str, t.Any]]", _answer("read image", path, ["info", "-U", "-f", form, "--backing-chain"]))
+_READ, _WORK = _Limits(_GIB, 30), _Limits(4 * _GIB)
 
 
-def flat_bytes(path: str) -> int:
-    """Room a qcow2 image takes when it stands on nothing."""
-    return int(_answer("measure image", path, ["measure", "-U", "-f", "qcow2", "-O", "qcow2"])["required"])
+def info(path: str, form: str) -> dict[str, t.Any]:
+    """virtual-size, backing-filename … of an image of that format, as qemu-img reports them; also of one in use."""
+    return t.cast("dict[str, t.Any]", _answer("read image", path, ["info", "-U", "-f", form], _READ))
+
+
+def flat_bytes(path: str, form: str = "qcow2") -> int:
+    """Room the content of an image takes when it stands on nothing, holes left out."""
+    return int(_answer("measure image", path, ["measure", "-U", "-f", form, "-O", "qcow2"], _WORK)["required"])
 
 
 def create(path: str, *, base: str, base_format: str, size_bytes: int) -> None:
@@ -78,11 +88,16 @@ def _whole(path: str) -> t.Iterator[None]:
         raise
 
 
-def _answer(verb: str, path: str, arguments: t.Sequence[str]) -> t.Any:
-    return json.loads(_run(verb, path, [*arguments, "--output=json", path]))
+def _answer(verb: str, path: str, arguments: t.Sequence[str], limits: _Limits) -> t.Any:
+    return json.loads(_run(verb, path, [*arguments, "--output=json", path], limits=limits))
 
 
-def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | None = None) -> str:
+def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | None = None, limits: _Limits = _WORK) -> str:
+    def prepare() -> None:
+        _die_with_us()
+        _limit(resource.RLIMIT_AS, limits.memory_bytes)
+        _limit(resource.RLIMIT_CPU, limits.cpu_s)
+
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -91,7 +106,7 @@ def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | 
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "LC_ALL": "C"},
-                preexec_fn=_die_with_us,  # noqa: PLW1509 (no thread of ours does more than wait)
+                preexec_fn=prepare,  # noqa: PLW1509 (no thread of ours does more than wait)
             )
         except FileNotFoundError as error:
             raise Unsupported(f"cannot {verb} {what}: there is no qemu-img; install qemu-utils (qemu-img) on this host") from error
@@ -104,7 +119,7 @@ def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | 
         if process.returncode == 0:
             return said
         errors.seek(0)
-        raise _failure(verb, what, errors.read().decode(errors="replace"), process.returncode)
+        raise _failure(verb, what, errors.read().decode(errors="replace"), process.returncode, limits)
 
 
 def _listened(stream: t.IO[bytes], progress: Progress | None) -> str:
@@ -118,7 +133,29 @@ def _listened(stream: t.IO[bytes], progress: Progress | None) -> str:
     return said.decode(errors="replace")
 
 
-def _failure(verb: str, what: str, errors: str, code: int) -> Failed:
+def _limit(kind: int, amount: int) -> None:
+    """Lower a limit of this process; one that is lower already stays."""
+    hard = resource.getrlimit(kind)[1]
+    if amount:
+        soft = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+        resource.setrlimit(kind, (soft, hard))  # at the hard one of time it is killed, and nobody tells by what
+
+
+def _exceeded(errors: str, code: int, limits: _Limits) -> str:
+    """The limit that was hit, or nothing."""
+    if code == -signal.SIGXCPU:
+        return f"{limits.cpu_s} s of processor time"
+    if _OUT_OF_MEMORY.search(errors):
+        return f"{limits.memory_bytes / _GIB:g} GiB of memory"
+    return ""
+
+
+def _failure(verb: str, what: str, errors: str, code: int, limits: _Limits) -> Failed:
+    if exceeded := _exceeded(errors, code, limits):
+        return Failed(
+            f"cannot {verb} {what}: qemu-img reached its limit of {exceeded}; the image is damaged or was made to exhaust the host: "
+            "check it with qemu-img check on a machine that may fail, and bring it anew"
+        )
     lines = [line for line in errors.replace("qemu-img: ", "").splitlines() if line.strip()]
     remedy = ""
     if "No space left on device" in errors:

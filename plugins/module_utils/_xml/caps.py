@@ -15,7 +15,7 @@ __all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", 
 
 
 def host(xml: str) -> dict[str, t.Any]:
-    """uuid, arch, cpu model and vendor, and the domain types each guest architecture can run."""
+    """uuid, arch, cpu model and vendor, the drivers that confine guests, and the domain types each guest architecture can run."""
     root = parse(xml)
     model = root.find("host/cpu/model")
     return {
@@ -24,6 +24,7 @@ def host(xml: str) -> dict[str, t.Any]:
         "arch": root.findtext("host/cpu/arch"),
         "cpu_model": None if model is None else model.text,
         "cpu_vendor": root.findtext("host/cpu/vendor"),
+        "security_drivers": [model.text for model in root.findall("host/secmodel/model") if model.text != "none"],
         "virt_types": {arch.get("name"): [domain.get("type") for domain in arch.findall("domain")] for arch in root.findall("guest/arch")},
         "machines": {arch.get("name"): sorted({machine.text for machine in arch.iter("machine")}) for arch in root.findall("guest/arch")},
     }
@@ -94,9 +95,16 @@ def volume(xml: str) -> dict[str, t.Any]:
         "allocation_bytes": int(root.findtext("allocation") or 0),
         "physical_bytes": int(root.findtext("physical") or root.findtext("capacity") or 0),  # length of the file
         "modified_s": float(root.findtext("target/timestamps/mtime") or 0),
+        "changed": root.findtext("target/timestamps/ctime") or "",
+        "changed_ns": _nanoseconds(root.findtext("target/timestamps/ctime") or "0"),
         "backing_path": root.findtext("backingStore/path"),
         "backing_format": None if backing_format is None else backing_format.get("type"),
     }
+
+
+def _nanoseconds(text: str) -> int:
+    seconds, _point, fraction = text.partition(".")
+    return int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0"))
 
 
 def network(xml: str) -> dict[str, t.Any]:

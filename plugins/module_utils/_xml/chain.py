@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Link", "Located", "links", "without_below"]
+__all__ = ["Link", "Located", "links", "raw_sources", "without_below"]
 
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 
@@ -26,6 +26,12 @@ class Link(t.NamedTuple):
 def links(xml: str, located: Located) -> list[Link]:
     """All files of a domain document. Only that of a running guest tells whole chains."""
     return [link for disk in parse(xml).iterfind("devices/disk") for _element, link in _chain(disk, located)]
+
+
+def raw_sources(xml: str) -> set[str]:
+    """Paths of a definition's disks that the guest writes as they are: their first bytes are the guest's."""
+    disks = [disk for disk in parse(xml).iterfind("devices/disk") if disk.find("driver[@type='raw']") is not None]
+    return {str(disk.find("source").get("file")) for disk in disks if disk.find("source") is not None and disk.find("source").get("file")}
 
 
 def without_below(xml: str, path: str, located: Located) -> str | None:

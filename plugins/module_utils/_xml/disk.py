@@ -11,6 +11,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
@@ -77,6 +78,10 @@ class Source(Row):
         name = host.get("name") if ":" not in host.get("name") else f"[{host.get('name')}]"
         query = f"?{source.get('query')}" if source.get("query") else ""
         return f"{source.get('protocol')}://{name}{port}/{source.get('name') or ''}{query}"
+
+    def display(self, value: t.Any) -> t.Any:
+        """Without the query of an URL, in which a token stands."""
+        return without_secrets(value) if isinstance(value, str) else value
 
 
 _LIMITS = ("bytes_sec", "iops_sec")
@@ -230,6 +235,7 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     found = []
     for device in root.findall("devices/disk"):
         values = {"name": name_of(device), **row.read(device, DISK)}
+        values["url"] = DISK["url"].display(values.get("url"))
         source = device.find("source")
         if source is not None:
             values["source"] = source.get("file") or source.get("dev") or source.get("name")

@@ -249,9 +249,7 @@ DOMAIN: row.Table = {
     ),
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
     "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}),
-    "numa.placement": Row(
-        "numatune/memory/@placement", k.choice("static", "auto"), same=silent_is("static")
-    ),
+    "numa.placement": Row("numatune/memory/@placement", k.choice("static", "auto"), same=silent_is("static")),
     "numa.nodes": Items(
         "numatune/memnode",
         table={"cell": Row("./@cellid", _ID), "mode": Row("./@mode", _MEMORY_MODE), "nodeset": Row("./@nodeset", k.CPUSET)},
@@ -338,9 +336,7 @@ DOMAIN: row.Table = {
         k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi"),
         only=_WATCHDOG,
     ),
-    "video.model": Row(
-        "devices/video/model/@type", k.choice(*_VIDEO["video.model"], "none"), on_change=_forget_video
-    ),
+    "video.model": Row("devices/video/model/@type", k.choice(*_VIDEO["video.model"], "none"), on_change=_forget_video),
     "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, only=_VIDEO),
     "video.ram_kib": Row("devices/video/model/@ram", k.KIB, same=_rounded, only=_QXL),
     "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, same=_rounded, only=_QXL),
@@ -354,9 +350,7 @@ DOMAIN: row.Table = {
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
     "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), only=_TPM),
     "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
-    "tpm.persistent_state": Row(
-        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
-    ),
+    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}),
     "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
     "sound.model": Whole(
         "devices/sound/@model",
@@ -407,10 +401,10 @@ def read_fields(xml: str) -> dict[str, t.Any]:
 def sizes(xml: str) -> dict[str, t.Any]:
     """Current and maximum of vCPUs and memory."""
     root = spelt_out(parse(xml))
-    return {field: DOMAIN[field].read(root) for field in _SIZES if DOMAIN[field].read(root) is not None}
+    return row.read(root, _SIZES)
 
 
-_SIZES = ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
+_SIZES = {field: DOMAIN[field] for field in ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")}
 
 
 def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:

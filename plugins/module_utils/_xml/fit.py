@@ -33,8 +33,9 @@ def misfits(table: Table, said: Values, element: Element | None = None, changed:
         if isinstance(row, Items):
             for item in [item for item in said.get(field) or () if item.state == "present"]:
                 yield from _of_entry(row, item, element, changed, f"{where}{field}[{item.name}]")
-        yield from _alone(field, row, values, touched, where, silent=element is None)
-        if element is not None:
+        if row.only:
+            yield from _alone(field, row, values, touched, where, silent=element is None)
+        if row.due and element is not None:
             yield from _incomplete(field, row, values, touched, where)
 
 

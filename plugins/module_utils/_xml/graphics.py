@@ -9,12 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
 
-__all__ = ["GRAPHICS", "check", "first", "graft", "read_all"]
+__all__ = ["GRAPHICS", "check", "display", "displays", "first", "graft", "read_all"]
 
 _PORT = k.integer(5900, 65535, also=(-1,))
 
@@ -68,6 +69,21 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     """Every display; the password is left out."""
     found = [row.read(device, GRAPHICS) for device in root.findall("devices/graphics")]
     return [{field: value for field, value in values.items() if field != "password"} for values in found]
+
+
+def displays(root: Element) -> list[Display]:
+    """Every display that listens, for who asks who can reach it."""
+    return [display(device) for device in root.findall("devices/graphics") if device.get("type") in ("vnc", "spice")]
+
+
+def display(device: Element) -> Display:
+    """The same of one."""
+    listens = [one.get("address") or "" for one in device.findall("listen[@type='address']")]
+    listens += [one.get("address") or f"network {one.get('network')}" for one in device.findall("listen[@type='network']")]
+    if device.find("listen") is None and not device.get("socket"):
+        listens.append(device.get("listen") or "")
+    tls = device.get("type") == "spice" and device.get("defaultMode") == "secure"
+    return Display(device.get("type"), tuple(listens), bool(device.get("passwd")), tls)
 
 
 def first(root: Element, kind: str | None = None) -> Element | None:

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "forget_source", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "filters", "forget_source", "read_all"]
 
 
 def forget_source(device: Element) -> None:
@@ -190,6 +190,11 @@ INTERFACES = Items(
     settle=_settle,
     shown=("type", "bridge", "network", "device", "address"),
 )
+
+
+def filters(root: Element) -> dict[str, str]:
+    """The network filter of each interface that has one."""
+    return {name_of(device): device.find("filterref").get("filter") for device in root.xpath("devices/interface[filterref]")}
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

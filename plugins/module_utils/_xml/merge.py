@@ -6,17 +6,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
 
-__all__ = ["checked", "merge"]
+__all__ = ["checked", "merge", "secrets"]
 
 _OURS = ("name", "uuid", "metadata")
 # Elements that stand once below their parent: they are edited. All others are added beside their like.
 _SEVERAL = {"feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode", "boot", "arg", "env", "page", "sibling", "host", "tag"}
+
+# What holds a secret: an attribute, element or pair of such a name, and what follows such a word in an argument.
+_WORDS = r"passw(?:or)?d|passphrase|secret|token|cookie|credential|query|(?:private|session|api|access)[-_.]?key"
+_NAMED = re.compile(rf"(?:.*[-_.])?(?:{_WORDS})(?:[-_.].*)?", re.IGNORECASE)
+_FOLLOWS = re.compile(rf"((?:{_WORDS})[\w.-]*[=:]|\bdata=)([^\s,]+)", re.IGNORECASE)
+_PAIRS = ("entry", "env", "initenv")  # their name tells what they hold
+_KEPT = ("name", "type")
 
 
 def checked(xml: str) -> str:
@@ -65,11 +74,12 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change]) ->
     """One element in place: its attributes and text, then what is in it."""
     for name, value in wanted.attrib.items():
         if found.get(name) != value:
-            changes.append(Change(f"{where}.{name}", found.get(name), value))
+            before = found.get(name)
+            changes.append(Change(f"{where}.{name}", before and _display(found, name, before), _display(wanted, name, value)))
             found.set(name, value)
     text = (wanted.text or "").strip()
     if text and (found.text or "").strip() != text:
-        changes.append(Change(where, (found.text or "").strip() or None, text))
+        changes.append(Change(where, _display(found, "", (found.text or "").strip()) or None, _display(wanted, "", text)))
         found.text = text
     _into(found, wanted, where, changes)
 
@@ -85,5 +95,26 @@ def _holds(found: Element, wanted: Element) -> bool:
 
 
 def _shown(element: Element) -> str:
-    attributes = " ".join(f"{name}={value}" for name, value in element.attrib.items())
-    return attributes or (element.text or "").strip() or "present"
+    attributes = " ".join(f"{name}={_display(element, name, value)}" for name, value in element.attrib.items())
+    return attributes or _display(element, "", (element.text or "").strip()) or "present"
+
+
+def _display(element: Element, attribute: str, value: str) -> str:
+    """The value of an attribute, or of the text, without what is secret."""
+    return "(hidden)" if value and _holds_secret(element, attribute) else _FOLLOWS.sub(r"\1(hidden)", value)
+
+
+def _holds_secret(element: Element, attribute: str) -> bool:
+    tag = element.tag.rpartition("}")[2]
+    names = (attribute, tag, element.get("name") or "" if tag in _PAIRS else "")
+    return attribute not in _KEPT and any(map(_NAMED.fullmatch, names))
+
+
+def secrets(xml: str) -> t.Iterator[str]:
+    """What nobody may see of a piece of a domain; nothing where it cannot be read."""
+    with contextlib.suppress(VirtError):
+        for element in parse(xml).iter(t.cast(t.Any, "*")):
+            for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
+                if _holds_secret(element, attribute):
+                    yield value
+                yield from (found for _word, found in _FOLLOWS.findall(value))

@@ -27,8 +27,10 @@ RECORD: row.Table = {
     "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
     "moving_from": Row("metadata/corral:guest/corral:moving/@from"),  # UUID of the host it comes from
     "moving_paused": Row("metadata/corral:guest/corral:moving/@paused"),  # it was paused before
+    "moving_suspends": Row("metadata/corral:guest/corral:moving/@suspends"),  # the migration itself may suspend it
     "moving_autostart": Row("metadata/corral:guest/corral:moving/@autostart"),
-    "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there
+    "moving_let_run": Row("metadata/corral:guest/corral:moving/@let-run"),  # when, by the source's clock: its copy had ended for good
+    "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there: `Made`
     "moving_goes": Many("metadata/corral:guest/corral:moving-goes"),  # what goes from the source when it has arrived
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
@@ -29,10 +30,6 @@ def option_of(field: str) -> str:
     return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
 
 
-def _equal(found: t.Any, wanted: t.Any) -> bool:
-    return bool(found == wanted)
-
-
 def silent_is(default: t.Any) -> t.Callable[[t.Any, t.Any], bool]:
     """For a value that libvirt does not write: silence means it."""
     return lambda found, wanted: bool((default if found is None else found) == wanted)
@@ -46,7 +43,7 @@ class Row:
     kind: Kind = TEXT
     unit: str | None = None  # libvirt's `unit` attribute beside a size: we write KiB, and read any
     secret: bool = False  # never shown in changes
-    same: t.Callable[[t.Any, t.Any], bool] = _equal
+    same: t.Callable[[t.Any, t.Any], bool] = operator.eq
     on_change: t.Callable[[Element], None] | None = None  # what else must go when the value changes
     # Fields of the same table, and their values: beside which this one means something, and beside which it must be given.
     only: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
@@ -57,6 +54,11 @@ class Row:
         """The elements to walk, and the attribute to end at."""
         *steps, last = [step for step in self.path.split("/") if step != "."]
         return (steps, last[1:]) if last.startswith("@") else ([*steps, last], None)
+
+    @functools.cached_property
+    def reach(self) -> str:
+        """The tags of the first two steps at most: where they are not, no value is."""
+        return "/".join(resolve(step.partition("[")[0]) for step in self.steps[0][:2])
 
     def read(self, element: Element) -> t.Any:
         """The value, or None where the XML is silent."""
@@ -89,6 +91,10 @@ class Row:
             element.text = self.kind.text(value)
         if self.unit and value != "":
             element.set("unit", self.unit)
+
+    def display(self, value: t.Any) -> t.Any:
+        """The value as a change shows it."""
+        return "(hidden)" if self.secret and value is not None else value
 
     def clear(self, element: Element) -> None:
         """Take the value away, and an element that held nothing else."""
@@ -228,7 +234,7 @@ class Items(Row):
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
         values = read(element, self.table)
-        said = [(field, values[field]) for field in self.shown if values.get(field) is not None]
+        said = [(field, self.table[field].display(values[field])) for field in self.shown if values.get(field) is not None]
         return " ".join(f"{field}: {str(value).lower()}" if isinstance(value, bool) else str(value) for field, value in said) or "present"
 
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
@@ -271,8 +277,9 @@ def _remove(element: Element, root: Element) -> None:
 
 
 def read(element: Element, table: Table) -> dict[str, t.Any]:
-    """Every field the XML speaks of."""
-    values = {field: row.read(element) for field, row in table.items()}
+    """Every field the XML speaks of; a row that reads as all do is asked only where its elements are."""
+    there = {"", *(one.tag for one in element), *(f"{one.tag}/{two.tag}" for one in element for two in one)}
+    values = {field: row.read(element) for field, row in table.items() if type(row).read is not Row.read or row.reach in there}
     return {field: value for field, value in values.items() if value is not None}
 
 
@@ -295,8 +302,9 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
         if row.on_change:
             row.on_change(element)
         row.write(element, value)
-        changes.append(Change(where + field, "(hidden)" if row.secret and found else found, "(hidden)" if row.secret else value))
-    _forget(element, table, wanted, {change.where[len(where) :] for change in changes})
+        changes.append(Change(where + field, row.display(found), row.display(value)))
+    if changes:
+        _forget(element, table, wanted, {change.where[len(where) :] for change in changes})
     return changes
 
 

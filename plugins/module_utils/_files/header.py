@@ -1,0 +1,87 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The first bytes of an image, read without QEMU: which opens every file that an image names before it tells what it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+
+__all__ = ["chain", "mentioned", "read"]
+
+_LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
+_MAGICS = (
+    (0, b"QFI\xfb", "qcow2"),
+    (0, b"QED\0", "qed"),
+    (0, b"KDMV", "vmdk"),
+    (0, b"COWD", "vmdk"),
+    (0, b"# Disk DescriptorFile", "vmdk"),
+    (0x40, b"\x7f\x10\xda\xbe", "vdi"),
+    (0, b"vhdxfile", "vhdx"),
+    (0, b"conectix", "vpc"),
+    (0, b"WithoutFreeSpace", "parallels"),
+    (0, b"WithouFreSpacExt", "parallels"),
+    (0, b"Bochs Virtual HD Image", "bochs"),
+    (0, b"#!/bin/sh\n#V2.0 Format\n", "cloop"),
+)
+_EXTERNAL_DATA = 1 << 2  # incompatible feature of a qcow2
+_EXTENT = re.compile(rb'^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+\w+\s+"([^"\n]+)"', re.MULTILINE)
+_FILENAME = re.compile(r'"(?:[\w.]+\.)?filename"\s*:\s*"([^"]+)"')
+_DEPTH = 64
+
+
+def read(path: str) -> Header:
+    """What a regular file is by its first bytes; raises Failed, or Refused for anything but a regular file."""
+    try:
+        descriptor = private.opened(path, os.O_RDONLY)
+        try:
+            return _header(descriptor, os.pread(descriptor, _LENGTH, 0))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Failed(f"cannot read image {path}: {error.strerror}; run as who may read its pool") from error
+
+
+def _header(descriptor: int, head: bytes) -> Header:
+    form = next((name for at, magic, name in _MAGICS if head[at : at + len(magic)] == magic), "raw")
+    if form == "vmdk" and head.startswith(b"#"):
+        extents = [found.decode(errors="replace") for found in _EXTENT.findall(head)]
+        return Header(form, None, ", ".join(extents) or "its extents")
+    return _qcow2(descriptor, head) if form == "qcow2" else Header(form)
+
+
+def _qcow2(descriptor: int, head: bytes) -> Header:
+    """`docs/interop/qcow2.txt` of QEMU."""
+    head = head.ljust(104, b"\0")
+    version, at, length = struct.unpack_from(">IQI", head, 4)
+    if version == 1:
+        return Header("qcow")
+    features = struct.unpack_from(">Q", head, 72)[0] if version > 2 else 0
+    name = os.pread(descriptor, min(length, _NAME_LENGTH), min(at, 2**62)).decode(errors="replace") if at else ""
+    return Header("qcow2", (name or "a file") if at else None, "a data file" if features & _EXTERNAL_DATA else None)
+
+
+def chain(path: str) -> list[str]:
+    """A file and the files that it stands on, as they name each other; ends at what is no regular file here."""
+    found: list[str] = []
+    while len(found) < _DEPTH and path not in found and os.path.isfile(path):
+        path = os.path.realpath(path)
+        found.append(path)
+        below = (read(path).backing or "").removeprefix("file:")
+        if not below or "\0" in below or re.match(r"\w+:", below):
+            break
+        path = os.path.join(os.path.dirname(path), below)
+    return found
+
+
+def mentioned(path: str) -> list[str]:
+    """Files that it names in QEMU's JSON as what it stands on."""
+    below = read(path).backing or ""
+    return _FILENAME.findall(below) if below.startswith("json:") else []

@@ -1,0 +1,124 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Files that a move makes on the destination: recorded with the guest after they were made, known again, and only then removed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+
+__all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
+
+
+def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
+    """Write these fields into the record of a virDomain."""
+    now = look.found(guest)
+    stored = record.update(now.xml, fields) if now.persistent else None
+    migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
+
+
+def _record(guest: t.Any) -> dict[str, t.Any]:
+    now = look.found(guest)
+    return record.read(now.live_xml or now.xml)
+
+
+def users(dest: t.Any, uuid: str) -> dict[str, str]:
+    """Files of the destination that guests other than this one name, and the name of one that does."""
+    found: dict[str, str] = {}
+    for other in look.of_all(dest, look.found):
+        for xml in (other.xml, other.live_xml):
+            if xml and other.uuid != uuid:
+                found.update(dict.fromkeys((*sources(xml, below=True), *tied.files(xml)), other.name))
+    return found
+
+
+def ours(dest: t.Any, uuid: str, memory: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
+    """Which files are there that the record says were made and that still are those; and why others of its paths are not."""
+    entries = _entries(memory)
+    with _listed(dest, entries):
+        return _judged(dest, uuid, entries)
+
+
+def _entries(memory: t.Mapping[str, t.Any]) -> list[Made]:
+    return [Made.parse(text) for text in memory.get("moving_made") or ()]
+
+
+def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str], list[str]]:
+    taken = users(dest, uuid) if entries else {}
+    known, strange = set(), []
+    for made in entries:
+        xml = storage.volume_at(dest, made.path)
+        why = foreign(made, caps.volume(xml), taken) if xml else ""
+        if xml and not why:
+            known.add(made.path)
+        elif why:
+            strange.append(f"{made.path} stays on the destination: {why}")
+    return known, strange
+
+
+@contextlib.contextmanager
+def _listed(dest: t.Any, entries: t.Iterable[Made]) -> t.Iterator[None]:
+    """libvirt knows these files as they are now: a run that was killed may have left some, and UEFI variables are in no pool."""
+    with contextlib.ExitStack() as stack:
+        for directory in sorted({os.path.dirname(made.path) for made in entries}):
+            with contextlib.suppress(VirtError):  # it is gone, and so are they
+                storage.refresh(dest, stack.enter_context(transfer.pool_for(dest, directory)))
+        yield
+
+
+def clear(ends: Ends, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
+    """Remove what a move made there (of these paths, or all of it); says of the rest why it stays."""
+    entries = _entries(_record(look.by_uuid(ends.source, uuid)))
+    with _listed(ends.dest, entries):
+        known, strange = _judged(ends.dest, uuid, entries)
+        for path in sorted(known if paths is None else known & set(paths)):
+            storage.delete(ends.dest, path)
+    return strange
+
+
+def create(ends: Ends, uuid: str, volume: Volume, *, replace: bool) -> None:
+    """Make a volume where nothing is. What an earlier run left is removed first; anything else stays, and this raises Failed."""
+    if replace:
+        clear(ends, uuid, [volume.path])
+    _enter(ends, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))
+    try:
+        storage.create(ends.dest, volume.pool, caps.new_volume(volume), name=volume.name)
+    except VirtError:
+        _enter(ends, uuid, None, path=volume.path)  # what is there is somebody else's
+        raise
+    finished(ends, uuid, volume)
+
+
+def finished(ends: Ends, uuid: str, volume: Volume) -> None:
+    """From now on it is known by its time, too."""
+    changed = caps.volume(storage.volume_at(ends.dest, volume.path) or "<volume/>")["changed"]
+    _enter(ends, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path))
+
+
+def opened(ends: Ends, uuid: str, path: str = "") -> None:
+    """The move itself writes from now on: to that file, or to all that it made."""
+    _change(ends, uuid, lambda made: dataclasses.replace(made, phase=Made.OPEN) if path in ("", made.path) else made)
+
+
+def _enter(ends: Ends, uuid: str, entry: Made | None, *, path: str = "") -> None:
+    path = entry.path if entry else path
+    _change(ends, uuid, lambda made: None if made.path == path else made, [entry] if entry else [])
+
+
+def _change(ends: Ends, uuid: str, change: t.Callable[[Made], Made | None], more: t.Sequence[Made] = ()) -> None:
+    guest = look.by_uuid(ends.source, uuid)
+    entries = [change(entry) for entry in _entries(_record(guest))]
+    remember(guest, {"moving_made": tuple(str(entry) for entry in (*entries, *more) if entry)})

@@ -1,0 +1,30 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A remote display, as far as it matters who can reach it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+__all__ = ["Display", "DisplayDefaults"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Display:
+    """One of a guest. `listens`: addresses, `network NAME`, or nothing for what the host's configuration says; none for a socket."""
+
+    type: str
+    listens: tuple[str, ...]
+    password: bool
+    tls: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class DisplayDefaults:
+    """What a host's configuration says for all its guests: where displays listen, and those it protects by a password or TLS."""
+
+    listen: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    protected: frozenset[str] = frozenset()

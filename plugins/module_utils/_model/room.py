@@ -1,0 +1,82 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Room in a pool, what of it stays free, and how large an image may become."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of, gib_text
+
+__all__ = ["MAX_SIZE", "Bounds", "Room", "reserve_of"]
+
+MAX_SIZE = "256GiB"
+_LEAST_BYTES, _SHARE = 1024**3, 20  # a twentieth: 5 %
+
+
+class Room(t.NamedTuple):
+    """A filesystem or pool. `reserve_bytes` is what the user says; None: the larger of 1 GiB and 5 %."""
+
+    total_bytes: int
+    free_bytes: int
+    reserve_bytes: int | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """What stays free."""
+        return max(_LEAST_BYTES, self.total_bytes // _SHARE) if self.reserve_bytes is None else self.reserve_bytes
+
+    def lacks(self, needed_bytes: int) -> int:
+        """How many bytes are missing to take so much more."""
+        return max(0, needed_bytes + self.kept_bytes - self.free_bytes)
+
+    def problem(self, needed_bytes: int, place: str) -> str:
+        """Why it cannot take so much more; empty where it can."""
+        if not self.lacks(needed_bytes):
+            return ""
+        more = f"{gib_text(needed_bytes)} more must leave" if needed_bytes else "must keep"
+        return (
+            f"{place} has {gib_text(self.free_bytes)} free, and {more} {gib_text(self.kept_bytes)} free (reserve); make room there, or set "
+            "a smaller reserve"
+        )
+
+    def check(self, verb: str, needed_bytes: int, place: str) -> None:
+        """Raises Refused when it cannot take so much more."""
+        if problem := self.problem(needed_bytes, place):
+            raise Refused(f"cannot {verb}: {problem}")
+
+
+class Bounds(t.NamedTuple):
+    """Of an image that is brought: how large it may be in any of its forms, and what stays free in its pool."""
+
+    image: str
+    max_bytes: int
+    reserve_bytes: int | None = None
+
+    def problem(self, size_bytes: int) -> str:
+        """Why it may not be so large; empty where it may."""
+        if size_bytes <= self.max_bytes:
+            return ""
+        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if it is meant to be, set a larger max_size"
+
+    def check(self, size_bytes: int) -> None:
+        """Raises Refused for what is too large."""
+        self.refuse(self.problem(size_bytes))
+
+    def refuse(self, problem: str) -> None:
+        """Raises Refused when there is a problem."""
+        if problem:
+            raise Refused(f"refusing image {self.image}: {problem}")
+
+
+def reserve_of(said: str | None) -> int | None:
+    """Bytes of the option `reserve`, which may be 0; a bare number is in GiB. Raises BadInput."""
+    if said is None or said.strip() == "0":
+        return None if said is None else 0
+    try:
+        return bytes_of(said, bare="G", what="reserve")
+    except BadInput as error:
+        raise BadInput([f"{problem}; 0 reserves nothing" for problem in error.problems]) from error

@@ -1,0 +1,97 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether a file may become an image, a base or the source of a copy: a guest may have written its first bytes. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, Manifest
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
+
+__all__ = ["base", "doubt", "fetched", "offers", "refuse_namesake", "refuse_offer"]
+
+_OURS = ("qcow2", "raw")
+_ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "vpc"}
+
+
+def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bool = False) -> str:
+    """Format of a file that disks are made from: as its name and its first bytes say; raises Refused.
+
+    `managed`: all that it stands on was brought by virt_image. `raw`: a guest is defined with it as a raw disk.
+    """
+    named = format_of(path)
+    if named is None and CONTENT_NAME.search(path):
+        named = header.format  # virt_image published it, under a name without ending
+    if named is None:
+        raise Refused(f"cannot {verb} {path}: its name does not tell its format; let it end in .qcow2, .raw or .img")
+    if header.format != named or named not in _OURS:
+        raise Refused(
+            f"cannot {verb} {path}: by its name it is {named}, by its first bytes {header.format}, which a guest may have written; "
+            "rename it to what it is if you know where it comes from, or bring it anew with virt_image"
+        )
+    if raw and named != "raw":
+        raise Refused(f"cannot {verb} {path}: a guest has it as a raw disk, so its first bytes are the guest's; rename it to end in .raw")
+    if header.data_file:
+        raise Refused(f"cannot {verb} {path}: it keeps its data in another file; convert it with qemu-img convert first")
+    if header.backing is not None and not managed:
+        raise Refused(
+            f"cannot {verb} {path}: it stands on {header.backing}, which is no image from virt_image; let it stand alone (virt_image "
+            "state: flattened), or bring what it stands on with virt_image"
+        )
+    return named
+
+
+def doubt(sums: str, origin: str, *, signed: bool, certified: bool) -> str:
+    """Why a published list of checksums proves nothing; empty where it does. `origin`: where redirects led to."""
+    if signed:
+        return ""
+    if not (sums.startswith("https://") and origin.startswith("https://")):
+        return "its list of checksums came over plain http"
+    return "" if certified else "its list of checksums came from a server whose certificate was not checked"
+
+
+def offers(image: Image, offer: Manifest) -> bool:
+    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was asked for."""
+    if image.checksum is None:
+        return image.owns(offer.content)
+    return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
+
+
+def refuse_namesake(image: Image, known: Manifest | None) -> None:
+    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be made to fit."""
+    if known and image.checksum and known.checksum != str(image.checksum):
+        raise Refused(
+            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, which begins alike; "
+            "remove it (state: absent), and find out who brought it"
+        )
+
+
+def refuse_offer(image: Image, origin: str, offer: Manifest) -> t.NoReturn:
+    """Raises Refused: why what another hypervisor has cannot be taken."""
+    if image.checksum is not None and offer.checksum == str(image.checksum):
+        raise Refused(
+            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be compared with "
+            f"{image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of the file itself, taken where you "
+            "trust it"
+        )
+    raise Refused(f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was asked for")
+
+
+def fetched(image: str, source: str, header: Header) -> str:
+    """Format of what was fetched for an image; a foreign one only where the source's name says it. Raises Refused."""
+    if other := header.data_file or header.backing:
+        raise Refused(f"refusing image {image}: it refers to another file ({other})")
+    if header.format not in (*_OURS, *_ENDINGS.values()):
+        known = ", ".join(dict.fromkeys((*_OURS, *_ENDINGS.values())))
+        raise Refused(f"refusing image {image}: its format {header.format} is none of {known}")
+    declared = _ENDINGS.get(source.rpartition(".")[2].lower())
+    if header.format not in _OURS and header.format != declared:
+        raise Refused(
+            f"refusing image {image}: by its first bytes it is {header.format}, and the name of its source, {source}, does not say so; let "
+            f"that end in .{header.format} if it is meant to be converted"
+        )
+    return header.format

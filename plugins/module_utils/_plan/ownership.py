@@ -1,0 +1,28 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether a file on the destination is still the one that a move made there. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
+
+__all__ = ["foreign"]
+
+_EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
+
+
+def foreign(made: Made, seen: t.Mapping[str, t.Any], users: t.Mapping[str, str]) -> str:
+    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other guests there."""
+    if made.path in users:
+        return f"guest {users[made.path]} uses it"
+    if made.size_bytes not in (seen["capacity_bytes"], seen["physical_bytes"]):
+        return "it has another size than what the move made"
+    if made.phase == Made.MAKING and seen["allocation_bytes"] > _EMPTY_BYTES:
+        return "it holds data, and the move had not made it yet"
+    if made.phase == Made.MADE and made.changed != seen["changed"]:
+        return "somebody replaced or changed it after the move had made it"
+    return ""
