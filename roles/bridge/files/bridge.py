@@ -7,7 +7,7 @@ controller comes back over the new bridge and confirms, it is written to /etc; w
 So neither a wrong configuration nor a power cut at any moment leaves a host that cannot be reached.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH207, T201
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH119, PTH120, PTH123, PTH207, T201
 
 import glob
 import json
@@ -254,8 +254,7 @@ def networkd(port, name, mac):
         f"05-corral-{name}.netdev": head
         + f"[NetDev]\nName={name}\nKind=bridge\nMACAddress={mac}\n\n[Bridge]\nSTP=false\nForwardDelaySec=0\n",
         f"05-corral-{name}.network": head + f"# As {source} for {port}.\n" + network_of_bridge(text, name, identity),
-        f"05-corral-{name}-{port}.network": head
-        + f"[Match]\nName={port}\n\n[Network]\nBridge={name}\nLinkLocalAddressing=no\n",
+        f"05-corral-{name}-{port}.network": head + f"[Match]\nName={port}\n\n[Network]\nBridge={name}\nLinkLocalAddressing=no\n",
     }
     return {
         "packages": [],
@@ -371,7 +370,7 @@ def switch(_request):
     try:
         attempt(change["down"], log)
         for path, text in change["trial"].items():
-            write(path, text, mode=0o600 if "netplan" in path else 0o644)
+            write(path, text)
         attempt(change["up"], log, must=True)
         wait_for(lambda: has_taken_over(change, before), deadline, "{} did not take over the addresses".format(change["name"]))
         wait_for(lambda: os.path.exists(STATE + "/confirmed"), deadline, "nobody came back over the bridge")
@@ -462,20 +461,24 @@ def read(path):
         return ""
 
 
-def write(path, text, mode=0o644):
-    """Replace a file in one step, keeping its permissions."""
+def write(path, text):
+    """Replace a file in one step. It keeps its permissions; netplan's may hold passwords, and only root ever reads them."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    private = "/netplan/" in path or path.startswith(STATE)
+    mode = 0o600 if private else os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644
     aside = path + ".corral-new"
-    with open(aside, "w") as stream:
+    remove(aside)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        os.fchmod(descriptor, mode)
         stream.write(text)
         stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(aside, os.stat(path).st_mode & 0o7777 if os.path.exists(path) else mode)
+        os.fsync(descriptor)
     os.replace(aside, path)
 
 
 def remove(path):
-    if os.path.exists(path):
+    if os.path.lexists(path):
         os.unlink(path)
 
 

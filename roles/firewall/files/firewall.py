@@ -2,13 +2,14 @@
 
     python3 - [--check] '{"ports": ["16514/tcp", "49152-49215/tcp"], "sources": ["192.0.2.1", "2001:db8::/64"], "names": [], "keep": false}'
 
+The source "any" admits everybody; without any source nobody is admitted.
 What the resolver says of `names` is a guess, so with any of them, as with `keep`, rules are added and none is removed.
 Prints {"manager": …, "changed": …, "steps": […], "unknown": [names without address]}.
 A firewall has a living and a lasting half: both are looked at and mended.
 Our own rules carry a comment with a digest of what they say, so that they are found again and replaced when that changes.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH207, T201
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH207, T201
 
 import glob
 import hashlib
@@ -23,6 +24,7 @@ import sys
 
 MARK = "corral.virt"
 DROP_IN = "/etc/corral-virt/firewall.nft"
+EVERYBODY = "any"
 
 
 class Problem(Exception):
@@ -42,7 +44,7 @@ def main(arguments):
 
 
 class Wanted:
-    """Ports as [(protocol, "first-last")], sources by family; no sources at all means everybody."""
+    """Ports as [(protocol, "first-last")], sources by family."""
 
     def __init__(self, request):
         self.ports = {}
@@ -54,13 +56,15 @@ class Wanted:
         names = {name: resolve(name) for name in request.get("names", [])}
         self.unknown = [name for name, found in names.items() if not found]
         self.keep = bool(names) or request.get("keep", False)
-        sources = [*request["sources"], *(source for found in names.values() for source in found)]
+        said = request["sources"]
+        said = [source.strip() for source in said.split(",")] if isinstance(said, str) else said  # as Ansible reads a list
+        self.everybody = EVERYBODY in said
+        sources = [*said, *(source for found in names.values() for source in found)]
         try:
-            networks = sorted({ipaddress.ip_network(source) for source in sources}, key=str)
+            networks = [] if self.everybody else sorted({ipaddress.ip_network(source) for source in sources}, key=str)
         except ValueError as error:
-            raise Problem(f"firewall_sources: {error}") from error
+            raise Problem(f"firewall_sources: {error}; give addresses and networks, or {EVERYBODY} for everybody") from error
         self.sources = {version: [short(net) for net in networks if net.version == version] for version in (4, 6)}
-        self.everybody = not networks and not names
         self.digest = hashlib.sha256(json.dumps([self.ports, self.sources], sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -368,18 +372,23 @@ def read(path):
 
 
 def write(path, text, verify=None, feed=None):
-    """Replace a file in one step, when the program that will read it accepts it."""
+    """Replace a file in one step, when the program that will read it accepts it. It keeps its owner and permissions from the first byte."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     aside = path + ".corral-new"
-    with open(aside, "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    if os.path.lexists(aside):  # of a run that was killed
+        os.unlink(aside)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        if os.path.exists(path):
-            status = os.stat(path)
-            os.chmod(aside, status.st_mode & 0o7777)
-            os.chown(aside, status.st_uid, status.st_gid)
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(text)
+            if os.path.exists(path):
+                status = os.stat(path)
+                os.fchown(descriptor, status.st_uid, status.st_gid)
+                os.fchmod(descriptor, status.st_mode & 0o7777)
+            else:
+                os.fchmod(descriptor, 0o644)
+            stream.flush()
+            os.fsync(descriptor)
         if verify:
             run(*verify, aside)
         if feed:
