@@ -184,7 +184,7 @@ def _guest() -> list[str]:
     }  # fmt: skip
     _play("hyper", {"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"})
     options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30", "ConnectionAttempts=3")
-    ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), f"root@{address}"]
+    ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), "--", f"root@{address}"]
     deadline = time.monotonic() + BOOT_S
     while True:
         try:

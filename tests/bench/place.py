@@ -75,7 +75,7 @@ def run(*command: str | Path, given: str | None = None) -> Ran:
 
 def on(host: str, command: str, *, given: str | None = None) -> Ran:
     """Run a shell command on a host of the lab."""
-    return run(*SSH, "-o", f"ControlPath=/run/corral-{NAME}-%C", host, command, given=given)
+    return run(*SSH, "-o", f"ControlPath=/run/corral-{NAME}-%C", "--", host, command, given=given)
 
 
 def medians(*measured: t.Callable[[], float]) -> list[float]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._files import ports, private
+from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
+from ansible_collections.corral.virt.plugins.module_utils._front import settle
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
+
+FACTS = {"libvirt_version": 9_000_000, "qemu_version": 7_002_000, "memory_free_mib": 4096, "networks": frozenset(), "links": None}
 
 
 @pytest.fixture
@@ -15,3 +25,17 @@ def connection() -> t.Iterator[t.Any]:
     """A hypervisor with one pool (default), one network (lan) and no guests."""
     with opened(HOST_URI, events=True) as opened_connection:
         yield opened_connection
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[Host, Host]]:
+    """Source and destination of a move; nobody waits, and what the test driver cannot tell is told."""
+    monkeypatch.setattr(settle, "_PATIENCE_S", 0)
+    monkeypatch.setattr(doers, "_REMOVE_S", 0, raising=False)
+    monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
+    monkeypatch.setattr(endpoint, "facts", lambda _connection: FACTS)
+    monkeypatch.setattr(endpoint, "job", lambda _domain, _targets: "")
+    monkeypatch.setattr(ports, "filtered", lambda _dest: None)
+    host = looks.host
+    monkeypatch.setattr(looks, "host", lambda connection: dataclasses.replace(host(connection), uuid=connection.uuid))
+    yield from two_hosts()

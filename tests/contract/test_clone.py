@@ -104,6 +104,7 @@ def place(tmp_path: Path) -> t.Iterator[Place]:
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(pool / name), "4M"], check=True)
         qemu_io(pool / name, f"write -P {pattern} 64k 1M")
         (pool / name).chmod(0o444)
+        (pool / f".{name}.json").write_text("{}")
     (pool / "tiny.qcow2").symlink_to(OLD)
     (tmp_path / "node.xml").write_text(NODE.format(pool))
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
@@ -204,6 +205,7 @@ def test_another_image_is_refused_with_the_remedy(place: Place) -> None:
         place.converge(image="other.qcow2")
     place.cycle(image="other.qcow2", state="rebased")
     assert not place.converge(image="other.qcow2")["changed"]
+    place.define(place.pool / "disk.qcow2")  # whose format then is libvirt's word: what it stands on is no image from virt_image
     place.converge(state="flattened")
     assert not place.converge(image="tiny.qcow2")["changed"], "it stands on nothing that would contradict"
 
@@ -254,7 +256,7 @@ def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], ki
 
 
 def test_all_problems_are_told_at_once(place: Place) -> None:
-    with pytest.raises(BadInput) as refusal:
+    with pytest.raises(BadInput, match="is not a valid name") as refusal:
         place.converge(name="a/b", image="c/d", size="huge", state="flattened", job_timeout=0, remove_storage=True)
     assert len(refusal.value.problems) == 8
 
@@ -343,7 +345,7 @@ def test_what_a_guest_wrote_is_not_believed(place: Place) -> None:
 def test_it_does_not_come_to_stand_on_itself(place: Place) -> None:
     place.converge(image="tiny.qcow2")
     place.converge(name="top.qcow2", image="disk.qcow2")
-    with pytest.raises(Refused, match=r"cannot rebase disk disk.qcow2 on top.qcow2: that stands on disk.qcow2 itself"):
+    with pytest.raises(Refused, match=r"top.qcow2: it stands on .*disk.qcow2, which is no image from virt_image"):
         place.converge(image="top.qcow2", state="rebased")
 
 
@@ -364,7 +366,7 @@ def test_a_disk_goes_only_when_told_and_nobody_needs_it(place: Place) -> None:
         place.converge(**CHANGES["shrink"])
     overlay.delete()
     place.cycle(**CHANGES["remove"])
-    assert set(place.files()) == {OLD, NEW, "tiny.qcow2"}
+    assert {name for name in place.files() if not name.startswith(".")} == {OLD, NEW, "tiny.qcow2"}
 
 
 KILLED = """
@@ -385,12 +387,12 @@ def test_a_killed_run_leaves_nothing_visible_and_the_next_cleans_up(place: Place
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as run:
             assert t.cast("t.IO[bytes]", run.stdout).readline() == b"here\n"
             run.send_signal(signal.SIGKILL)
-        assert "disk.qcow2" not in place.files() and len(place.files()) == 4
+        assert "disk.qcow2" not in place.files() and len(place.files()) == 6
         place.cycle(**cleaner)
         if cleaner == CHANGES["remove"]:
-            assert set(place.files()) == {OLD, NEW, "tiny.qcow2"}
+            assert {name for name in place.files() if not name.startswith(".")} == {OLD, NEW, "tiny.qcow2"}
         else:
-            assert set(place.files()) == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}
+            assert {name for name in place.files() if not name.startswith(".")} == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}
             (place.pool / "disk.qcow2").unlink()
 
 
@@ -458,7 +460,7 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
         qemu_img.create(str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB)
     asking.join()
     assert answers[0]["changed"] is False
-    assert set(place.files()) == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}, "the place of work is gone"
+    assert not (place.pool / ".corral").exists(), "the place of work is gone"
 
 
 def test_what_a_killed_run_noted_goes(place: Place) -> None:

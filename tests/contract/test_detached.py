@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 AT_WORK = 75
 MODULE = """
 import sys
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
+private.place = lambda: sys.argv[2]
 detach("virt_long_named")
 print("works", file=sys.stderr)
 open(sys.argv[1]).read()  # a pipe: until somebody opens it for writing
@@ -37,8 +39,8 @@ def go(tmp_path: Path) -> Iterator[Path]:
 
 def begin(go: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Start the module, and have what whoever started it is told."""
-    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "TMPDIR": str(go.parent)}
-    command = [sys.executable, "-c", MODULE, str(go)]
+    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache")}
+    command = [sys.executable, "-c", MODULE, str(go), str(go.parent / "private")]
     return subprocess.run(command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -82,8 +84,8 @@ def test_its_death_is_known_at_once(go: Path) -> None:
 
 def test_the_end_of_its_terminal_does_not_end_it(go: Path) -> None:
     """As over SSH without pipelining: the shell that leads the session ends, and the kernel hangs up on all that share its terminal."""
-    module = shlex.join([sys.executable, "-c", MODULE, str(go)])
-    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "TMPDIR": str(go.parent), "CORRAL_DETACHED": "1"}
+    module = shlex.join([sys.executable, "-c", MODULE, str(go), str(go.parent / "private")])
+    known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     command = ["script", "--quiet", "--return", "--command", f"{module}; true", "/dev/null"]
     told = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=60).stdout
     assert wait(json.loads(told)["answer"], 0.5).returncode == AT_WORK
@@ -97,9 +99,7 @@ def test_who_did_not_ask_waits(go: Path) -> None:
 
 
 def test_no_place_for_the_answer_is_said_before_it_begins(go: Path) -> None:
-    """No directory of temporary files can be written: `tempfile` tries all that there may be."""
-    nowhere = "import tempfile; tempfile._get_default_tempdir = lambda: open('/nowhere/x')" + MODULE
-    command = [sys.executable, "-c", nowhere, str(go)]
+    command = [sys.executable, "-c", MODULE, str(go), "/proc/self/nowhere/private"]
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     said = subprocess.run(command, env=known, capture_output=True, text=True, check=False).stderr
     assert "Failed: cannot begin virt_long_named: no place for a file with its answer" in said

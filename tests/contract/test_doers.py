@@ -109,11 +109,11 @@ def test_what_has_arrived_is_resumed_by_whoever_comes_first(connection: t.Any, g
     """libvirt, started again, lets a guest run by itself; what is off cannot be resumed by anybody."""
     do(connection, steps.Start("web1"), steps.Suspend("web1"))
     for _turn in range(2):
-        migrate.resume(connection, "web1")
+        migrate.resume(connection, guest.UUIDString())
         assert look.state(guest) == "running"
     do(connection, steps.Destroy("web1"))
     with pytest.raises(Failed, match=r"^cannot resume web1"):
-        migrate.resume(connection, "web1")
+        migrate.resume(connection, guest.UUIDString())
 
 
 def test_autostart(connection: t.Any, guest: t.Any) -> None:

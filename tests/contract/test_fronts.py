@@ -7,14 +7,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.contract.world import snapshot
-from ansible_collections.corral.virt.tests.golden.case import CASES, Case
+from ansible_collections.corral.virt.tests.golden.case import CASES, Case, options
 
 ACTIONS = ("reset", "rebooted")
 # What libvirt lets pass and the test driver does not keep.
@@ -114,3 +114,32 @@ def test_a_host_is_described(connection: t.Any) -> None:
     assert [one["name"] for one in seen["guests"]] == ["web1"]
     assert (seen["vcpus_used"], seen["memory_used_mib"]) == (2, 1024)
     assert seen["memory_free_mib"] == seen["memory_mib"] - seen["memory_reserved_mib"] - 1024
+
+
+@pytest.mark.parametrize("state", ["shutdown", "running"])
+def test_no_guest_is_plugged_into_a_bridge_that_is_missing(connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a new one nor one that exists; what it is plugged into already is not asked for again."""
+    monkeypatch.setattr(look, "links", lambda _connection: ({"br0"}, {"lan"}))
+    said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
+    nic = {"name": "eth0", "type": "bridge"}
+    guest.converge(connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "state": state}), Gate(check_mode=False))
+    before = snapshot(connection)
+    for interfaces in ([{**nic, "bridge": "br7"}], [{**nic, "name": "eth1", "bridge": "br7"}]):
+        for check_mode in (True, False):
+            with pytest.raises(NotFound, match="cannot change box1: this host has no bridge br7"):
+                guest.converge(connection, options({**said, "interfaces": interfaces}), Gate(check_mode=check_mode))
+    assert snapshot(connection) == before
+    monkeypatch.setattr(look, "links", lambda _connection: (set(), set()))
+    guest.converge(connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}), Gate(check_mode=False))
+
+
+def test_a_live_update_that_fails_leaves_the_definition(connection: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test driver updates no device of a running guest, as a host may refuse it: nothing waits for the next boot then."""
+    monkeypatch.setattr(look, "links", lambda _connection: ({"br0", "br1"}, set()))
+    said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
+    there, elsewhere = (options({**said, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]}) for name in ("br0", "br1"))
+    guest.converge(connection, there, Gate(check_mode=False))
+    before = snapshot(connection)
+    with pytest.raises(VirtError, match="cannot update interfaces"):
+        guest.converge(connection, elsewhere, Gate(check_mode=False))
+    assert snapshot(connection) == before

@@ -49,3 +49,20 @@ def test_nobody_knows(guest: subprocess.Popen[bytes], tmp_path: Path, lacks: str
     (tmp_path / lacks).unlink()
     guest.terminate()
     assert qemu.given_away("web1", lambda: False) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, (True, [])),
+        ("#dynamic_ownership = 0\n#shared_filesystems = [ \"/a\" ]\n", (True, [])),
+        ("dynamic_ownership = 0\nshared_filesystems = [\n  \"/srv/a\",\n  \"/srv/b\"\n]\n", (False, ["/srv/a", "/srv/b"])),
+    ],
+)
+def test_what_libvirt_does_to_files_is_read_where_it_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: tuple[bool, list[str]]
+) -> None:
+    monkeypatch.setattr(qemu, "_CONF", f"{tmp_path}/qemu.conf")
+    if text is not None:
+        (tmp_path / "qemu.conf").write_text(text)
+    assert qemu.settings() == told

@@ -186,6 +186,34 @@ def test_what_others_put_there_is_left_alone(place: Place) -> None:
     assert (place.pool / "tiny.qcow2").read_text() == "mine"
 
 
+@pytest.mark.parametrize("current", [True, False])
+@pytest.mark.parametrize("sourceless", [True, False])
+def test_a_file_of_others_with_a_contents_name_is_no_image(place: Place, current: bool, sourceless: bool) -> None:
+    """Its name promises a checksum that it does not have: nothing points to it, and it is neither replaced nor removed."""
+    source = place.sources / "tiny.qcow2"
+    theirs = place.pool / f"tiny.{digest(source)[:12]}.qcow2"
+    theirs.write_text("mine")
+    before = theirs.stat()
+    said: dict[str, t.Any] = {"checksum": f"sha256:{digest(source)}", "current": current, **({} if sourceless else {"src": str(source)})}
+    for check_mode in (True, False):
+        with pytest.raises(Refused, match=r"cannot verify image .* did not bring it; look at it, and move it away"):
+            place.converge(check_mode=check_mode, **said)
+        gone = place.converge(check_mode=check_mode, state="absent")
+        assert gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection brought it"] and not gone["changed"]
+    assert (theirs.read_text(), theirs.stat()) == ("mine", before)
+    assert not (place.pool / "tiny.qcow2").is_symlink()
+
+
+def test_a_copy_without_a_manifest_is_known_by_its_bytes(place: Place) -> None:
+    source = place.sources / "tiny.qcow2"
+    content = f"tiny.{digest(source)[:12]}.qcow2"
+    (place.pool / content).write_bytes(source.read_bytes())
+    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    for check_mode in (True, False):
+        assert place.converge(check_mode=check_mode, **said)["steps"] == [f"point tiny.qcow2 to {content}"]
+    assert (place.pool / f".{content}.json").exists() and not place.converge(**said)["changed"]
+
+
 def test_an_image_in_use_is_not_removed(place: Place) -> None:
     content = place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")["content"]
     backing = f"<backingStore><path>{place.pool / content}</path><format type='qcow2'/></backingStore>"
@@ -257,7 +285,7 @@ def test_an_image_of_a_format_nobody_publishes_is_refused(place: Place) -> None:
 )
 def test_whatever_qemu_img_says_of_other_files(place: Place, more: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        qemu_img, "info", lambda path: json.loads(json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path))
+        qemu_img, "info", lambda path, _form: json.loads(json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path))
     )
     with pytest.raises(Refused, match="it refers to another file"):
         place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")
@@ -388,7 +416,7 @@ def test_what_was_kept_of_another_version_is_not_used(place: Place, server: Serv
     """Without a checksum only the server can tell; with one, it is seen in the end."""
     said = {"checksum": checksum} if checksum else {}
     server.truncated, old = 1, server.files[DISK]
-    with pytest.raises(Failed):
+    with pytest.raises(Failed, match=r"^cannot fetch .* \(tried 1 times\)"):
         download(place, server, retries=0, **said)
     if etag != '"1"':
         server.files[DISK], server.etag = old[::-1], etag
@@ -398,7 +426,7 @@ def test_what_was_kept_of_another_version_is_not_used(place: Place, server: Serv
 
 def test_a_part_larger_than_the_image_is_thrown_away(place: Place, server: Server, pauses: list[float]) -> None:
     server.truncated = 1
-    with pytest.raises(Failed):
+    with pytest.raises(Failed, match=r"^cannot fetch .* \(tried 1 times\)"):
         download(place, server, retries=0)
     (part,) = place.pool.glob(".corral/*/*.part")
     part.write_bytes(bytes(len(server.files[DISK]) + 1))

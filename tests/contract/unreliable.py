@@ -25,6 +25,7 @@ class Server:
     sent_bytes: int = 0
     etag: str | None = '"1"'
     ranges: bool = True  # whether it understands them
+    lengthless: bool = False  # whether it says nothing of the length of what it sends
     # How often from now on: an error instead of an answer, half of what is missing, nothing more after half.
     errors: list[int] = dataclasses.field(default_factory=list)
     truncated: int = 0
@@ -100,7 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         if self.site.state.etag:
             self.send_header("ETag", self.site.state.etag)
-        self.send_header("Content-Length", str(len(body) - start))
+        if self.site.state.lengthless:
+            self.close_connection = True
+        else:
+            self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
         self.send(body[start:])
 

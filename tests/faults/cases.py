@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import typing as t
 
-from ansible_collections.corral.virt.tests.faults import found_there, killed, network, trust
+from ansible_collections.corral.virt.tests.faults import found_there, killed, network, together, trust
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "Case", "drains"]
 
 Fault = t.Callable[[Scene], None]
 ARRIVES, FAILS, EITHER = "arrives", "fails", "either"
 KILLED = "it was killed on the host; run again"
+STALLS, STALLED = {"stall_timeout": 12}, "nothing was sent for 12 s"
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A guest moves, and at some moment something is done to the lab. Afterwards the run is repeated, and arrives."""
+    """Guests move, and at some moment something is done to the lab. Afterwards the run is repeated, and arrives."""
 
     name: str
     when: str | None  # a phase; None: before the run
     fault: Fault
     ends: str = FAILS  # what becomes of the run itself
     says: str = ""  # and what it says, as a regular expression
-    kind: str = "delta"
+    kind: str = "delta"  # of the guest's storage; of several guests, separated by blanks
     before: Fault | None = None  # what the fault needs
     finally_: str = "running"  # state of the guest after the second run
+    options: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # of the migration
+    book: str = "migrate"  # the playbook: migrate, or drain or rebalance with several guests
+    after_s: float = 0  # between the moment and the fault
+
+
+def nothing(_scene: Scene) -> None:
+    """No fault."""
 
 
 CASES = [
@@ -58,6 +67,16 @@ CASES = [
     Case("source qemu killed while copying", "copying 50 %", killed.qemu("source"), finally_="shut off"),
     Case("guest shuts itself down", "copying 50 %", killed.guest_ends, finally_="shut off"),
     Case("source host dies and comes back", "copying 50 %", killed.source_host, finally_="shut off"),
+    Case("source loses power when it is let run elsewhere", "dead here", killed.power_when_let_run, before=killed.autostarts),
+    Case("source loses power as it is let run elsewhere", "let run", killed.source_host, EITHER, before=killed.autostarts),
+    # They live, and do nothing.
+    Case("target libvirtd stands still 10 s", "copying 50 %", killed.stands_still("dest", "libvirtd", 10), EITHER),
+    Case("target libvirtd stands still 45 s", "copying 50 %", killed.stands_still("dest", "libvirtd", 45), EITHER, kind="full"),
+    Case("target libvirtd stands still 10 s at switch-over", "switch-over", killed.stands_still("dest", "libvirtd", 10), EITHER),
+    Case("source libvirtd stands still 10 s", "copying 50 %", killed.stands_still("source", "libvirtd", 10), EITHER),
+    Case("source libvirtd stands still 45 s", "memory", killed.stands_still("source", "libvirtd", 45), EITHER),
+    Case("source qemu stands still 10 s", "copying 50 %", killed.stands_still("source", "qemu-system", 10), EITHER),
+    Case("source qemu stands still 10 s in memory phase", "memory", killed.stands_still("source", "qemu-system", 10), EITHER),
     # The network.
     Case("network cut 5 s, storage", "copying 50 %", network.cut(5), ARRIVES),
     Case("network cut 5 s, memory", "memory", network.cut(5), ARRIVES, kind="full"),
@@ -75,8 +94,29 @@ CASES = [
     Case("replies dropped for good, storage", "copying 50 %", network.replies_dropped(None)),
     Case("replies dropped for good, memory", "memory", network.replies_dropped(None)),
     Case("replies dropped for good, switch-over", "switch-over", network.replies_dropped(None)),
+    Case("large packets lost from the start", None, network.large_lost, says=STALLED, options=STALLS),
+    Case("large packets lost, storage", "copying 50 %", network.large_lost, says=STALLED, options=STALLS),
+    Case("large packets lost, memory", "memory", network.large_lost, says=STALLED, options=STALLS),
     Case("only the Finish reply lost", "switch-over", network.only_the_finish_reply_lost, EITHER),
     # What the destination has, or lacks.
+    Case("file at its path after the preflight", "record", found_there.meanwhile(found_there.file_there), says="exist"),
+    Case(
+        "name taken after the preflight",
+        "make",
+        found_there.meanwhile(found_there.name_clash),
+        says="exist",
+        before=found_there.read_only_disk,
+    ),
+    Case(
+        "cold: name taken after the preflight",
+        "make",
+        found_there.meanwhile(found_there.name_clash),
+        says="exist",
+        kind="cold",
+        finally_="shut off",
+    ),
+    Case("aborted while another guest has its name", "record", found_there.namesake_runs, says=KILLED, finally_="paused"),
+    Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not bring it"),
     Case("target disk full", "copying 10 %", found_there.disk_full, kind="full", before=found_there.small_pool),
     Case("leftover image of the same size", None, found_there.leftover(256), says="no migration of ours made it"),
     Case("leftover image of other size", None, found_there.leftover(300), says="no migration of ours made it", kind="full"),
@@ -91,5 +131,25 @@ CASES = [
     Case("wrong CA", None, trust.wrong_ca, says="certificate"),
     Case("expired certificate", None, trust.expired_certificate, says="certificate"),
     # Two at once.
-    Case("two controllers, two hosts", "copying slowly", killed.rival, ARRIVES),
+    Case("two controllers, two hosts", "copying slowly", together.rival, ARRIVES),
+    Case("another guest comes the opposite way", "copying slowly", together.opposite, ARRIVES, before=together.another_there),
+    # Disks in two pools.
+    Case("two pools", "copying 50 %", nothing, ARRIVES, before=found_there.second_pool),
+    Case("two pools, module killed", "copying 50 %", killed.module, says=KILLED, before=found_there.second_pool),
+    Case("two pools, target qemu killed", "copying 50 %", killed.qemu("dest"), before=found_there.second_pool),
+    # Several guests.
+    Case("rebalance, module killed", "copying 50 %", killed.module, EITHER, kind="delta full", book="rebalance"),
 ]
+DRAIN_MOMENTS = ("record", "make", "copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over", "arrived, paused")
+_LONG = ("copying 10 %", "copying 50 %")
+
+
+def drains(count: int, chance: random.Random) -> list[Case]:
+    """A host is emptied, and its module killed at so many moments that chance chooses."""
+    cases = []
+    for number in range(1, count + 1):
+        when = chance.choice(DRAIN_MOMENTS)
+        after_s = round(chance.uniform(0, 2), 2) if when in _LONG else 0
+        name = f"drain, module killed {number} of {count}: {when} + {after_s} s"
+        cases.append(Case(name, when, killed.module, EITHER, kind="delta full", book="drain", after_s=after_s))
+    return cases

@@ -1,6 +1,7 @@
 """Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [REGULAR EXPRESSION OF NAMES]
 
-SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. FAULTS_LAB=NAME: another lab, beside one that is at work.
+SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. DRAIN_KILLS=20: so many drains whose module is killed at random.
+FAULTS_LAB=NAME: another lab, beside one that is at work.
 """
 
 from __future__ import annotations
@@ -9,25 +10,28 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import re
+import secrets
 import signal
 import sys
 import time
 import typing as t
 
 from ansible_collections.corral.virt.tests.faults import soak
-from ansible_collections.corral.virt.tests.faults.cases import ARRIVES, CASES, FAILS, Case
-from ansible_collections.corral.virt.tests.faults.guest import BASE, NAME, Guest, make_base
+from ansible_collections.corral.virt.tests.faults.cases import ARRIVES, CASES, FAILS, Case, drains
+from ansible_collections.corral.virt.tests.faults.foreign import Latecomers
+from ansible_collections.corral.virt.tests.faults.guest import BASE, Guest, make_base, subjects
 from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
-from ansible_collections.corral.virt.tests.faults.phases import PHASES
-from ansible_collections.corral.virt.tests.faults.scene import Scene
+from ansible_collections.corral.virt.tests.faults.phases import PHASES, Phase
+from ansible_collections.corral.virt.tests.faults.scene import Run, Scene, Violation
 from ansible_collections.corral.virt.tests.faults.twice import Twice
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, allowed_to_fault, hypervisors
 
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 LAB = os.environ.get("FAULTS_LAB") or "faults"
 REPORT = ROOT / f"build/{LAB}.json"
-SETTLE_S = 60  # libvirt's own time to notice, after the fault is gone
+MARK = "/var/lib/libvirt/corral-maintenance.json"  # of a host that was drained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +42,6 @@ class Row:
     ok: bool
     detail: str
     seconds: float
-
-
-class Violation(Exception):
-    """What must never be was seen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,51 +66,72 @@ class Place:
     def _case(self, case: Case, undo: contextlib.ExitStack, after: contextlib.ExitStack) -> str:
         source, dest, third = self.hosts
         before = {host.name: host.footprint() for host in self.hosts}
-        scene = Scene(self.lab, Guest(case.kind, self.base), source, dest, third, {}, undo, after)
-        scene.guest.make(source)
-        with Twice(scene) as twice:
+        scene = Scene(self.lab, case.book, subjects(case.kind, self.base), source, dest, third, {}, undo, after)
+        for guest in scene.guests:
+            guest.make(source)
+        with Twice(scene.guests, scene.hosts) as twice:
             told = self._hurt(case, scene)
             self._once(case, scene)
             detail = self._repeated(case, scene)
         if twice.seen:
             raise Violation(f"it ran on two hosts at once: {twice.seen}")
-        written, count = scene.guest.written, scene.guest.stopped(dest)
-        if count < max(written, scene.guest.written):
-            raise Violation(f"its disk went back: {count} sectors, and {max(written, scene.guest.written)} had been written")
-        scene.guest.remove(dest)
+        counts = [self._written(scene, guest) for guest in scene.guests]
+        if changed := [line for each in scene.foreign.values() for line in each.changed()]:
+            raise Violation(f"what is somebody else's was touched: {changed}")
+        others = sum(map(len, scene.foreign.values()))
         after.close()
         for host in self.hosts:
             self._same(host, before[host.name])
-        return f"{told}; {detail}; {count} sectors"
+        return f"{told}; {detail}; {' and '.join(map(str, counts))} sectors; {others} objects of others as before"
 
     def _hurt(self, case: Case, scene: Scene) -> str:
         """The run with the fault in it."""
-        source = scene.source
-        if case.before:
-            case.before(scene)
         phase = PHASES[case.when] if case.when else None
-        if phase:
-            scene.options.update(phase.options)
-            if phase.tight:
-                scene.slow()
-            if "postcopy" in phase.options:
-                scene.after.enter_context(allowed_to_fault())  # also for what is left to the next run
-        else:
-            case.fault(scene)
-        if case.kind != "cold":
-            scene.guest.noted(source)
-        scene.run = run = scene.start()
-        if phase:
-            if not scene.reached(phase, run):
-                run.wait()
-                raise Violation(f"it never came to '{case.when}': {run.reason()}")
-            case.fault(scene)
-        arrived = run.wait()
-        scene.left_alone()
+        needed = self._prepared(case, scene, phase)
+        with Latecomers(scene.foreign["late"], scene.source.apart(), scene.guests) as late:
+            scene.run = run = scene.start()
+            if phase:
+                if not scene.reached(phase, run):
+                    run.wait()
+                    raise Violation(f"it never came to '{case.when}': {run.reason()}")
+                time.sleep(case.after_s)
+                case.fault(scene)
+            arrived = run.wait()
+            scene.left_alone()
         scene.undo.close()
         scene.options.clear()
+        scene.options.update(needed)
         if run.hung:
             raise Violation(f"the run did not end by itself: {scene.states()}")
+        if late.error or (phase and not late.planted):
+            raise RuntimeError(f"nothing of others came in the middle of the move: {late.error}")
+        if arrived:
+            self._settled(case, scene, "it said that all is well")
+        return self._told(case, scene, run, arrived=arrived)
+
+    def _prepared(self, case: Case, scene: Scene, phase: Phase | None) -> dict[str, t.Any]:
+        """All that is there when it begins; the options without which the same run could not succeed later."""
+        if case.book == "drain":
+            scene.after.callback(scene.source.run, f"rm -f {MARK}")
+        if case.before:
+            case.before(scene)
+        scene.foreign["dest"].plant(scene.guest.disk, "early", runs=True)
+        scene.foreign["third"].plant(f"{IMAGES}/third.qcow2", "early")
+        if not phase:
+            case.fault(scene)
+        needed = dict(scene.options)
+        scene.options.update({**(phase.options if phase else {}), **case.options})
+        if phase and phase.tight:
+            scene.slow()
+        if "postcopy" in scene.options:
+            scene.after.enter_context(allowed_to_fault())  # also for what is left to the next run
+        for guest in scene.guests:
+            if guest.kind != "cold":
+                guest.noted(scene.source)
+        return needed
+
+    def _told(self, case: Case, scene: Scene, run: Run, *, arrived: bool) -> str:
+        """How the run ended, which is as it should."""
         told = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
         if (case.ends == ARRIVES and not arrived) or (case.ends == FAILS and arrived):
             raise Violation(f"the run {told}: {scene.states()}")
@@ -119,27 +140,49 @@ class Place:
         return told
 
     def _once(self, case: Case, scene: Scene) -> None:
-        """At most one host executes it, and one has it; what was refused was not moved."""
-        states = scene.states()
-        running = [name for name, state in states.items() if state == "running"]
-        if len(running) > 1 or not states:
-            raise Violation(f"after the fault: {states or 'no host has it'}")
-        if case.when is None and case.ends == FAILS and running != [scene.source.name]:
-            raise Violation(f"the run was refused, and it moved: {states}")
+        """At most one host executes a guest, and one has it; what was refused was not moved."""
+        for guest in scene.guests:
+            states = scene.states(guest)
+            running = [name for name, state in states.items() if state == "running"]
+            if len(running) > 1 or not states:
+                raise Violation(f"after the fault: {states or 'no host has it'}")
+            if case.when is None and case.ends == FAILS and running != [scene.source.name]:
+                raise Violation(f"the run was refused, and it moved: {states}")
 
     def _repeated(self, case: Case, scene: Scene) -> str:
-        """The same again, and it is there, as it should be."""
-        left = scene.states()
+        """The same again, and all are there, as they should be."""
+        left = " and ".join(str(scene.states(guest)) for guest in scene.guests)
         run = scene.start()
-        arrived = run.wait()
-        states = scene.states()
-        if not arrived:
+        if not run.wait():
             raise Violation(f"run again on {left} it failed: {run.reason()}")
-        if states != {scene.dest.name: case.finally_}:
-            raise Violation(f"run again on {left}: {states}")
-        if not re.search("Persistent: +yes", scene.dest.virsh(f"dominfo {scene.guest.name}")):
-            raise Violation(f"run again on {left}: it is there, but not defined")
+        self._settled(case, scene, f"run again on {left}")
         return f"then {left}, run again: there"
+
+    def _settled(self, case: Case, scene: Scene, when: str) -> None:
+        """Each guest is in one place, defined and in its state, which is a right one; and no migration waits for anything."""
+        homes: list[str] = []
+        for guest in scene.guests:
+            states = scene.states(guest)
+            homes += states
+            if list(states.values()) != [case.finally_]:
+                raise Violation(f"{when}: {guest.name} is {states or 'nowhere'}")
+            told = scene.host(homes[-1]).virsh(f"dominfo {guest.uuid}")
+            if not re.search("Persistent: +yes", told) or ("enable" in told) != guest.autostart:
+                raise Violation(f"{when}: {guest.name} is on {homes[-1]}, but not defined as it was")
+        away = {"migrate": homes == [scene.dest.name], "drain": scene.source.name not in homes, "rebalance": len({*homes}) > 1}
+        if not away[case.book]:
+            raise Violation(f"{when}: they are on {homes}")
+        if records := scene.records():
+            raise Violation(f"{when}, and these are not settled: {records}")
+
+    def _written(self, scene: Scene, guest: Guest) -> int:
+        """How many sectors it wrote, all of which are there; it is removed."""
+        host = scene.host(next(iter(scene.states(guest))))
+        written, count = guest.written, guest.stopped(host)
+        if count < max(written, guest.written):
+            raise Violation(f"its disk went back: {count} sectors, and {max(written, guest.written)} had been written")
+        guest.remove(host)
+        return count
 
     def _same(self, host: Host, before: dict[str, list[str]]) -> None:
         """Nothing was left, and nothing is missing."""
@@ -152,9 +195,10 @@ class Place:
     def _swept(self) -> None:
         """After a violation: the next case finds the hosts as this one did."""
         for host in self.hosts:
-            host.kill(host.find("virt_migrate", with_open=f"/run/lock/corral-{NAME}.lock"))
-            host.run(f"rm -f /run/corral-{NAME}.*")
-            Guest("", "").remove(host)
+            host.kill(host.find("virt_migrat"))
+            host.run(f"rm -rf /run/corral {MARK}")
+            for guest in subjects("delta full", ""):
+                guest.remove(host)
 
 
 def table(rows: t.Sequence[Row]) -> str:
@@ -178,16 +222,19 @@ def place(lab: Hypervisors) -> Place:
 
 def main(part: str = "") -> int:
     """Exit code 0 when nothing was violated. `part` of a name, a regular expression, chooses cases."""
-    chosen = [case for case in CASES if re.search(part, case.name)]
+    seed = os.environ.get("SEED") or str(secrets.randbelow(10**6))
+    print(f"SEED={seed}", flush=True)
+    every = [*CASES, *drains(int(os.environ.get("DRAIN_KILLS") or 3), random.Random(seed))]
+    chosen = [case for case in every if re.search(part, case.name)]
     if not chosen:
-        sys.exit(f"There is no case '{part}'; there are:\n  " + "\n  ".join(case.name for case in CASES))
+        sys.exit(f"There is no case '{part}'; there are:\n  " + "\n  ".join(case.name for case in every))
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
     rows: list[Row] = []
     minutes = float(os.environ.get("SOAK_MINUTES") or 0)
     with hypervisors(LAB, *ROLES, hosts=3) as lab:
         where = place(lab)
-        for case in soak.cases(minutes, os.environ.get("SEED")) if minutes else chosen:
+        for case in soak.cases(minutes, seed) if minutes else chosen:
             rows.append(where.tried(case))
             print(table(rows[-1:]), flush=True)
             REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")

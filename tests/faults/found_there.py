@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import typing as t
 
-from ansible_collections.corral.virt.tests.faults.hosts import Host, until
-from ansible_collections.corral.virt.tests.faults.scene import Scene
+from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
+from ansible_collections.corral.virt.tests.faults.scene import Scene, Violation
 
 __all__ = [
     "bridge_missing",
     "clock_an_hour_off",
     "corrupt_base",
     "disk_full",
+    "file_there",
+    "foreign_base",
     "host_uuid_clash",
     "leftover",
+    "meanwhile",
     "name_clash",
+    "namesake_runs",
+    "read_only_disk",
+    "second_pool",
     "small_pool",
     "stale_definition",
     "stale_listing",
 ]
 
+SECOND = "/srv/second"  # a pool on both
 SMALL = "/srv/small"  # a pool; on the destination, a filesystem of its own
 _SMALL_MIB = 80
 _BRIDGE = "br7"
@@ -34,7 +42,8 @@ def leftover(size_mib: int) -> t.Callable[[Scene], None]:
 
     def do(scene: Scene) -> None:
         scene.dest.run(f"qemu-img create -q -f qcow2 {scene.guest.disk} {size_mib}M")
-        scene.undo.callback(scene.dest.run, f"rm {scene.guest.disk}")
+        scene.foreign["dest"].keep(scene.guest.disk)
+        scene.undo.callback(scene.dropped, scene.guest.disk)
 
     return do
 
@@ -46,6 +55,7 @@ def stale_listing(scene: Scene) -> None:
 
 def bridge_missing(scene: Scene) -> None:
     """The guest is on a bridge that only the source has."""
+    scene.options["reserve"] = "0"
     scene.guest.remove(scene.source)
     scene.guest = dataclasses.replace(scene.guest, bridge=_BRIDGE)
     _bridge(scene, scene.source)
@@ -60,15 +70,54 @@ def _bridge(scene: Scene, host: Host) -> None:
 
 def name_clash(scene: Scene) -> None:
     """Another guest of that name."""
-    other = dataclasses.replace(scene.guest, uuid=scene.guest.uuid[:-1] + "2", directory="/srv/other")
-    scene.dest.run("virsh -q define /dev/stdin", given=other.xml())
-    scene.undo.callback(scene.dest.virsh, f"undefine {other.name}")
+    other = scene.foreign["dest"].guest(scene.guest.name, "/srv/other/other.raw")
+    scene.undo.callback(scene.dropped, other)
+
+
+def file_there(scene: Scene) -> None:
+    """A file of the disk's name, which the preflight has not seen."""
+    if scene.dest.path(scene.guest.disk).exists():
+        raise RuntimeError("the move has made its disk already")
+    scene.foreign["dest"].file(scene.guest.disk)
+    scene.undo.callback(scene.dropped, scene.guest.disk)
+
+
+def meanwhile(fault: t.Callable[[Scene], None]) -> t.Callable[[Scene], None]:
+    """It comes about in the middle of the move: the module stands still for that moment."""
+
+    def do(scene: Scene) -> None:
+        if not scene.source.kill(scene.module, signal.SIGSTOP):
+            raise RuntimeError("there was no module to stop")
+        try:
+            fault(scene)
+        finally:
+            scene.source.kill(scene.module, signal.SIGCONT)
+
+    return do
+
+
+def namesake_runs(scene: Scene) -> None:
+    """The module dies, the guest's owner suspends it, another guest of its name runs on the destination, and somebody says `aborted`."""
+    scene.source.kill(scene.module)
+    scene.left_alone()
+    scene.source.virsh(f"suspend {scene.guest.uuid}")
+    foreign = scene.foreign["dest"]
+    foreign.file("/srv/base/namesake.raw")
+    other = foreign.guest(scene.guest.name, "/srv/base/namesake.raw", start="")
+    foreign.keep("/srv/base/namesake.raw")  # libvirt has given it to QEMU
+    scene.undo.callback(scene.dropped, other)
+    scene.undo.callback(scene.dropped, "/srv/base/namesake.raw")  # before libvirt takes it back from QEMU
+    run = scene.start(state="aborted")
+    if not run.wait():
+        raise RuntimeError(f"state: aborted failed: {run.reason()}")
+    if scene.states() != {scene.source.name: "paused"}:
+        raise Violation(f"state: aborted beside a guest of its name: {scene.states()}")
 
 
 def stale_definition(scene: Scene) -> None:
     """The same guest, off, left by who knows what."""
     scene.dest.run("virsh -q define /dev/stdin", given=scene.guest.xml())
-    scene.undo.callback(scene.dest.virsh, f"undefine {scene.guest.name}")
+    scene.undo.callback(scene.dest.virsh, f"undefine {scene.guest.uuid}")
 
 
 def host_uuid_clash(scene: Scene) -> None:
@@ -91,6 +140,33 @@ def corrupt_base(scene: Scene) -> None:
     scene.after.callback(_restored, scene.dest, scene.guest.base, content)
 
 
+def foreign_base(scene: Scene) -> None:
+    """Somebody else's file has the name of the content that the guest stands on, and other bytes."""
+    base, aside = scene.guest.base, "/srv/base/aside"
+    manifest = f"{IMAGES}/.{base.rpartition('/')[2]}.json"
+    scene.dest.run(f"mv {base} {aside} && mv {manifest} {aside}.json")
+    scene.after.callback(scene.dest.run, f"mv -f {aside} {base} && mv -f {aside}.json {manifest}; virsh -q pool-refresh default")
+    foreign = scene.foreign["dest"]
+    scene.after.callback(foreign.remove)  # it goes before what was put aside comes back
+    foreign.file(base)
+
+
+def read_only_disk(scene: Scene) -> None:
+    """The guest has a disk that it only reads: that is copied before libvirt begins, which takes a while."""
+    scene.guest.reads_second = True
+    second_pool(scene)
+
+
+def second_pool(scene: Scene) -> None:
+    """The guest has a second disk, in a pool of its own."""
+    scene.guest.remove(scene.source)
+    scene.guest = dataclasses.replace(scene.guest, second=f"{SECOND}/data.qcow2")
+    for host in (scene.source, scene.dest):
+        host.run(f"mkdir -p {SECOND} && virsh -q pool-create-as second dir --target {SECOND}")
+        scene.after.callback(host.run, f"virsh -q pool-destroy second; rm -rf {SECOND}")
+    scene.guest.make(scene.source)
+
+
 def _restored(host: Host, path: str, content: bytes) -> None:
     before = host.path(path).stat()
     host.path(path).write_bytes(content)
@@ -99,6 +175,7 @@ def _restored(host: Host, path: str, content: bytes) -> None:
 
 def small_pool(scene: Scene) -> None:
     """The guest's disk is in a pool that has just room for it on the destination."""
+    scene.options["reserve"] = "0"
     scene.guest.remove(scene.source)
     scene.guest = dataclasses.replace(scene.guest, directory=SMALL)
     for host in (scene.source, scene.dest):

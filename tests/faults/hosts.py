@@ -30,6 +30,10 @@ class Host:
         self._init: int | None = None
         self._connection: t.Any = None
 
+    def apart(self) -> Host:
+        """The same, for another thread: with a connection of its own."""
+        return Host(self.lab, self.name, self.address)
+
     @property
     def init(self) -> int:
         """Its first process; another one after it was started again."""
@@ -46,9 +50,7 @@ class Host:
     def run(self, command: str, *, ok: bool = True, given: str | None = None) -> str:
         """A shell command in it: what it printed."""
         enter = ["nsenter", f"--target={self.init}", "--all", *_CLEAN]
-        done = subprocess.run(
-            [*enter, "sh", "-c", command], capture_output=True, text=True, check=False, timeout=COMMAND_S, input=given
-        )
+        done = subprocess.run([*enter, "sh", "-c", command], capture_output=True, text=True, check=False, timeout=COMMAND_S, input=given)
         if ok and done.returncode:
             raise RuntimeError(f"{self.name}: `{command}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()
@@ -57,9 +59,9 @@ class Host:
         """A command of this machine in its network."""
         subprocess.run(["nsenter", f"--target={self.init}", "--net", *command], check=True, capture_output=True, text=True, input=given)
 
-    def find(self, program: str, *, with_open: str = "") -> list[int]:
-        """Its processes of this name, or only those that have that file open."""
-        return [pid for pid in self._pids() if _named(pid, program) and _opened(pid, with_open)]
+    def find(self, program: str, *, with_open: str = "", uuid: str = "") -> list[int]:
+        """Its processes of this name; only those that have that file open, or that are of the guest of that UUID."""
+        return [pid for pid in self._pids() if _named(pid, program) and _opened(pid, with_open) and _given(pid, uuid)]
 
     def kill(self, pids: t.Iterable[int], number: int = signal.SIGKILL) -> int:
         """Send this signal to those that are the host's; how many there were."""
@@ -87,12 +89,12 @@ class Host:
             return Path(f"/proc/{pid}/ns/pid").readlink() == Path(f"/proc/{self.init}/ns/pid").readlink()
         return False
 
-    # What its libvirt says. The binding for looking often, virsh for judging.
+    # What its libvirt says of guests, each known by its UUID. The binding for looking often, virsh for judging.
 
-    def look(self, guest: str) -> tuple[str, dict[str, t.Any]]:
+    def look(self, uuid: str) -> tuple[str, dict[str, t.Any]]:
         """State of a guest and figures of its job; `absent` also when libvirt does not answer."""
         try:
-            domain = self._libvirt().lookupByName(guest)
+            domain = self._libvirt().lookupByUUIDString(uuid)
             state, reason = domain.state()
             figures = _figures(domain) if state in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED) else {}
         except (libvirt.libvirtError, RuntimeError):
@@ -102,11 +104,20 @@ class Host:
             return _PAUSED.get(reason, "paused"), figures
         return ("running" if state == libvirt.VIR_DOMAIN_RUNNING else "off"), figures
 
-    def definition(self, guest: str) -> str:
+    def definition(self, uuid: str) -> str:
         """What it is at the moment; empty when it is not there."""
         with contextlib.suppress(libvirt.libvirtError):
-            return str(self._libvirt().lookupByName(guest).XMLDesc())
+            return str(self._libvirt().lookupByUUIDString(uuid).XMLDesc())
         return ""
+
+    def define(self, xml: str) -> bool:
+        """Another guest, in a few milliseconds; whether libvirt let it."""
+        try:
+            self._libvirt().defineXML(xml)
+        except libvirt.libvirtError:
+            self._connection = None
+            return False
+        return True
 
     def _libvirt(self) -> t.Any:
         if self._connection is None or not self._connection.isAlive():
@@ -118,26 +129,33 @@ class Host:
         """As its administrator asks."""
         return self.run(f"virsh -q {command}", ok=ok)
 
-    def state(self, guest: str) -> str:
-        """running, paused, shut off, ...; empty when it has none of that name."""
-        return self.virsh(f"domstate {guest} 2>/dev/null", ok=False)
+    def state(self, uuid: str) -> str:
+        """running, paused, shut off, ...; empty when it does not have that guest."""
+        return self.virsh(f"domstate {uuid} 2>/dev/null", ok=False)
+
+    def records(self) -> list[str]:
+        """Guests (UUID) with the record of a migration in what is stored or in what runs."""
+        return [uuid for uuid in self._guests() if "moving" in self.virsh(f"dumpxml {uuid}; virsh dumpxml --inactive {uuid}", ok=False)]
 
     def footprint(self) -> dict[str, list[str]]:
         """All that a migration could leave on it."""
-        guests = sorted(self.virsh("list --all --name").split())
         return {
-            "files": self.run(f"find {IMAGES} /srv/small -type f -printf '%f\\n' 2>/dev/null | sort", ok=False).split(),
-            "definitions": guests,
+            "files": self.run(f"find {IMAGES} /srv/small /srv/second -type f -printf '%p\\n' 2>/dev/null | sort", ok=False).splitlines(),
+            "definitions": self._guests(),
+            "autostart": sorted(self.virsh("list --all --autostart --uuid").split()),
             "pools": sorted(self.virsh("pool-list --all --name").split()),
-            "jobs": [name for name in guests if self._at_work(name)],
-            "records": [name for name in guests if "moving" in self.virsh(f"dumpxml {name}; virsh dumpxml --inactive {name}", ok=False)],
-            "processes": sorted(self.run("ps -C qemu-system-x86 -o args= | grep -o 'guest=[^,]*'", ok=False).split()),
-            "notes": self.run("find /run -maxdepth 1 -type f -name 'corral-*'", ok=False).split(),
-            "locks": [path.name for path in self.path("/run/lock").glob("corral-*") if self.holds(f"/run/lock/{path.name}")],
+            "jobs": [uuid for uuid in self._guests() if self._at_work(uuid)],
+            "records": self.records(),
+            "processes": sorted(self.run("ps -C qemu-system-x86 -o args= | grep -oe '-uuid [^ ]*'", ok=False).splitlines()),
+            "notes": self.run("find /run/corral -type f ! -name '*.lock' ! -name '*.answer'", ok=False).split(),
+            "locks": [path.name for path in self.path("/run/corral").glob("*.lock") if self.holds(f"/run/corral/{path.name}")],
         }
 
-    def _at_work(self, guest: str) -> bool:
-        return self.state(guest) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {guest} 2>&1", ok=False)
+    def _guests(self) -> list[str]:
+        return sorted(self.virsh("list --all --uuid").split())
+
+    def _at_work(self, uuid: str) -> bool:
+        return self.state(uuid) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {uuid} 2>&1", ok=False)
 
 
 def _figures(domain: t.Any) -> dict[str, t.Any]:
@@ -151,6 +169,12 @@ def _figures(domain: t.Any) -> dict[str, t.Any]:
 def _named(pid: int, program: str) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().startswith(program)
+    return False
+
+
+def _given(pid: int, uuid: str) -> bool:
+    with contextlib.suppress(OSError):
+        return uuid.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

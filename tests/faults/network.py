@@ -6,22 +6,25 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.faults.hosts import until
+from ansible_collections.corral.virt.tests.faults.hosts import Host, until
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 
-__all__ = ["cut", "only_the_finish_reply_lost", "replies_dropped", "reset"]
+__all__ = ["cut", "large_lost", "only_the_finish_reply_lost", "replies_dropped", "reset"]
 
 LIBVIRT = 16514
+MIGRATION = "49152-49215"
 _TABLE = "table inet faults"
+_MTU = 1200
 _LARGE = 250  # bytes: of what libvirt sends, a keepalive's answer is smaller, the answer to Finish larger
 
 
-def _drop(scene: Scene, rules: t.Sequence[str], seconds: float | None) -> None:
-    """Let the source's network drop what the rules say, for some seconds, or until the run has ended."""
+def _drop(scene: Scene, rules: t.Sequence[str], seconds: float | None, host: Host | None = None) -> None:
+    """Let the source's network (or another host's) drop what the rules say, for some seconds, or until the run has ended."""
+    host = host or scene.source
     chains = "\n".join(f"chain {hook} {{ type filter hook {hook} priority -300; }}" for hook in ("input", "output"))
     text = f"{_TABLE}\ndelete {_TABLE}\n{_TABLE} {{\n{chains}\n}}\n" + "\n".join(f"add rule inet faults {rule} drop" for rule in rules)
-    scene.source.network("nft", "-f", "-", given=text)
-    heal = functools.partial(_heal, scene)
+    host.network("nft", "-f", "-", given=text)
+    heal = functools.partial(_heal, host)
     if seconds is None:
         scene.undo.callback(heal)
         return
@@ -31,8 +34,8 @@ def _drop(scene: Scene, rules: t.Sequence[str], seconds: float | None) -> None:
         heal()
 
 
-def _heal(scene: Scene) -> None:
-    scene.source.network("nft", "-f", "-", given=f"{_TABLE}\ndelete {_TABLE}\n")
+def _heal(host: Host) -> None:
+    host.network("nft", "-f", "-", given=f"{_TABLE}\ndelete {_TABLE}\n")
 
 
 def cut(seconds: float | None) -> t.Callable[[Scene], None]:
@@ -53,6 +56,11 @@ def replies_dropped(seconds: float | None) -> t.Callable[[Scene], None]:
     return do
 
 
+def large_lost(scene: Scene) -> None:
+    """Of what QEMU sends to the other end, large packets are lost until the run has ended, as where the MTU is smaller on the way."""
+    _drop(scene, [f"input ip saddr {scene.source.address} tcp dport {MIGRATION} meta length > {_MTU}"], None, scene.dest)
+
+
 def reset(scene: Scene) -> None:
     """The connection that the memory goes over breaks; afterwards its administrator goes on, as virt_migrate says."""
     scene.source.run("ss -Htn -K dport ge :49152 and dport le :49215")
@@ -61,9 +69,9 @@ def reset(scene: Scene) -> None:
 
 def _resume(scene: Scene) -> None:
     flags = "--live --p2p --persistent --undefinesource --postcopy --postcopy-resume"
-    name, dest = scene.guest.name, scene.dest.name
+    uuid, dest = scene.guest.uuid, scene.dest.name
     # It goes on, but libvirt 9.0 may report a failure.
-    scene.source.virsh(f"migrate {flags} {name} qemu+tls://{dest}/system tcp://{dest}", ok=False)
+    scene.source.virsh(f"migrate {flags} {uuid} qemu+tls://{dest}/system tcp://{dest}", ok=False)
 
 
 def only_the_finish_reply_lost(scene: Scene) -> None:
@@ -72,4 +80,4 @@ def only_the_finish_reply_lost(scene: Scene) -> None:
     ports = [line.split()[2].rpartition(":")[2] for line in told.splitlines()]
     where = f"input ip saddr {scene.dest.address} tcp sport {LIBVIRT} tcp dport {{ {', '.join(ports)} }}"
     _drop(scene, [f"{where} meta length > {_LARGE}"], None)
-    until(lambda: scene.dest.state(scene.guest.name) in ("paused", "running"), 30)
+    until(lambda: scene.dest.state(scene.guest.uuid) in ("paused", "running"), 30)

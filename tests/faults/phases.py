@@ -32,7 +32,7 @@ def _made(guest: Guest, _source: Host, dest: Host) -> bool:
 
 def _copied(percent: int) -> t.Callable[[Guest, Host, Host], bool]:
     def seen(guest: Guest, source: Host, _dest: Host) -> bool:
-        figures = source.look(guest.name)[1]
+        figures = source.look(guest.uuid)[1]
         total = figures.get("disk_total", 0)
         return bool(total) and figures["disk_processed"] * 100 >= percent * total
 
@@ -40,36 +40,40 @@ def _copied(percent: int) -> t.Callable[[Guest, Host, Host], bool]:
 
 
 def _memory(guest: Guest, source: Host, _dest: Host) -> bool:
-    return bool(source.look(guest.name)[1].get("memory_processed", 0) > 2**20)
+    return bool(source.look(guest.uuid)[1].get("memory_processed", 0) > 2**20)
 
 
 def _switching(guest: Guest, source: Host, _dest: Host) -> bool:
-    state, figures = source.look(guest.name)
+    state, figures = source.look(guest.uuid)
     return state == "migrating" and bool(figures)
 
 
 def _postcopy(guest: Guest, source: Host, dest: Host) -> bool:
-    return source.look(guest.name)[0] == "post-copy" and dest.look(guest.name)[0] == "running"
+    return source.look(guest.uuid)[0] == "post-copy" and dest.look(guest.uuid)[0] == "running"
 
 
 def _dead_here(guest: Guest, source: Host, dest: Host) -> bool:
-    return dest.look(guest.name)[0] in ("migrating", "paused") and not source.find("qemu-system")
+    return dest.look(guest.uuid)[0] in ("migrating", "paused") and not source.find("qemu-system", uuid=guest.uuid)
 
 
 def _arrived(guest: Guest, _source: Host, dest: Host) -> bool:
-    return dest.look(guest.name)[0] == "paused"
+    return dest.look(guest.uuid)[0] == "paused"
+
+
+def _resumed(guest: Guest, _source: Host, dest: Host) -> bool:
+    return dest.look(guest.uuid)[0] == "running"
 
 
 def _recorded(guest: Guest, source: Host, _dest: Host) -> bool:
-    return "<corral:moving " in source.definition(guest.name)
+    return "<corral:moving " in source.definition(guest.uuid)
 
 
 def _reserved(guest: Guest, _source: Host, dest: Host) -> bool:
-    return dest.look(guest.name)[0] == "off"  # no more: what follows takes a few milliseconds
+    return dest.look(guest.uuid)[0] == "off"  # no more: what follows takes a few milliseconds
 
 
 def _given_away(guest: Guest, source: Host, _dest: Host) -> bool:
-    return source.look(guest.name)[0] == "absent"
+    return source.look(guest.uuid)[0] == "absent"
 
 
 PHASES: dict[str, Phase] = {
@@ -84,6 +88,7 @@ PHASES: dict[str, Phase] = {
     "post-copy": Phase(_postcopy, POSTCOPY, tight=True),
     "dead here": Phase(_dead_here, TIGHT, tight=True),
     "arrived, paused": Phase(_arrived),
+    "let run": Phase(_resumed),
     "reserved": Phase(_reserved),
     "given away": Phase(_given_away),
 }

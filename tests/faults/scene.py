@@ -1,4 +1,4 @@
-"""One case on its way: a guest, two ends, a run of the playbook, and what has to be undone afterwards."""
+"""One case on its way: guests, the hosts, a run of a playbook, and what has to be undone afterwards."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ import signal
 import subprocess
 import typing as t
 
+from ansible_collections.corral.virt.tests.faults.foreign import Foreign
 from ansible_collections.corral.virt.tests.faults.guest import Guest
 from ansible_collections.corral.virt.tests.faults.hosts import Host, until
 from ansible_collections.corral.virt.tests.faults.phases import Phase
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors
 
-__all__ = ["Run", "Scene"]
+__all__ = ["RUN_S", "Run", "Scene", "Violation"]
 
 RUN_S = 240  # a run that has not ended by then does not end by itself
 LINK = "host0"
 RATE = "40mbit"  # memory then takes seven seconds
 
 
-class Run:
-    """A run of playbook `migrate` in the background, in a process group of its own."""
+class Violation(Exception):
+    """What must never be was seen."""
 
-    def __init__(self, lab: Hypervisors, guest: str, to: str, options: t.Mapping[str, t.Any]) -> None:
-        arguments = json.dumps({"guest": guest, "to": to, **options})
+
+class Run:
+    """A run of a playbook in the background, in a process group of its own."""
+
+    def __init__(self, lab: Hypervisors, book: str, arguments: t.Mapping[str, t.Any]) -> None:
         inventory = lab.folder / "inventory/hosts.yml"  # it needs no look at the guests
-        self._process = lab.start("ansible-playbook", "-i", inventory, "corral.virt.migrate", "-v", "-e", arguments)
+        self._process = lab.start("ansible-playbook", "-i", inventory, f"corral.virt.{book}", "-v", "-e", json.dumps(arguments))
         self.output, self.hung = "", False
 
     @property
@@ -70,24 +74,54 @@ class Scene:
     """What a fault may touch."""
 
     lab: Hypervisors
-    guest: Guest
+    book: str  # the playbook: migrate, drain, rebalance
+    guests: list[Guest]
     source: Host
     dest: Host
     third: Host
-    options: dict[str, t.Any]
+    options: dict[str, t.Any]  # of the migration
     undo: contextlib.ExitStack  # when the run has ended: the fault goes
     after: contextlib.ExitStack  # when the case has
     run: Run | None = None
     module: list[int] = dataclasses.field(default_factory=list)  # its process, once it is at work
+    foreign: dict[str, Foreign] = dataclasses.field(default_factory=dict)  # on dest, on third, and late: on dest, in the middle of it
+
+    def __post_init__(self) -> None:
+        for key, host in (("dest", self.dest), ("third", self.third), ("late", self.dest)):
+            self.foreign[key] = Foreign(host.apart())
+            self.after.callback(self.foreign[key].remove)
 
     @property
-    def lock(self) -> str:
-        """The file that the module holds while it is at work."""
-        return f"/run/lock/corral-{self.guest.name}.lock"
+    def hosts(self) -> tuple[Host, Host, Host]:
+        """All of them."""
+        return self.source, self.dest, self.third
+
+    @property
+    def guest(self) -> Guest:
+        """The first, or the only one."""
+        return self.guests[0]
+
+    @guest.setter
+    def guest(self, guest: Guest) -> None:
+        self.guests[0] = guest
+
+    @property
+    def locks(self) -> list[str]:
+        """The files that the module holds while it is at work on a guest."""
+        return [f"/run/corral/{guest.name}.lock" for guest in self.guests]
+
+    @property
+    def dests(self) -> tuple[Host, ...]:
+        """Where a guest may arrive."""
+        return (self.dest,) if self.book == "migrate" else (self.dest, self.third)
 
     def start(self, to: Host | None = None, **options: t.Any) -> Run:
         """Begin a run."""
-        run = Run(self.lab, self.guest.name, (to or self.dest).name, {**self.options, **options})
+        options = {**self.options, **options}
+        arguments: dict[str, t.Any] = {"guest": self.guest.name, "to": (to or self.dest).name, **options}
+        if self.book != "migrate":
+            arguments = {"host": self.source.name, "options": options}
+        run = Run(self.lab, self.book, arguments)
         self.after.callback(run.stop)
         return run
 
@@ -105,17 +139,34 @@ class Scene:
         """Wait for a moment, as closely as can be; False when the run ended before."""
         self.module = []
         until(lambda: run.ended or self._found(), RUN_S, every_s=0.01)
-        return until(lambda: phase.seen(self.guest, self.source, self.dest) or run.ended, RUN_S, every_s=0.0005) and not run.ended
+        return until(lambda: self._seen(phase) or run.ended, RUN_S, every_s=0.0005) and not run.ended
+
+    def _seen(self, phase: Phase) -> bool:
+        return any(phase.seen(guest, self.source, dest) for guest in self.guests for dest in self.dests)
 
     def _found(self) -> bool:
-        self.module = self.source.find("virt_migrate", with_open=self.lock)
+        self.module = [pid for lock in self.locks for pid in self.source.find("virt_migrat", with_open=lock)]
         return bool(self.module)
 
     def left_alone(self) -> bool:
-        """Wait until no module is at work on the guest any more: it goes on without its controller."""
-        return until(lambda: not self.source.holds(self.lock), RUN_S)
+        """Wait until no module is at work on a guest any more: it goes on without its controller."""
+        return until(lambda: not any(self.source.holds(lock) for lock in self.locks), RUN_S)
 
-    def states(self) -> dict[str, str]:
-        """Of the guest, by host, as virsh says it; of the hosts that have it."""
-        states = {host.name: host.state(self.guest.name) for host in (self.source, self.dest, self.third)}
+    def states(self, guest: Guest | None = None) -> dict[str, str]:
+        """Of a guest, by host, as virsh says it; of the hosts that have it."""
+        states = {host.name: host.state((guest or self.guest).uuid) for host in self.hosts}
         return {name: state for name, state in states.items() if state}
+
+    def dropped(self, what: str) -> None:
+        """Who owns a file or a guest (UUID) on the destination removes it: until now nobody else touched it."""
+        if changed := self.foreign["dest"].drop(what):
+            raise Violation(f"somebody else's: {changed}")
+
+    def host(self, name: str) -> Host:
+        """One of them."""
+        return next(host for host in self.hosts if host.name == name)
+
+    def records(self) -> dict[str, list[str]]:
+        """Migrations that are not settled, by host."""
+        records = {host.name: host.records() for host in self.hosts}
+        return {name: guests for name, guests in records.items() if guests}

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 import typing as t
 
 from ansible_collections.corral.virt.tests.faults import killed, network
-from ansible_collections.corral.virt.tests.faults.cases import EITHER, Case, Fault
+from ansible_collections.corral.virt.tests.faults.cases import EITHER, Case, Fault, nothing
 
 __all__ = ["cases"]
 
 COLD = ("reserved", "given away")
 EARLY = ("record", "make")
+POST = ("post-copy",)
 COPYING = ("copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over")
 LATE = ("arrived, paused",)
 FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
-    "nothing": (lambda _scene: None, (*EARLY, *COPYING, *LATE, *COLD)),
-    "controller killed": (killed.controller, (*EARLY, *COPYING, *LATE, *COLD)),
-    "module killed": (killed.module, (*EARLY, *COPYING, *LATE, *COLD)),
-    "ctrl-c": (killed.ctrl_c, (*EARLY, *COPYING, *LATE)),
+    "nothing": (nothing, (*EARLY, *COPYING, *POST, *LATE, *COLD)),
+    "controller killed": (killed.controller, (*EARLY, *COPYING, *POST, *LATE, *COLD)),
+    "module killed": (killed.module, (*EARLY, *COPYING, *POST, *LATE, *COLD)),
+    "ctrl-c": (killed.ctrl_c, (*EARLY, *COPYING, *POST, *LATE)),
     "target libvirtd killed": (killed.libvirtd("dest"), (*EARLY, *COPYING, *LATE, *COLD)),
     "source libvirtd killed": (killed.libvirtd("source"), (*EARLY, *COPYING, *LATE, *COLD)),
     "target qemu killed": (killed.qemu("dest"), COPYING),  # later it would be the guest itself
-    "network cut 5 s": (network.cut(5), (*EARLY, *COPYING, *LATE, *COLD)),
+    "source qemu stands still": (killed.stands_still("source", "qemu-system", 5), COPYING),
+    "source libvirtd stands still": (killed.stands_still("source", "libvirtd", 10), (*EARLY, *COPYING, *POST, *LATE)),
+    "target libvirtd stands still": (killed.stands_still("dest", "libvirtd", 10), (*EARLY, *COPYING, *POST, *LATE, *COLD)),
+    "network cut 5 s": (network.cut(5), (*EARLY, *COPYING, *POST, *LATE, *COLD)),
     "network cut 10 s": (network.cut(10), (*COPYING, *LATE)),
     "network cut for good": (network.cut(None), (*COPYING, *LATE)),
     "replies dropped 10 s": (network.replies_dropped(10), (*EARLY, *COPYING, *LATE, *COLD)),
 }
 
 
-def cases(minutes: float, seed: str | None) -> t.Iterator[Case]:
+def cases(minutes: float, seed: str) -> t.Iterator[Case]:
     """As many as begin in this time."""
-    seed = seed or str(secrets.randbelow(10**6))
-    print(f"SEED={seed}", flush=True)
     chance, end, number = random.Random(seed), time.monotonic() + minutes * 60, 0
     while time.monotonic() < end:
         number += 1

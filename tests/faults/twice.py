@@ -1,12 +1,13 @@
-"""Watch all the time that no two hosts execute the guest."""
+"""Watch all the time that no two hosts execute a guest."""
 
 from __future__ import annotations
 
 import threading
 import time
+import typing as t
 
+from ansible_collections.corral.virt.tests.faults.guest import Guest
 from ansible_collections.corral.virt.tests.faults.hosts import Host
-from ansible_collections.corral.virt.tests.faults.scene import Scene
 
 __all__ = ["Twice"]
 
@@ -14,12 +15,12 @@ _EVERY_S = 0.05
 
 
 class Twice(threading.Thread):
-    """For the length of a `with` block; `seen` says where it ran at once."""
+    """For the length of a `with` block; `seen` says which guest ran where at once."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, guests: t.Iterable[Guest], hosts: t.Iterable[Host]) -> None:
         super().__init__(daemon=True)
-        self._guest = scene.guest.name
-        self._hosts = [Host(host.lab, host.name, host.address) for host in (scene.source, scene.dest, scene.third)]
+        self._guests = {guest.uuid: guest.name for guest in guests}
+        self._hosts = [host.apart() for host in hosts]
         self._ends = threading.Event()
         self.seen: list[str] = []
 
@@ -34,11 +35,12 @@ class Twice(threading.Thread):
     def run(self) -> None:
         """Until the block ends."""
         while not self._ends.is_set():
-            running = [host.name for host in self._hosts if self._runs(host)]
-            # Between two looks it may have moved: it runs twice only where the first still says so.
-            if len(running) > 1 and all(self._runs(host) for host in self._hosts if host.name in running):
-                self.seen = running
+            for uuid, name in self._guests.items():
+                running = [host for host in self._hosts if self._runs(host, uuid)]
+                # Between two looks it may have moved: it runs twice only where the first still says so.
+                if len(running) > 1 and all(self._runs(host, uuid) for host in running):
+                    self.seen = [name, *(host.name for host in running)]
             time.sleep(_EVERY_S)
 
-    def _runs(self, host: Host) -> bool:
-        return host.look(self._guest)[0] == "running"
+    def _runs(self, host: Host, uuid: str) -> bool:
+        return host.look(uuid)[0] == "running"

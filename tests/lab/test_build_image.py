@@ -145,6 +145,7 @@ def test_again_changes_nothing_and_a_lost_sum_is_mended(built: Path, asked: dict
     assert changes(said) == 1
 
 
+@pytest.mark.deep
 def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(built: Path, asked: dict[str, t.Any], tmp_path: Path) -> None:
     digest = run("sha256sum", built)
     said = playbook(**{**asked, "customize": fails(tmp_path)}, rebuild="true", ok=False)
@@ -154,6 +155,7 @@ def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(built: Path,
     assert str(built.parent) not in run("losetup", "--list") + Path("/proc/self/mounts").read_text()
 
 
+@pytest.mark.deep
 def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_path: Path) -> None:
     said = playbook(**{**asked, "dest": tmp_path / "images", "packages": "no-such-package"}, ok=False)
     assert "no-such-package" in said
@@ -179,6 +181,7 @@ def test_what_cannot_be_built_is_refused_with_all_reasons(options: dict[str, str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(bool(NOT_THERE), reason=f"kiwi cannot build here without {', '.join(NOT_THERE)}")
 def test_kiwi_builds_what_its_description_says(tmp_path: Path) -> None:
     mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm").split()

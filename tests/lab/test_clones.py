@@ -27,7 +27,7 @@ for guest in $(virsh list --all --name); do virsh undefine $guest; done"""
 CONTENTS = f"""{GONE}; cd {IMAGES} && rm -rf ./* .*.clone .corral
 qemu-img create -q -f qcow2 {OLD} 64M && qemu-io -c 'write -P 1 64k 40M' {OLD} >/dev/null
 qemu-img create -q -f qcow2 {NEW} 64M && qemu-io -c 'write -P 2 1M 30M' {NEW} >/dev/null
-chmod 444 tiny.*; ln -s {OLD} tiny.qcow2; virsh pool-refresh default"""
+for content in tiny.*; do echo '{{}}' >.$content.json; done; chmod 444 tiny.*; ln -s {OLD} tiny.qcow2; virsh pool-refresh default"""
 GUEST = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>
 <os><type arch='x86_64' machine='q35'>hvm</type></os><devices>
 <disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{path}'/>{below}<target dev='vda' bus='virtio'/></disk>
@@ -141,12 +141,13 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
         on("virsh pool-create-as small dir --target /srv/small")
         on("head -c 150M /dev/urandom >/srv/small/big.0123456789ab.raw")
         for copy in ("one.img", "two.img"):  # 150 MiB three times are more than there is
-            cycle(name=copy, pool="small", image="big.0123456789ab.raw", clone="copy")
+            cycle(name=copy, pool="small", image="big.0123456789ab.raw", clone="copy", reserve="0")
             on(f"cmp /srv/small/{copy} /srv/small/big.0123456789ab.raw")
         before = on("ls -lA --time-style=full-iso /srv/small")
         on(f"qemu-img convert -O qcow2 /srv/small/one.img {IMAGES}/large.0123456789ab.qcow2 && fallocate -l 100M /srv/small/ballast")
-        said = module(name="three.img", pool="small", image="large.0123456789ab.qcow2", image_pool="default", clone="copy", ok=False)
-        assert "No space left on device; make room in /srv/small" in said
+        three: dict[str, t.Any] = {"image": "large.0123456789ab.qcow2", "image_pool": "default", "clone": "copy", "reserve": "0"}
+        said = module(name="three.img", pool="small", ok=False, **three)
+        assert "more must leave 0 GiB free (reserve)" in said
         on("rm /srv/small/ballast")
         assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
     finally:
@@ -184,6 +185,7 @@ def test_tasks_of_the_guide_work() -> None:
     tasks = guide("clones")
     assert len(tasks) >= 9
     on(f"cd {IMAGES} && cp {OLD} debian-12.0123456789ab.qcow2 && ln -s debian-12.0123456789ab.qcow2 debian-12.qcow2")
+    on(f"echo '{{}}' >{IMAGES}/.debian-12.0123456789ab.qcow2.json")
     before = on(f"virsh list --all --name | sort; ls -A {IMAGES}")
     LAB.play(*tasks)
     assert on(f"virsh list --all --name | sort; ls -A {IMAGES}") == before

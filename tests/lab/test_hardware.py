@@ -10,15 +10,17 @@ import dataclasses
 import functools
 import re
 import shlex
+import subprocess
+import sys
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from lxml import etree
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors, guide, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -224,6 +226,51 @@ def test_tasks_of_the_guide_work() -> None:
     before = on(f"virsh list --all --name | sort; ls {IMAGES}")
     LAB.play(*tasks)
     assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
+
+
+IDLE = "<filter name='closed'><rule action='drop' direction='inout'><all/></rule></filter>"
+
+
+@pytest.fixture
+def sender() -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """A small guest on the lab's network, its address, and whether a command in it succeeds."""
+    small = Path(LAB.run(sys.executable, HERE / "lab.py", "small-image", "--name", LAB.name).strip())
+    (LAB.folder / "sender.known").write_text(f"sender {small.with_name('host_key.pub').read_text()}")
+    nic = {"name": "eth0", "bridge": "br0", "mac": "52:54:00:00:00:96"}  # of which its address comes
+    wish = {**LEAST, "name": "sender", "state": "running", "memory": "96MiB", "image": "small.qcow2", "interfaces": [nic]}
+    image = {"corral.virt.virt_image": {"name": "small.qcow2", "src": str(small)}}
+    LAB.play(image, {"corral.virt.virt_domain": {key: value for key, value in wish.items() if key != "disks"}})
+    address = f"{LAB.variable('virt_lab_guest_prefix')}.{0x96}"
+    options = (f"-oUserKnownHostsFile={LAB.folder}/sender.known", "-oHostKeyAlias=sender", "-oConnectTimeout=5")
+
+    def succeeds(command: str) -> bool:
+        ssh = ("ssh", "-n", "-i", f"{LAB.folder}/id_ed25519", *options, "--", f"root@{address}", command)
+        return subprocess.run(ssh, capture_output=True, check=False, timeout=60).returncode == 0
+
+    until(lambda: succeeds("true"), timeout_s=60)
+    yield address, succeeds
+    gone = {"name": "sender", "state": "absent", "force": True, "wait_timeout": 1, "remove_storage": True}
+    LAB.play({"corral.virt.virt_domain": gone}, {"corral.virt.virt_image": {"name": "small.qcow2", "state": "absent"}})
+
+
+def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Callable[[str], bool]]) -> None:
+    """With packets: pings from a borrowed address are answered without the filter, and not with it; its own always are."""
+    address, succeeds = sender
+    borrowed = f"{address.rpartition('.')[0]}.151"
+    assert succeeds(f"ip address add {borrowed}/24 dev eth0")
+
+    def answered(source: str) -> bool:
+        return succeeds(f"ping -c 2 -W 2 -I {source} {LAB.gateway}")
+
+    assert answered(address) and answered(borrowed)
+    nic: dict[str, t.Any] = {"name": "eth0", "filterref": {"name": "clean-traffic", "parameters": [{"name": "IP", "value": address}]}}
+    result = converge([{"name": "sender", "interfaces": [nic]}])["sender"]
+    assert result["changed"] and not result["pending"], result
+    assert answered(address) and not answered(borrowed)
+    on("virsh nwfilter-define /dev/stdin", given=IDLE)
+    refused = converge([{"name": "sender", "interfaces": [{"name": "eth0", "filterref": {"name": "closed"}}]}])["sender"]
+    on("virsh nwfilter-undefine closed")
+    assert refused["failed"] and "the rules of closed for all do nothing on this host" in refused["msg"]
 
 
 def test_imported_arguments_change_nothing(running: Outcome) -> None:

@@ -10,31 +10,23 @@ import hashlib
 import json
 import re
 import subprocess
+import sys
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.tests.lab.counter import Counter
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 SHARED = "/srv/shared"
-BOOT_S = 400
+BOOT_S = 60
 GAP_S = 30.0  # of a session in the guest: what a busy machine that emulates its processor may need; TCP goes on after that
-NUMBERS = "/var/lib/numbers"
-WRITER = f"""#!/bin/sh
-n=$(cat {NUMBERS} 2>/dev/null | wc -l)
-while :; do
-  n=$((n + 1))
-  echo "$n $(echo "number $n" | md5sum | cut -c 1-32)" >>{NUMBERS}
-  sync {NUMBERS}
-  sleep 0.5
-done
-"""
-UNIT = "[Service]\nExecStart=/usr/local/bin/write-on\n[Install]\nWantedBy=multi-user.target\n"
+NUMBERS = "/disk/numbers"
 GUESTS = {"delta": 131, "full": 132, "shared": 133}
 
 
@@ -55,11 +47,11 @@ class Guest:
         """Into the guest; its host key was made before its first boot."""
         folder = self.lab.folder
         options = (f"UserKnownHostsFile={folder}/{self.name}.known", f"HostKeyAlias={self.name}", "ConnectTimeout=5")
-        return ["ssh", "-n", "-i", f"{folder}/id_ed25519", *(f"-o{option}" for option in options), f"root@{self.address}"]
+        return ["ssh", "-n", "-i", f"{folder}/id_ed25519", *(f"-o{option}" for option in options), "--", f"root@{self.address}"]
 
     def up(self) -> None:
         """Wait until it answers."""
-        ask = [*self.ssh, "pgrep -a write-on"]
+        ask = [*self.ssh, f"test -s {NUMBERS}"]
         until(lambda: subprocess.run(ask, capture_output=True, check=False, timeout=60).returncode == 0, timeout_s=BOOT_S)
 
     def on(self) -> dict[str, str]:
@@ -96,7 +88,7 @@ def _sum(number: int) -> str:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
     """Two hypervisors, of Debian 12 and 13, with GlusterFS between them. Guests are made on the older one: it knows no newer machines."""
-    with hypervisors("moves", *ROLES, hosts=2, image=True, more=("--host", "hyper2=trixie")) as lab:
+    with hypervisors("moves", *ROLES, hosts=2, more=("--host", "hyper2=trixie")) as lab:
         if not lab.kept:
             _share(lab)
         yield lab
@@ -107,7 +99,6 @@ def _share(lab: Hypervisors) -> None:
     ports = {"firewall_ports": ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]}
     lab.play({"ansible.builtin.include_role": {"name": "corral.virt.firewall"}, "vars": ports}, hosts="hyper")
     for host in ("hyper1", "hyper2"):
-        lab.on(host, "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install glusterfs-server >/dev/null 2>&1")
         lab.on(host, f"systemctl enable --now glusterd && mkdir -p /srv/brick {SHARED}")
     lab.on("hyper1", "gluster peer probe hyper2")
     until(lambda: "Connected" in lab.on("hyper1", "gluster peer status"))
@@ -121,46 +112,31 @@ def _share(lab: Hypervisors) -> None:
 @pytest.fixture(scope="module")
 def guests(lab: Hypervisors) -> dict[str, Guest]:
     """One for each kind of storage, all on hyper1."""
-    image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
+    small = Path(lab.run(sys.executable, HERE / "lab.py", "small-image", "--name", lab.name).strip())
+    image = {"name": "small.qcow2", "src": str(small)}
     tasks: list[dict[str, t.Any]] = [
         {"corral.virt.virt_image": image},
         {"corral.virt.virt_image": {**image, "pool": "shared"}, "when": "inventory_hostname == 'hyper1'"},
     ]
     lab.play(*tasks, hosts="hyper")
-    prefix = json.loads(lab.run("ansible-inventory", "--host", "hyper1"))["virt_lab_guest_prefix"]
+    prefix, host_key = lab.variable("virt_lab_guest_prefix"), small.with_name("host_key.pub").read_text().strip()
     made = {}
     for name, number in GUESTS.items():
-        disk = {"name": "system", "image": "debian-12.qcow2", "pool": "shared" if name == "shared" else "default"}
-        told = _made(lab, name, number, {**disk, **({"clone": "copy"} if name == "full" else {})})
+        disk = {"name": "system", "image": "small.qcow2", "pool": "shared" if name == "shared" else "default"}
+        _make(lab, name, number, {**disk, **({"clone": "copy"} if name == "full" else {})})
         made[name] = Guest(lab, name, f"{prefix}.{number}")
-        (lab.folder / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
+        (lab.folder / f"{name}.known").write_text(f"{name} {host_key}\n")
     for guest in made.values():
         guest.up()
     return made
 
 
-def _made(lab: Hypervisors, name: str, number: int, disk: dict[str, t.Any]) -> dict[str, t.Any]:
-    nic = {
-        "match": {"name": "e*"},
-        "addresses": [f"{{{{ virt_lab_guest_prefix }}}}.{number}/24"],
-        "routes": [{"to": "default", "via": "{{ virt_lab_gateway }}"}],
-    }
-    files = [
-        {"path": "/usr/local/bin/write-on", "content": WRITER, "permissions": "0755"},
-        {"path": "/etc/systemd/system/numbers.service", "content": UNIT},
-    ]
-    seed = {
-        "user_data": {
-            "disable_root": False,
-            "users": [{"name": "root", "ssh_authorized_keys": "{{ [virt_lab_ssh_public_key] }}"}],
-            "write_files": files,
-            "runcmd": ["systemctl enable --now numbers"],
-        },
-        "network_config": {"version": 2, "ethernets": {"all": nic}},
-    }
-    wish = {"name": name, "state": "running", "vcpus": 1, "memory": "384MiB", "disks": [disk], "autostart": name == "full"}
-    task = {"corral.virt.virt_domain": {**wish, "cloud_init": seed}, "register": "told"}
-    return t.cast("dict[str, t.Any]", lab.tell(task, hosts="hyper1")["hyper1"])
+def _make(lab: Hypervisors, name: str, number: int, disk: dict[str, t.Any]) -> None:
+    """It reads no seed, but has one, which travels too."""
+    nic = {"name": "eth0", "bridge": "br0", "mac": f"52:54:00:00:00:{number:02x}"}
+    wish = {"name": name, "state": "running", "vcpus": 1, "memory": "96MiB", "disks": [disk], "interfaces": [nic]}
+    seed = {"user_data": {"disable_root": False}}
+    lab.play({"corral.virt.virt_domain": {**wish, "autostart": name == "full", "cloud_init": seed}}, hosts="hyper1")
 
 
 LIVE: dict[str, dict[str, t.Any]] = {
@@ -169,7 +145,13 @@ LIVE: dict[str, dict[str, t.Any]] = {
     "tunnelled": {"transport": "tunnelled"},
     "postcopy": {"postcopy": True, "transport": "plain"},
 }
-MATRIX = [(kind, mode) for kind in GUESTS for mode in LIVE if kind == "shared" or mode not in ("tunnelled", "plain")]
+FIRST = {("delta", "tls"), ("full", "postcopy"), ("shared", "tunnelled")}
+MATRIX = [
+    pytest.param(kind, mode, marks=[] if (kind, mode) in FIRST else pytest.mark.deep)
+    for kind in GUESTS
+    for mode in LIVE
+    if kind == "shared" or mode not in ("tunnelled", "plain")
+]
 
 
 @pytest.mark.parametrize(("kind", "mode"), MATRIX)
@@ -187,7 +169,7 @@ def test_it_moves_live_there_and_back(guests: dict[str, Guest], kind: str, mode:
     guest.stays("hyper1")
 
 
-@pytest.mark.parametrize("kind", GUESTS)
+@pytest.mark.parametrize("kind", ["delta", pytest.param("full", marks=pytest.mark.deep), pytest.param("shared", marks=pytest.mark.deep)])
 def test_paused_it_stays_paused(lab: Hypervisors, guests: dict[str, Guest], kind: str) -> None:
     guest = guests[kind]
     lab.on("hyper1", f"virsh suspend {kind}")
@@ -234,16 +216,16 @@ def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest])
 
 def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """So that the guest's own clusters travel, and no more; the name of the image is not touched there."""
-    lab.on("hyper1", f"rm -f {IMAGES}/debian-12* {IMAGES}/.debian-12*; virsh pool-refresh default")
+    lab.on("hyper1", f"rm -f {IMAGES}/small* {IMAGES}/.small*; virsh pool-refresh default")
     told = guests["delta"].move("hyper1")
     assert "how: delta" in told
     names = lab.on("hyper1", f"ls {IMAGES}").split()
-    assert [name for name in names if name.startswith("debian-12.")] and "debian-12.qcow2" not in names
+    assert [name for name in names if name.startswith("small.")] and "small.qcow2" not in names
     guests["delta"].intact()
 
 
 def test_a_base_that_was_written_to_there_is_not_stood_on(lab: Hypervisors, guests: dict[str, Guest]) -> None:
-    content = lab.on("hyper2", f"ls {IMAGES} | grep -E '^debian-12[.][0-9a-f]{{12}}'")
+    content = lab.on("hyper2", f"ls {IMAGES} | grep -E '^small[.][0-9a-f]{{12}}'")
     lab.on("hyper2", f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none")
     told = guests["delta"].move("hyper2")
     assert "how: full" in told and "was written to" in told
@@ -290,8 +272,6 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
 
 def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hypervisors) -> None:
     """Byte for byte; the guest starts with them there, and nothing of them is left here."""
-    for host in ("hyper1", "hyper2"):
-        lab.on(host, "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends swtpm swtpm-tools >/dev/null 2>&1")
     wish = {"name": "uefi", "state": "running", "vcpus": 1, "memory": "256MiB", "disks": [], "interfaces": []}
     lab.play({"corral.virt.virt_domain": {**wish, "firmware": "efi", "tpm": {"model": "tpm-crb"}}}, hosts="hyper1")
     places = "/var/lib/libvirt/qemu/nvram /var/lib/libvirt/swtpm"

@@ -12,11 +12,12 @@ import json
 import re
 import subprocess
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
+from _pytest.mark.structures import ParameterSet
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SPAN_MIB, boot_sector, count
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
@@ -36,6 +37,13 @@ OTHER_PORT = """table inet other {
   chain from { type nat hook prerouting priority dstnat; tcp dport 16515 redirect to :16514; }
   chain only { type filter hook input priority -10; tcp dport 16514 ct original proto-dst 16514 reject; }
 }"""
+BLACK_HOLE = "table inet hole { chain in { type filter hook input priority -10; tcp dport 49152-49215 meta length > 250 drop; }; }"
+# One directory for both hosts, which no libvirt knows to be shared.
+LENT = "/srv/lent"
+# Else a host sees for seconds how long a file was before the other one wrote to it.
+COHERENT = "direct_io,dir_cache=no,attr_timeout=0,entry_timeout=0,sshfs_sync"
+LEND = f"""mkdir -p {LENT} /root/.ssh && cat >/root/.ssh/lent && chmod 600 /root/.ssh/lent
+sshfs -o allow_other,IdentityFile=/root/.ssh/lent,StrictHostKeyChecking=no,{COHERENT} hyper1:{LENT} {LENT}"""
 BUSY = SPAN_MIB * MIB // 4096  # pages that are written with each tick: all of them
 FAST, ENDLESS = {"bandwidth": 48, "auto_converge": False}, {"bandwidth": 1, "auto_converge": False}
 
@@ -155,6 +163,12 @@ def settings(commands: list[tuple[str, t.Any]]) -> dict[str, list[t.Any]]:
     return found
 
 
+def cases(rows: Sequence[tuple[dict[str, t.Any], *tuple[t.Any, ...]]], *, first: set[int]) -> list[ParameterSet]:
+    """Rows named after the options in them; those that are not among the first are long by nature together."""
+    marks = [[] if number in first else [pytest.mark.deep] for number in range(len(rows))]
+    return [pytest.param(*row, marks=its, id=" ".join(row[0])) for row, its in zip(rows, marks, strict=True)]
+
+
 def backing(lab: Hypervisors, host: str) -> list[bool]:
     """Whether each disk stands on an image there."""
     infos = [json.loads(lab.on(host, f"qemu-img info -U --output json {disk}")) for disk in DISKS]
@@ -177,7 +191,7 @@ TUNED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "expected"), TUNED, ids=[" ".join(options) for options, _expected in TUNED])
+@pytest.mark.parametrize(("options", "expected"), cases(TUNED, first={0, 2}))
 def test_what_is_said_reaches_qemu(lab: Hypervisors, options: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
     _host, commands = moved(lab, **options)
     found = settings(commands)
@@ -191,7 +205,7 @@ POSTCOPY: list[tuple[dict[str, t.Any], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "in_pass"), POSTCOPY, ids=[" ".join(options) for options, _pass in POSTCOPY])
+@pytest.mark.parametrize(("options", "in_pass"), cases(POSTCOPY, first={1}))
 def test_postcopy_begins_when_it_was_said(lab: Hypervisors, options: dict[str, t.Any], in_pass: int) -> None:
     """Of the schedule, four passes that do not help are the least; what is jitter may be more."""
     with allowed_to_fault():
@@ -209,7 +223,7 @@ GIVEN_UP: list[tuple[dict[str, t.Any], str, list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "why", "limits"), GIVEN_UP, ids=["schedule", "timeout"])
+@pytest.mark.parametrize(("options", "why", "limits"), cases(GIVEN_UP, first={1}))
 def test_it_is_given_up_when_it_was_said(lab: Hypervisors, options: dict[str, t.Any], why: str, limits: list[int]) -> None:
     said, commands = stayed(lab, **options)
     assert why in said and "Seen on both hosts: still on the source" in said
@@ -240,6 +254,18 @@ def test_aborted_while_it_is_under_way(lab: Hypervisors) -> None:
     assert run.returncode != 0 and "Seen on both hosts: still on the source" in printed
     assert on(lab) == {here: "running"} and world(lab) == before
     assert told(lab, here, state="aborted")["changed"] is False
+
+
+def test_a_path_that_drops_large_packets_ends_the_move_and_leaves_nothing(lab: Hypervisors) -> None:
+    """Both daemons answer, and QEMU's own connections carry nothing but their first bytes."""
+    (here,) = on(lab)
+    dest, before = there(here), world(lab)
+    lab.on(dest, "nft -f -", given=BLACK_HOLE)
+    try:
+        assert "nothing was sent for 10 s although both hosts answer" in refused(lab, here, stall_timeout=10, **FAST)
+    finally:
+        lab.on(dest, "nft delete table inet hole")
+    assert on(lab) == {here: "running"} and world(lab) == before
 
 
 def test_what_will_be_brought_counts_only_in_check_mode(lab: Hypervisors) -> None:
@@ -274,6 +300,7 @@ def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hy
         assert f"qemu+tls://{dest}/system" in refused(lab, here)
         mixed = refused(lab, here, "--check", disk_storage={"data": "full", "system": "delta"}, dest_uri=f"qemu+tls://{dest}:16515/system")
         assert "disk vda: vdb travels whole, and libvirt copies all disks of a guest alike" in mixed
+        assert "free (reserve); make room there" in refused(lab, here, reserve="100TiB", dest_uri=f"qemu+tls://{dest}:16515/system")
         assert "nowhere" in refused(lab, here, dest_uri="qemu+nowhere:///system")
         assert world(lab) == before
         moved(lab, dest_uri=f"qemu+tls://{dest}:16515/system", disk_storage={"data": "full"}, keep_source_storage=True)
@@ -293,3 +320,29 @@ def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
     for disk in DISKS:
         assert f"{disk} exists on the destination already, and no migration of ours made it" in said
     assert "if it is a leftover, look at it and remove it there" in said
+
+
+@pytest.mark.deep
+def test_storage_that_only_the_user_calls_shared(lab: Hypervisors, image: Path) -> None:
+    """Refused while libvirt would take the disk from a guest that has left; else the guest writes to it before the move and after it."""
+    for host in HOSTS:
+        lab.on(host, CLEAR + " || true")
+    lab.on("hyper1", f"mkdir {LENT}")
+    lab.on("hyper2", LEND, given=(lab.folder / "id_ed25519").read_text())
+    for host in HOSTS:
+        lab.on(host, f"virsh pool-define-as lent dir --target {LENT} && virsh pool-start lent")
+    lab.module("virt_image", name="tiny.qcow2", src=str(image), pool="lent")
+    disk = {"name": "system", "pool": "lent", "image": "tiny.qcow2", "clone": "copy", "cache": "none"}
+    lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": [disk], "state": "running"}})
+    assert "would change its owner (dynamic_ownership) when the guest has left" in refused(lab, "hyper1", "--check", storage="shared")
+    for setting in (f'shared_filesystems = ["{LENT}"]', "dynamic_ownership = 0"):
+        for host in HOSTS:
+            lab.on(host, f"sed -i '/^shared_filesystems/d' /etc/libvirt/qemu.conf; echo '{setting}' >>/etc/libvirt/qemu.conf")
+            lab.on(host, "systemctl restart libvirtd")
+        here, _commands = moved(lab, storage="shared")
+        written = counter(lab, here)
+        until(lambda here=here, written=written: counter(lab, here) > written)  # type: ignore[misc]
+    path = f"{LENT}/{NAME}-system.qcow2"
+    lab.on(here, f"virsh suspend {NAME} && virsh destroy {NAME} --graceful && qemu-img check -q {path}")
+    head = lab.on(here, f"qemu-img dd -f qcow2 -O raw bs=1M count=16 if={path} of=/run/head && base64 /run/head")
+    assert count(base64.b64decode(head)) >= written

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
+import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import SECTOR, boot_sector, count, sector
+from ansible_collections.corral.virt.tests.faults.foreign import Foreign
 
 
 def _disk(*numbers: int) -> bytes:
@@ -36,3 +40,58 @@ def test_a_flipped_bit_is_found() -> None:
     disk[2 * SECTOR + 77] ^= 1
     with pytest.raises(ValueError, match="the first is 2"):
         count(bytes(disk))
+
+
+class _Here:
+    """A host of the faults, in a directory, with guests that are only told of."""
+
+    name = "hyper2"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.told = {"domstate": "shut off (unknown)", "dumpxml": "<domain/>", "dominfo": "Autostart: disable"}
+
+    def path(self, path: str) -> Path:
+        """As we reach it."""
+        return self.root / path.lstrip("/")
+
+    def define(self, _xml: str) -> bool:
+        """It is taken."""
+        return True
+
+    def find(self, _program: str, *, uuid: str) -> list[int]:
+        """No guest runs."""
+        return []
+
+    def virsh(self, command: str, *, ok: bool = True) -> str:
+        """What is told."""
+        return self.told[command.split()[0]]
+
+
+def _rewritten(path: Path) -> None:
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _replaced(path: Path) -> None:
+    path.with_suffix(".new").write_bytes(path.read_bytes())
+    path.with_suffix(".new").rename(path)
+
+
+@pytest.mark.parametrize("touched", [_rewritten, _replaced, Path.unlink, lambda path: path.chmod(0o400), None])
+def test_what_becomes_of_files_of_others_is_seen(tmp_path: Path, touched: t.Callable[[Path], None] | None) -> None:
+    others = Foreign(t.cast(t.Any, _Here(tmp_path)))
+    others.file("/theirs.qcow2")
+    if touched:
+        touched(tmp_path / "theirs.qcow2")
+    assert bool(others.changed()) == bool(touched)
+
+
+@pytest.mark.parametrize("touched", ["domstate", "dumpxml", "dominfo", None])
+def test_what_becomes_of_guests_of_others_is_seen(tmp_path: Path, touched: str | None) -> None:
+    here = _Here(tmp_path)
+    others = Foreign(t.cast(t.Any, here))
+    others.guest("theirs", "/theirs.qcow2")
+    here.told.update({touched: ""} if touched else {})
+    assert bool(others.changed()) == bool(touched)

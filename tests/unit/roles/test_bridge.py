@@ -118,3 +118,34 @@ def test_netplan_says_when_the_port_is_not_there(bridge: t.Any) -> None:
 def test_ports_that_cannot_be_bridged_are_refused(bridge: t.Any, link: dict[str, t.Any], reason: str) -> None:
     with pytest.raises(bridge.Problem, match=reason):
         bridge.check_port("eth0", {"eth0": {"link_type": "ether", **link}}, "br0")
+
+
+def test_nobody_reads_the_passwords_in_netplans_files_while_they_are_written(
+    bridge: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is private when its first byte is written, whatever mode an earlier one had; a link that lies there is not followed."""
+    modes: list[int] = []
+    sync = bridge.os.fsync
+
+    def noted(descriptor: int) -> None:
+        modes.append(bridge.os.fstat(descriptor).st_mode & 0o777)
+        sync(descriptor)
+
+    monkeypatch.setattr(bridge.os, "fsync", noted)
+    path, victim = tmp_path / "etc/netplan/50-wifi.yaml", tmp_path / "victim"
+    path.parent.mkdir(parents=True)
+    path.write_text("old")
+    path.chmod(0o644)
+    victim.write_text("kept")
+    (path.parent / "50-wifi.yaml.corral-new").symlink_to(victim)
+    bridge.write(str(path), "password: secret")
+    assert (modes, path.stat().st_mode & 0o777, path.read_text()) == ([0o600], 0o600, "password: secret")
+    assert victim.read_text() == "kept"
+
+
+def test_other_files_keep_their_permissions(bridge: t.Any, tmp_path: Path) -> None:
+    (tmp_path / "interfaces").write_text("old")
+    (tmp_path / "interfaces").chmod(0o640)
+    for name, mode in (("interfaces", 0o640), ("new", 0o644)):
+        bridge.write(str(tmp_path / name), "text")
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode

@@ -9,6 +9,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 SCRIPT = Path(__file__).parents[3] / "roles/firewall/files/firewall.py"
 
@@ -23,6 +26,8 @@ def firewall() -> t.Any:
 
 
 def wanted(firewall: t.Any, *sources: str) -> t.Any:
+    """What is asked for; everybody is admitted where no source is named."""
+    sources = sources or ("any",)
     return firewall.Wanted({"ports": ["16514/tcp", "49152-49215/tcp"], "sources": list(sources)})
 
 
@@ -129,6 +134,52 @@ def test_nothing_is_removed_while_an_address_is_unknown(firewall: t.Any, nftable
     assert not [line for line in sure if before.comment in line]
 
 
+@pytest.mark.parametrize("names", [[], ["hyper2"]])
+def test_no_source_admits_nobody(firewall: t.Any, nftables: t.Any, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    """Whether none is named, or none is known."""
+    monkeypatch.setattr(firewall, "resolve", lambda _name: [])
+    nobody = firewall.Wanted({"ports": ["16514/tcp"], "sources": [], "names": names})
+    assert firewall.nft_rules(nobody, "inet") == list(firewall.ufw_rules(nobody)) == list(firewall.firewalld_rules(nobody)) == []
+    assert firewall.iptables_rules(nobody, 4) == firewall.iptables_rules(nobody, 6) == []
+    before = wanted(firewall)
+    live = [*DROPPED, rule("accept", comment=before.comment, handle="1")]
+    did = nftables(nobody, live, "table inet filter {\n}\n")
+    assert bool([line for line in did if line.startswith("delete")]) is (not names), "the rule for everybody goes, unless a peer is unknown"
+    assert not [line for line in did if nobody.comment in line]
+
+
+def test_any_admits_everybody_and_nothing_else_does(firewall: t.Any) -> None:
+    for sources in (["any"], ["192.0.2.1", "any"]):
+        everybody = firewall.Wanted({"ports": ["16514/tcp"], "sources": sources})
+        assert (everybody.everybody, everybody.families(), everybody.comment) == (True, [4, 6], wanted_comment(firewall))
+        assert not [line for line in firewall.nft_rules(everybody, "inet") if "saddr" in line]
+    assert not wanted(firewall, "0.0.0.0/0").everybody
+
+
+def test_a_text_admits_whom_it_names(firewall: t.Any) -> None:
+    """A list that was written without brackets; `any` inside a word is nobody."""
+    assert firewall.Wanted({"ports": [], "sources": "any"}).everybody
+    listed = firewall.Wanted({"ports": [], "sources": "192.0.2.1, 2001:db8::/64"})
+    assert not listed.everybody and listed.sources == {4: ["192.0.2.1"], 6: ["2001:db8::/64"]}
+    with pytest.raises(firewall.Problem, match="firewall_sources: "):
+        firewall.Wanted({"ports": [], "sources": "company.example.org"})
+
+
+def wanted_comment(firewall: t.Any) -> str:
+    """By which a rule for everybody is known."""
+    return str(firewall.Wanted({"ports": ["16514/tcp"], "sources": ["any"]}).comment)
+
+
+def test_an_empty_list_does_not_cut_the_hypervisors_from_each_other(tmp_path: Path) -> None:
+    """The role refuses it: it may have meant everybody, which it did once, or nobody."""
+    (check,) = (
+        one["ansible.builtin.assert"] for one in yaml.safe_load((ROLES / "firewall/tasks/main.yml").read_text()) if "Refuse" in one["name"]
+    )
+    for said, passes in (({"firewall_sources": []}, False), ({"firewall_sources": ["any"]}, True), ({}, True)):
+        assert value(tmp_path, f"({check['that']})", [], said) is passes
+    assert "[any]" in check["fail_msg"]
+
+
 def test_unknown_peers_do_not_admit_everybody(firewall: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firewall, "resolve", lambda _name: [])
     nobody = firewall.Wanted({"ports": ["16514/tcp"], "sources": [], "names": ["hyper2"]})
@@ -197,5 +248,26 @@ def test_bad_ports_are_refused(firewall: t.Any, port: str) -> None:
 
 
 def test_bad_sources_are_refused(firewall: t.Any) -> None:
-    with pytest.raises(firewall.Problem, match="firewall_sources"):
+    with pytest.raises(firewall.Problem, match=r"firewall_sources: .*any for everybody"):
         wanted(firewall, "hyper1")
+
+
+def test_nobody_else_reads_rules_while_they_are_written(firewall: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file keeps its permissions from the first byte; a link that lies where the new one is written is not followed."""
+    modes: list[int] = []
+    sync = firewall.os.fsync
+
+    def noted(descriptor: int) -> None:
+        modes.append(firewall.os.fstat(descriptor).st_mode & 0o777)
+        sync(descriptor)
+
+    monkeypatch.setattr(firewall.os, "fsync", noted)
+    path, victim = tmp_path / "rules.v4", tmp_path / "victim"
+    path.write_text("old")
+    path.chmod(0o640)
+    victim.write_text("kept")
+    (tmp_path / "rules.v4.corral-new").symlink_to(victim)
+    firewall.write(str(path), "new")
+    firewall.write(str(tmp_path / "fresh/firewall.nft"), "new")
+    assert (modes, path.stat().st_mode & 0o777, path.read_text()) == ([0o640, 0o644], 0o640, "new")
+    assert victim.read_text() == "kept"

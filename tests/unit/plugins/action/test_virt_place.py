@@ -23,12 +23,12 @@ def test_apart_is_the_word_that_tags_hold() -> None:
 def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
     """A guest as virt_host_info tells it."""
     needs = {"bridges": ["br1"], "pools": ["fast"], "tags": ["web", "apart-db"]}
-    return {"name": name, "state": state, "vcpus": 2, "memory_mib": memory_mib, "disk_mib": 7, **needs}
+    return {"name": name, "uuid": f"{name}-uuid", "state": state, "vcpus": 2, "memory_mib": memory_mib, "disk_mib": 7, **needs}
 
 
 def test_what_a_guest_that_exists_needs() -> None:
     guest = _reported.guest(found("db1", "running", 512))
-    assert guest == Guest("db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]))
+    assert guest == Guest("db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid")
 
 
 def test_running_guests_leave_first_and_the_biggest_first() -> None:

@@ -121,7 +121,7 @@ def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: I
 
 def whole_guest(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Fields of the domain with what entries of lists need elsewhere: something to be plugged into, I/O threads."""
-    said = furnished(domain.DOMAIN, fields)
+    said = copy.deepcopy(furnished(domain.DOMAIN, fields))
     for entry in said.get("interfaces", ()):
         if not {"type", "bridge", "network", "device", "address"} & set(entry):
             entry["network"] = "lan"

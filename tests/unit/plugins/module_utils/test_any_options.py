@@ -8,7 +8,7 @@ import re
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 Fields = t.Dict[str, t.Any]  # noqa: UP006  (Python 3.9)
 ODD = ["", "..", "../../x", "<x/>", "a b", "a\nb", "\x00", "-1", -1, 0, 2**40, "x" * 300, "&lt;", True, "512MiB", "\u202e", "0x1", "1,1"]
@@ -89,9 +90,14 @@ def guests(draw: st.DrawFn) -> Fields:
 
 def outcomes(options: Fields) -> t.Iterator[str]:
     """What comes of it on each base: taken or refused; all else is a failure."""
+    try:
+        guest = said.understood(options)
+    except BadInput as error:
+        assert all(problem.isprintable() for problem in error.problems)
+        yield from ["refused"] * len(said.bases())
+        return
     for base, xml in said.bases().items():
         try:
-            guest = said.understood(options)
             after = said.grafted(guest, xml)
         except BadInput as error:
             assert all(problem.isprintable() for problem in error.problems)
@@ -107,7 +113,7 @@ def outcomes(options: Fields) -> t.Iterator[str]:
 def test_whatever_is_said() -> None:
     count: collections.Counter[str] = collections.Counter()
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @examples(150, suppress_health_check=list(HealthCheck))
     @given(guests())
     def run(options: Fields) -> None:
         if not said.too_new(options):

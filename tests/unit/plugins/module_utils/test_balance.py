@@ -6,11 +6,12 @@ import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import Move, Resident, imbalance, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NAMES = [f"hyper{number}" for number in range(4)]
 POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
@@ -44,7 +45,7 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 memory_mib=draw(st.sampled_from([1024, 4096, 16384])),
                 vcpus_used=sum(guest.vcpus for guest in here),
                 memory_used_mib=sum(guest.memory_mib for guest in here),
-                guests={guest.name: True for guest in here},
+                guests={guest.name: Copy("running") for guest in here},
                 apart=frozenset(guest.apart for guest in here if guest.apart),
                 bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
                 pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
@@ -67,7 +68,7 @@ def after(hosts: t.Sequence[Host], residents: t.Iterable[Resident], moves: t.Ite
     return list(now.values())
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(clusters(), POLICIES, st.integers(1, 6), st.sampled_from([0.01, 1.0, 5.0]), st.sets(st.integers(0, 9), max_size=2))
 def test_what_always_holds(
     cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]
@@ -104,7 +105,7 @@ def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
 def filled(name: str, *guests: Guest) -> tuple[Host, list[Resident]]:
     """A host with 8 GiB and these guests."""
     vcpus, memory_mib = sum(guest.vcpus for guest in guests), sum(guest.memory_mib for guest in guests)
-    host = Host(name, 8, 8192, vcpus_used=vcpus, memory_used_mib=memory_mib, guests={guest.name: True for guest in guests})
+    host = Host(name, 8, 8192, vcpus_used=vcpus, memory_used_mib=memory_mib, guests={guest.name: Copy("running") for guest in guests})
     return host, [Resident(guest, name, 100) for guest in guests]
 
 

@@ -63,3 +63,30 @@ def test_the_rate_of_writing_tells_what_can_work() -> None:
     assert "by itself" in can_work(10, Tuning(bandwidth_mib_s=100))
     assert "auto_converge must help" in can_work(90, Tuning(bandwidth_mib_s=100))
     assert "will not converge" in can_work(90, Tuning(bandwidth_mib_s=100, auto_converge=False))
+
+
+def quiet(told: list[tuple[int, bool]], **tuning: t.Any) -> list[str]:
+    """What is done over seconds with so many bytes sent, and the destination answering or not."""
+    pilot = Pilot(Tuning(stall_timeout_s=3, **tuning))
+    looks = [pilot.look(second, {"data_processed": sent}, answers=answers) for second, (sent, answers) in enumerate(told)]
+    return [action.verb for actions in looks for action in actions]
+
+
+def test_a_copy_that_stalls_while_both_hosts_answer_is_ended() -> None:
+    assert quiet([(5, True)] * 4) == ["abort"]
+    assert quiet([(5, True)] * 3) == []
+    assert quiet([(second, True) for second in range(20)]) == [], "slow is not stalled"
+    assert quiet([(5, True), (5, True), (5, False), (5, True), (5, True), (5, True)]) == ["abort"], "silence does not count"
+    assert quiet([(5, False)] * 9) == []
+
+
+def test_a_copy_that_stalls_in_postcopy_waits_for_the_network() -> None:
+    pilot = Pilot(Tuning(stall_timeout_s=3, postcopy=True))
+    taken = [pilot.look(second, {"data_processed": 5, "memory_iteration": 2}) for second in range(9)]
+    assert [action.verb for actions in taken for action in actions] == ["postcopy"]
+
+
+def test_a_copy_of_which_libvirt_has_no_figures_stalls_too() -> None:
+    for answers, verbs in ((True, [[], [], [], ["abort"], [], []]), (False, [[]] * 6)):
+        pilot = Pilot(Tuning(stall_timeout_s=3))
+        assert [[action.verb for action in pilot.look(second, {}, answers=answers)] for second in range(6)] == verbs

@@ -200,3 +200,20 @@ def test_superseded(users: dict[str, str], steps: list[plans.ImageStep], removed
 )
 def test_whose_content_it_is(name: str, file: str, expected: bool) -> None:
     assert Image(name, "/pool", "qcow2").owns(file) == expected
+
+
+def test_a_content_that_was_changed_is_fetched_anew_only_where_nobody_uses_it() -> None:
+    content = image().content_name(CHECKSUM.hex)
+    assert [type(step).__name__ for step in plans.replaced(image(), {"other": "web1"})] == ["Fetch"]
+    with pytest.raises(Refused, match="web1 stands on it"):
+        plans.replaced(image(), {content: "web1"})
+    with pytest.raises(Refused, match="say where it comes from"):
+        plans.replaced(image(source=None), {})
+
+
+def test_a_file_that_only_its_name_makes_a_content_stays() -> None:
+    """Pruned and removed is what a manifest calls a content."""
+    found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD]), strangers=frozenset([OLD]))
+    assert plans.old(image(), found, []) == []
+    assert [str(step) for step in plans.absent(image(), found, users={})] == ["remove debian-12.qcow2", f"remove {CONTENT}"]
+    assert plans.strangers(found) == [f"kept {OLD}: no manifest says that this collection brought it"]

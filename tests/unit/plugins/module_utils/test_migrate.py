@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
@@ -97,7 +98,7 @@ def disk(how: str, *, flatten: bool = False) -> DiskMove:
 
 def move(*disks: DiskMove, active: bool = True, autostart: bool = False, **tuning: t.Any) -> Move:
     told = Tuning(**tuning)
-    return Move("web1", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks)
+    return Move("web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks)
 
 
 def test_a_running_guest_arrives_paused_over_tls() -> None:
@@ -124,9 +125,15 @@ def test_a_disk_without_its_base_travels_whole() -> None:
 
 def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_disks_go_last() -> None:
     verbs = [step.verb for step in steps(move(disk(DELTA), autostart=True))]
-    assert verbs == ["record", "make", "migrate", "autostart", "remove", "forget"]
+    assert verbs == ["record", "no_autostart", "make", "migrate", "autostart", "remove", "forget"]
 
 
 def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:
     verbs = [step.verb for step in steps(move(disk("carry"), active=False))]
     assert verbs == ["record", "carry", "reserve", "undefine", "define", "remove", "forget"]
+
+
+def test_libvirt_is_told_to_trust_only_where_the_user_vouches_for_a_disk() -> None:
+    shared = DiskMove("vda", "/srv/a.qcow2", "shared", "")
+    assert "UNSAFE" not in call(move(shared, disk(DELTA)))[0]
+    assert "UNSAFE" in call(move(dataclasses.replace(shared, vouched=True), disk(DELTA)))[0]

@@ -27,7 +27,7 @@ def test_what_a_guest_says_goes_before_the_options_of_all() -> None:
 def test_the_problems_of_all_are_told_at_once() -> None:
     guests = {"name": "web1"}, {"name": "a/b", "dest": "hyper2"}, {"name": "web1", "dest": "hyper2", "speed": 1}
     wrong = params(*guests, at_once=0, timeout=0)
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="web1: missing") as caught:
         migrations.wishes(wrong)
     told = " | ".join(caught.value.problems)
     for part in ("web1: missing required arguments: dest", "a/b: name: ", "a/b: timeout: must be at least 1", "speed"):

@@ -6,11 +6,13 @@ import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Placement, Policy, place
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Placement, Policy, place
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
+ON, OFF = Copy("running"), Copy("shutdown")
 NAMES = [f"hyper{number}" for number in range(5)]
 POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
 
@@ -21,9 +23,8 @@ def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
     hosts = []
     there: dict[str, str] = {}
     for name in NAMES[: draw(st.integers(1, 5))]:
-        here = {
-            f"web{number}": draw(st.booleans()) for number in draw(st.sets(st.integers(0, 9), max_size=2)) if f"web{number}" not in there
-        }
+        new = [f"web{number}" for number in draw(st.sets(st.integers(0, 9), max_size=2)) if f"web{number}" not in there]
+        here = {guest: draw(st.sampled_from([ON, OFF])) for guest in new}
         there.update(dict.fromkeys(here, name))
         hosts.append(
             Host(
@@ -53,7 +54,7 @@ def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
     return guests, hosts
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(clusters(), POLICIES)
 def test_what_always_holds(cluster: tuple[list[Guest], list[Host]], policy: Policy) -> None:
     guests, hosts = cluster
@@ -87,27 +88,27 @@ def check_room(host: Host, new: list[Guest], policy: Policy) -> None:
     assert len(groups) == len(set(groups)) and not set(groups) & host.apart
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(clusters())
 def test_a_second_run_leaves_all_where_they_are(cluster: tuple[list[Guest], list[Host]]) -> None:
     guests, hosts = cluster
     placed = place(guests, hosts)
     made = {item.guest: item.host for item in placed if item.host and not item.exists}
     later = [
-        dataclasses.replace(host, guests={**host.guests, **{guest: True for guest, at in made.items() if at == host.name}})
+        dataclasses.replace(host, guests={**host.guests, **{guest: ON for guest, at in made.items() if at == host.name}})
         for host in hosts
     ]
     again = place(guests, later)
     assert [item.host for item in again if item.exists] == [item.host for item in placed if item.host]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(clusters())
 def test_nothing_new_is_made_while_a_host_is_unseen(cluster: tuple[list[Guest], list[Host]]) -> None:
     guests, hosts = cluster
     for item in place(guests, hosts, unreached=["hyper9"]):
         assert item.exists or item.deferred or "no hypervisor" in item.why
-        assert not item.exists or any(host.guests.get(item.guest) for host in hosts), "what does not run may run there"
+        assert not item.exists or any(host.guests.get(item.guest) == ON for host in hosts), "what does not run may run there"
         if item.deferred:
             assert item.host is None and "hyper9 could not be reached and may have it" in item.why
 
@@ -129,7 +130,7 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     )
 
 
-HOSTS = [Host("hyper1", 4, 8192, guests={"web1": True, "two": True}), Host("hyper2", 4, 8192, guests={"two": True, "off": False})]
+HOSTS = [Host("hyper1", 4, 8192, guests={"web1": ON, "two": ON}), Host("hyper2", 4, 8192, guests={"two": ON, "off": OFF})]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,9 @@ HOSTS = [Host("hyper1", 4, 8192, guests={"web1": True, "two": True}), Host("hype
         ),
         (
             Guest("two", 1, 512),
-            Placement("two", None, "it runs on hyper1 and hyper2 at once; nothing was touched: destroy the wrong one"),
+            Placement(
+                "two", None, "it runs on hyper1 and hyper2 at once; nothing was touched: compare both copies, then destroy the wrong one"
+            ),
         ),
         (Guest("off", 1, 999999), Placement("off", "hyper2", "it is there", exists=True)),
         (Guest("new", 1, 512, host="hyper7"), Placement("new", None, "there is no hypervisor hyper7; there are hyper1, hyper2")),
@@ -166,13 +169,14 @@ def test_guests_spread() -> None:
 
 def test_room_is_made_for_a_big_guest() -> None:
     """By processors they come in one order, by memory they would fit in another."""
-    hosts = [Host("hyper1", 100, 4096), Host("hyper2", 4, 2048)]
-    placed = place([Guest("wide", 12, 1024, host=None), Guest("tall", 1, 3500)], hosts, policy=Policy(1.0, 1.0))
-    assert {item.guest: item.host for item in placed}.keys() == {"wide", "tall"}
+    hosts = [Host("hyper1", 100, 4096), Host("hyper2", 95, 2048, memory_used_mib=900)]
+    wide, tall = place([Guest("wide", 90, 1024), Guest("tall", 1, 3500)], hosts, policy=Policy(1.0, 1.0))
+    assert (wide.host, wide.why) == ("hyper2", "made room for tall on hyper1")
+    assert (tall.host, tall.why) == ("hyper1", "made room by placing a smaller new guest elsewhere")
 
 
 def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
-    hosts = [Host("a", 8, 16384, guests={"web1": False})]
+    hosts = [Host("a", 8, 16384, guests={"web1": OFF})]
     (seen,) = place([Guest("web1", 1, 1024)], hosts, unreached=["b"])
     assert (seen.host, seen.deferred) == (None, True)
     assert seen.why == "b could not be reached and may have it running, a has it shut off; bring b back, or take it out of the inventory"
@@ -181,12 +185,12 @@ def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
 
 
 def test_apart_counts_guests_of_the_batch_that_exist() -> None:
-    hosts = [Host("a", 8, 16384, guests={"web1": True}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
+    hosts = [Host("a", 8, 16384, guests={"web1": ON}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
     first, second = place([Guest("web1", 1, 1024, apart="web"), Guest("web2", 1, 1024, apart="web")], hosts)
     assert (first.host, second.host) == ("a", "b")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(clusters(), POLICIES, st.sets(st.sampled_from(NAMES), min_size=1))
 def test_guests_leave(cluster: tuple[list[Guest], list[Host]], policy: Policy, leave: set[str]) -> None:
     """Nobody stays or comes by choice; the same rules hold as for new guests, and no guest of another host moves."""
@@ -206,21 +210,53 @@ def test_guests_leave(cluster: tuple[list[Guest], list[Host]], policy: Policy, l
 
 
 def test_what_is_off_takes_no_room_from_what_runs() -> None:
-    hosts = [Host("old", 8, 9000, guests={"big": False, "small": True}), Host("new", 8, 2048)]
+    hosts = [Host("old", 8, 9000, guests={"big": OFF, "small": ON}), Host("new", 8, 2048)]
     big, small = place([Guest("big", 1, 2000), Guest("small", 1, 1024)], hosts, leave=["old"])
     assert (big.host, small.host) == (None, "new")
     assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1024 MiB of memory left"
 
 
 def test_what_is_off_here_and_may_run_on_an_unseen_host_stays() -> None:
-    hosts = [Host("old", 8, 9000, guests={"off": False, "on": True}), Host("new", 8, 9000)]
+    hosts = [Host("old", 8, 9000, guests={"off": OFF, "on": ON}), Host("new", 8, 9000)]
     off, on = place([Guest("off", 1, 64), Guest("on", 1, 64)], hosts, unreached=["dead"], leave=["old"])
     assert (off.host, off.deferred) == (None, True)
     assert on.host == "new", "seen to run, it runs nowhere else"
 
 
 def test_a_host_in_maintenance_keeps_what_it_has_and_gets_nothing() -> None:
-    hosts = [Host("a", 8, 9000, guests={"web1": True}, maintenance="new fan"), Host("b", 8, 9000)]
+    hosts = [Host("a", 8, 9000, guests={"web1": ON}, maintenance="new fan"), Host("b", 8, 9000)]
     there, new, pinned = place([Guest("web1", 1, 64), Guest("web2", 1, 64), Guest("web3", 1, 64, host="a")], hosts)
     assert (there.host, there.exists, new.host) == ("a", True, "b")
     assert pinned.host is None and "a: is in maintenance: new fan" in pinned.why
+
+
+HERE, THERE = Copy("running", "aaaa", "new", "1111"), Copy("paused", "aaaa")
+
+
+@pytest.mark.parametrize("copies", [(HERE, THERE), (HERE, None), (Copy("paused", "aaaa", "new", "1111"), THERE)])
+def test_an_ordinary_migration_is_no_split_brain(copies: tuple[Copy, Copy | None]) -> None:
+    """A copy that arrives is paused; the record says where it goes."""
+    old, new = ({"web1": copy} if copy else {} for copy in copies)
+    hosts = [Host("old", 8, 9000, guests=old), Host("new", 8, 9000, guests=new), Host("other", 8, 9000)]
+    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
+    assert (item.host, item.exists, item.why) == ("new", False, "it is moving to new")
+    for leave in ((), ("new",)):
+        (item,) = place([Guest("web1", 1, 64)], hosts, leave=leave)
+        assert item.host is None and item.deferred
+        assert "it is moving to new; run again when it is there" in item.why and "destroy" not in item.why
+
+
+def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> None:
+    hosts = [Host("old", 8, 9000, guests={"web1": Copy("running", "aaaa")}), Host("new", 8, 9000, guests={"web1": THERE})]
+    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
+    assert item.host is None and item.deferred and "destroy" not in item.why
+    assert item.why.startswith("it is running on old and paused on new, as while somebody migrates it")
+
+
+def test_two_guests_of_one_name_are_not_two_copies() -> None:
+    one, two = Copy("running", "aaaa"), Copy("running", "bbbb")
+    hosts = [Host("old", 8, 9000, guests={"web1": one}), Host("new", 8, 9000, guests={"web1": two}), Host("other", 8, 9000)]
+    (item,) = place([Guest("web1", 1, 64)], hosts)
+    assert item.why == "2 guests have this name (UUID aaaa on old, UUID bbbb on new); rename one of them (virsh domrename)"
+    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
+    assert item.host == "other", "not where another guest has its name"

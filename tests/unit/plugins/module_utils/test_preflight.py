@@ -19,7 +19,7 @@ DEST = Host(
 )  # fmt: skip
 GUEST = Guest("web1", "aaaa", "running", 512, "pc-q35-7.2", "kvm", "custom", bridges=("br0",), networks=("default",))
 DISK = DiskMove("vda", "/images/a.qcow2", "full", "", Volume("default", "a.qcow2", "/images/a.qcow2", 1), room_bytes=1024**3)
-MOVE = Move("web1", "hyper2", "qemu+tls://hyper2/system", disks=(DISK,))
+MOVE = Move("web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", disks=(DISK,))
 
 
 def test_nothing_speaks_against_a_good_move() -> None:
@@ -32,7 +32,7 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "another guest of that name": ({}, {"guests": {"web1": ("eeee", "shutdown")}}, {}, {}),
     "guest other with the same UUID": ({}, {"guests": {"other": ("aaaa", "shutdown")}}, {}, {}),
     "memory free": ({}, {"memory_free_mib": 100}, {}, {}),
-    "its disks need": ({}, {"pools": (Pool("default", "/images", 1000),)}, {}, {}),
+    "more must leave 1 GiB free": ({}, {"pools": (Pool("default", "/images", 1000),)}, {}, {}),
     "cannot run kvm": ({}, {"virt_types": ("qemu",)}, {}, {}),
     "machine type": ({}, {"machines": ("pc-q35-6.0",)}, {}, {}),
     "host-passthrough": ({"cpu_mode": "host-passthrough"}, {"cpu_xml": "<cpu><model>other</model></cpu>"}, {}, {}),
@@ -42,6 +42,7 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "managedsave-remove": ({"keeps": ("managed_save",)}, {}, {}, {}),
     "snapshot-list": ({"keeps": ("snapshots",)}, {}, {}, {}),
     "domjobabort": ({"job": "a block job on vda"}, {}, {}, {}),
+    "a tunnel carries no storage copy": ({}, {}, {}, {"transport": "tunnelled"}),
     "cannot do parallel": ({}, {}, {}, {"parallel": 2}),
     "cannot do postcopy with tls": ({}, {}, {}, {"postcopy": True}),
     "QEMU before 10.1": ({}, {}, {}, {"postcopy": True, "parallel": 2, "transport": "plain"}),

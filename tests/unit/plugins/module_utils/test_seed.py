@@ -42,7 +42,7 @@ def test_addresses_of_version_1() -> None:
 
 
 def test_every_problem_at_once() -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="of web1: ") as caught:
         seeds.seed({"user_data": "hostname: a", "meta_data": "not: json", "network_config": [1]}, guest="web1")
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
         "cloud_init.user_data of web1",

@@ -93,7 +93,7 @@ def test_permissions_alone_keep_the_key() -> None:
 def test_every_problem_of_the_input_is_told_at_once() -> None:
     params = {name: option.get("default") for name, option in OPTIONS.items()}
     params.update(name="a/b", names=["ok", "not a name", "10.0.0.256.1.", "x" * 64], days=10, renew_before=10, identities=[])
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="not a valid name") as caught:
         wanted(params, group=lambda name: name)
     assert len(caught.value.problems) == 6
 

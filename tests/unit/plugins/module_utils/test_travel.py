@@ -116,3 +116,42 @@ def test_refused(told: dict[str, t.Any], why: str) -> None:
 
 def test_what_an_earlier_run_left_is_made_anew() -> None:
     assert travels(disk(taken=True, ours=True), active=True).replace
+
+
+def test_an_overlay_is_never_put_on_a_base_that_nobody_knows() -> None:
+    """Whether there is no manifest, or its file is not the one that was verified."""
+    move = travels(disk(base_unknown=True), active=True)
+    assert (move.how, move.flatten, move.base) == ("full", True, NAMED), "the playbook has it verified, and asks again"
+    assert "is not known to be the same" in move.why and move.volume and move.volume.backing_path is None
+    with pytest.raises(Refused, match="is not known to be the same"):
+        travels(disk(base_unknown=True), active=False)
+    assert travels(disk(base_unknown=True, assumed=True), active=True).how == "delta", "it is verified before the guest moves"
+    assert travels(disk(base_unknown=True, mode="delta"), active=True).how == "delta", "the user vouches for it"
+
+
+def vouched(**more: t.Any) -> TravellingDisk:
+    """A file that only the user calls shared."""
+    return disk(mode="shared", **{"vouched": True, "cache": "none", **more})
+
+
+def test_a_disk_that_only_the_user_calls_shared_moves_when_nothing_can_happen_to_it() -> None:
+    moves, problems = travel([vouched(), disk(fixed=True, target="sda", base=None)], active=True)
+    assert not problems and [(move.how, move.vouched) for move in moves] == [("shared", True), ("carry", False)]
+
+
+@pytest.mark.parametrize("cache", [None, "writeback", "unsafe"])
+def test_a_cache_that_is_not_safe_is_refused_for_all_disks_that_libvirt_no_longer_checks(cache: str | None) -> None:
+    _moves, problems = travel([vouched(cache=cache)], active=True)
+    assert "disk vda: " in problems[0] and "set cache: none" in problems[0]
+    _moves, problems = travel([vouched(), disk(shared_on="nfs4", cache=cache, target="vdb")], active=True)
+    assert "disk vdb: " in problems[0]
+    assert not travel([disk(shared_on="nfs4", cache=cache)], active=True)[1], "libvirt checks it"
+    assert not travel([vouched(cache=cache)], active=False)[1]
+
+
+def test_a_file_that_the_source_would_take_back_is_refused() -> None:
+    taken = vouched(relabelled="change its owner (dynamic_ownership)")
+    with pytest.raises(Refused, match=r"would change its owner .* shared_filesystems"):
+        travels(taken, active=True)
+    assert travels(taken, active=False).how == "shared"
+    assert travels(dataclasses.replace(taken, fixed=True), active=True).how == "shared"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -40,13 +40,11 @@ def test_sizes_that_are_none(text: t.Any) -> None:
         _units.bytes_of(text, bare="M", what="memory of web1")
 
 
-@given(st.integers(1, 2**70), st.sampled_from("KMGT"), st.sampled_from(["", " "]))
+@given(st.integers(1, 2**40 - 1), st.sampled_from("KMGT"), st.sampled_from(["", " "]))  # a float has 53 bits: more is no size of a disk
 def test_sizes_are_whole_multiples(number: int, unit: str, space: str) -> None:
     for suffix, factors in (("", BINARY), ("iB", BINARY), ("B", DECIMAL)):
         for spelt in (unit + suffix, (unit + suffix).lower()):
-            # float has 53 bits: what is beyond is no size of a disk
-            if number < 2**40:
-                assert _units.bytes_of(f"{number}{space}{spelt}", bare="G", what="x") == number * factors[unit]
+            assert _units.bytes_of(f"{number}{space}{spelt}", bare="G", what="x") == number * factors[unit]
 
 
 @given(st.integers(1, 2**40))
@@ -103,14 +101,25 @@ def test_names_that_are_none(name: t.Any) -> None:
         _units.check_name(name, what="name")
 
 
-@given(st.text())
-def test_names_are_inert(name: str) -> None:
+HARMFUL = "/\\ \t\n\0<>&'\"$`;|*?~{}()[]!#%=:"
+
+
+def test_names_are_inert() -> None:
     """What passes can stand in a file name, a shell and an XML attribute."""
-    try:
-        _units.check_name(name, what="name")
-    except BadInput:
-        return
-    assert name.isascii() and name[0].isalnum() and not set(name) & set("/\\ \t\n\0<>&'\"$`;|*?~{}()[]!#%=:") and ".." not in name
+    passed: list[str] = []
+
+    @example("web1")
+    @given(st.text() | st.from_regex(r"[a-zA-Z0-9._-]{1,64}", fullmatch=True) | st.text("aZ0.-_" + HARMFUL, max_size=4))
+    def run(name: str) -> None:
+        try:
+            _units.check_name(name, what="name")
+        except BadInput:
+            return
+        passed.append(name)
+        assert name.isascii() and name[0].isalnum() and not set(name) & set(HARMFUL) and ".." not in name
+
+    run()
+    assert "web1" in passed, "every name was refused"
 
 
 @given(st.binary(min_size=6, max_size=6), st.sampled_from(":-"), st.booleans())
@@ -150,14 +159,22 @@ def test_uuids_that_are_none(uuid: str) -> None:
         _units.uuid_of(uuid, what="uuid")
 
 
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
-def test_what_passes_can_stand_in_xml(value: t.Any) -> None:
+def test_what_passes_can_stand_in_xml() -> None:
     etree = pytest.importorskip("lxml.etree")
-    if not _units.control_characters(value, allowed="\n\t"):
-        for text in texts(value):
-            element = etree.Element("x")
-            element.text = text
-            assert (etree.fromstring(etree.tostring(element)).text or "") == text
+    passed: list[str] = []
+
+    @example(["plain text", {"a": "of any language: äöü", "b": "two\nlines"}])
+    @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
+    def run(value: t.Any) -> None:
+        if not _units.control_characters(value, allowed="\n\t"):
+            for text in texts(value):
+                passed.append(text)
+                element = etree.Element("x")
+                element.text = text
+                assert (etree.fromstring(etree.tostring(element)).text or "") == text
+
+    run()
+    assert {"plain text", "of any language: äöü", "two\nlines"} <= set(passed), "harmless text was refused"
 
 
 def texts(value: t.Any) -> list[str]:
@@ -175,3 +192,9 @@ def test_control_characters_are_located() -> None:
         "title: control characters cannot be stored; remove them",
     ]
     assert len(_units.control_characters(value, allowed="\n\t")) == 1
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x80", "\x85", "\x9b", "\x9f"])
+def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
+    assert _units.control_characters({"title": f"a{character}b"}, allowed="\n\t")
+    assert not _units.control_characters({"title": "a\xa0\xfcb"}, allowed="\n\t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import string
 import typing as t
 
 import pytest
@@ -33,21 +34,84 @@ def test_one_of_two(first: dict[str, t.Any], second: dict[str, t.Any], shown: st
     assert len(warnings) == 1 and words in warnings[0]
 
 
+def reached(*guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")) -> t.Any:
+    """Addresses by guest, and what is said about the others; each guest is on a hypervisor of its own."""
+    return _inventory.reached_at({one["name"]: (f"hyper{n}", one) for n, one in enumerate(guests, 1)}, foreign or {}, prefer)
+
+
 @pytest.mark.parametrize(
     ("prefer", "best"),
     [
-        (["ipv4", "ipv6"], "10.1.2.3"),
-        (["ipv6"], "fd00::5"),
-        (["192.168.0.0/16", "ipv4"], "192.168.0.5"),
-        (["172.16.0.0/12"], "fd00::5"),
+        (("ipv4", "ipv6"), "10.1.2.3"),
+        (("ipv6",), "fd00::5"),
+        (("192.168.0.0/16", "ipv4"), "192.168.0.5"),
+        (("172.16.0.0/12",), "fd00::5"),
     ],
 )
-def test_preferred_address(prefer: list[str], best: str) -> None:
-    assert _inventory.address(ADDRESSES, prefer) == best
+def test_preferred_address(prefer: tuple[str, ...], best: str) -> None:
+    assert reached(guest(addresses=ADDRESSES), prefer=prefer) == ({"web1": best}, [])
 
 
-def test_what_is_no_address_leads_nowhere() -> None:
-    assert "ansible_host" not in _inventory.variables("hyper1", guest(addresses=["-oProxyCommand=id"]), ["ipv4"])
+@pytest.mark.parametrize(
+    "address",
+    ["-oProxyCommand=id", "127.0.0.1", "::1", "::ffff:127.0.0.1", "::127.0.0.1", "0.0.0.0", "::", "224.0.0.1", "ff02::1",
+     "255.255.255.255", "169.254.1.1", "fe80::1", "fe80::1%eth0;id", "fd00::1%-oProxyCommand=id"],
+)  # fmt: skip
+def test_what_is_no_address_of_a_guest_leads_nowhere(address: str) -> None:
+    assert reached(guest(addresses=[address])) == ({}, [])
+    assert reached(guest(addresses=[address, "10.0.0.7"]))[0] == {"web1": "10.0.0.7"}
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "192.0.2.1/24", "::ffff:192.0.2.1"])
+def test_no_guest_is_reached_at_the_address_of_another_host(address: str) -> None:
+    found, warnings = reached(guest(addresses=[address]), foreign={"192.0.2.1": "firewall"})
+    assert found == {}
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "192.0.2.1, claimed by web1 on hyper1, belongs to firewall; not used as ansible_host"
+    )
+
+
+def test_an_address_that_two_running_guests_claim_is_of_neither() -> None:
+    found, [warning] = reached(guest("web1", addresses=["10.0.0.5"]), guest("evil", addresses=["10.0.0.5", "10.0.0.6"]))
+    assert found == {"evil": "10.0.0.6"}
+    assert warning.startswith("10.0.0.5 is claimed by web1 on hyper1 and evil on hyper2; not used as ansible_host")
+
+
+def test_a_guest_that_is_off_leaves_its_address_to_one_that_runs() -> None:
+    assert reached(guest("old", "shutdown", addresses=["10.0.0.5"]), guest("new", addresses=["10.0.0.5"])) == ({"new": "10.0.0.5"}, [])
+
+
+@pytest.mark.parametrize("name", ["web1", "_x", "db.example.com", "a-b", "vm-525400123456", "10-web", "A"])
+def test_names_that_are_safe_are_shown_as_they_are(name: str) -> None:
+    assert _inventory.host_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["-oProxyCommand=touch PWNED; echo ", "Windows 10", "a\n", "a\x9bb", "web\u0661", "", "10.0.0.1", "127.1", "0x7f.1", "42", "firewall.",
+     "a" * 300, "root@firewall", "a:22", "a,b", "{{ 1 }}", "[a]", "!a", "~a", ".a"],
+)  # fmt: skip
+def test_what_ssh_or_ansible_would_read_otherwise_is_shown_under_an_alias(name: str) -> None:
+    alias = _inventory.host_name(name)
+    assert alias != name and alias.startswith("alias_") and alias == _inventory.host_name(name)
+    assert set(alias) <= set(string.ascii_letters + string.digits + "_.-") and len(alias) < 70
+    assert _inventory.host_name(alias) != alias  # a guest of that very name does not meet it
+
+
+def test_different_names_have_different_aliases() -> None:
+    assert len({_inventory.host_name(name) for name in ("Windows 10", "Windows_10", "Windows  10", "Windows 10 ", "Windows/10")}) == 5
+
+
+@pytest.mark.parametrize(
+    ("host", "valid"), [("web1", True), ("10.0.0.1", True), ("fd00::1", True), ("-oX=y", False), ("a b", False), ("", False)]
+)
+def test_destinations(host: str, valid: bool) -> None:
+    assert _inventory.is_destination(host) is valid
+
+
+def test_control_characters_do_not_become_variables() -> None:
+    shown = _inventory.variables("hyper1", guest("a\x9b31m", title="b\x1b]0;c\x07\x85", tags=["d\x9b"]), None)
+    assert (shown["virt_name"], shown["virt_title"], shown["virt_tags"]) == ("a\\x9b31m", "b\\x1b]0;c\\x07\\x85", ["d\\x9b"])
 
 
 def test_groups() -> None:

@@ -117,3 +117,12 @@ def test_host_info() -> None:
 )
 def test_sizes(size: int | None, text: str) -> None:
     assert _report._size(size) == text
+
+
+@pytest.mark.parametrize("kind", ["query", "list"])
+def test_control_characters_reach_no_terminal(kind: str) -> None:
+    """They may come from guests and from hypervisors."""
+    bad = {**CENTOS, "name": "a\x1b[2J\x9b31m\nfake", "disks": [{"target": "v\x07", "source": "/\x1b]0;t\x07"}]}
+    shown = _report.text(kind, {"hyper1": {"domains": [bad]}}, [], None)
+    assert "a\\x1b[2J\\x9b31m\\nfake" in shown
+    assert not [char for char in shown if not char.isprintable() and char != "\n"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Policy
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
@@ -14,3 +16,54 @@ def test_every_number_that_must_be_above_zero_is_told() -> None:
     with pytest.raises(BadInput, match=r"^max_moves, memory_overcommit: must be above zero$"):
         _reported.policy(options, "max_moves", "min_gain")
     assert _reported.policy({**options, "memory_overcommit": 0.9}) == Policy(2.0, 0.9)
+
+
+ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
+
+
+def test_a_migration_that_was_interrupted_is_found_on_whichever_host() -> None:
+    """Settled by the host that the guest comes from, towards the host where it is."""
+    infos: dict[str, t.Any] = {
+        "hyper1": {"uuid": "1111", "guests": [{"name": "web2", "uuid": "bbbb", "state": "running"}]},
+        "hyper2": {"uuid": "2222", "guests": [ARRIVED]},
+        "hyper3": {"uuid": "3333", "guests": [{**ARRIVED, "name": "web3", "uuid": "cccc", "moving_from": "gone"}]},
+    }
+    (found,) = _reported.unsettled(infos)
+    assert (found["name"], found["source"], found["dest"]) == ("web1", "hyper1", "hyper2")
+    begun = {**infos, "hyper1": {"uuid": "1111", "guests": [{**ARRIVED, "state": "running"}]}, "hyper2": {"uuid": "2222", "guests": []}}
+    (found,) = _reported.unsettled(begun)
+    assert (found["source"], found["dest"]) == ("hyper1", "hyper2")
+
+
+def found(name: str, state: str, *, autostart: bool = False) -> dict[str, t.Any]:
+    """A guest of 2 vCPUs and 1024 MiB as virt_host_info tells it."""
+    figures = {"vcpus": 2, "memory_mib": 1024, "bridges": [], "pools": [], "tags": []}
+    return {"name": name, "uuid": name, "state": state, "autostart": autostart, **figures}
+
+
+INFO: dict[str, t.Any] = {
+    "cpus": 8, "memory_mib": 8192, "memory_reserved_mib": 512, "vcpus_used": 4, "memory_used_mib": 2048, "bridges": None, "pools": [],
+    "guests": [found("on", "running"), found("paused", "paused"), found("boots", "shutdown", autostart=True), found("off", "shutdown")],
+}  # fmt: skip
+
+
+def test_memory_of_a_guest_that_starts_with_its_host_is_not_promised_twice() -> None:
+    host = _reported.host("hyper1", INFO)
+    assert (host.vcpus_used, host.memory_used_mib) == (6, 3072)
+
+
+@pytest.mark.parametrize(("memory_mib", "used"), [(0, 4096), (512, 4096), (2048, 5120)])
+def test_memory_of_a_guest_that_the_same_batch_starts_is_not_promised_twice(memory_mib: int, used: int) -> None:
+    """The larger one of what it has and what it is to have."""
+    host = _reported.host("hyper1", INFO, started={"off": Guest("off", 1, memory_mib)})
+    assert (host.vcpus_used, host.memory_used_mib) == (8, used)
+
+
+def test_a_guest_that_runs_and_grows_counts_once() -> None:
+    host = _reported.host("hyper1", INFO, started={"on": Guest("on", 4, 3072)})
+    assert (host.vcpus_used, host.memory_used_mib) == (8, 5120)
+
+
+def test_every_guest_counts_when_that_is_asked_for() -> None:
+    host = _reported.host("hyper1", INFO, all_defined=True)
+    assert (host.vcpus_used, host.memory_used_mib) == (8, 4096)

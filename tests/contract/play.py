@@ -1,0 +1,62 @@
+"""Plays against libvirt's test driver, through ansible-playbook: what each host was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.tests.tools import payload
+
+Told = dict[str, dict[str, t.Any]]
+
+
+class Play:
+    """A directory with an inventory, in which plays run."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        (place / "ansible.cfg").touch()  # the defaults, whoever runs the test
+        self.inventory = place / "hosts.yml"
+        self.stdout = ""
+
+    def hosts(self, **groups: t.Mapping[str, t.Any]) -> None:
+        """The inventory: hosts with their variables, by group; all of them are this machine."""
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        everything: dict[str, t.Any] = {name: {"hosts": dict(hosts)} for name, hosts in groups.items()}
+        self.inventory.write_text(json.dumps({"all": {"vars": local, "children": everything}}))
+
+    def run(self, *tasks: t.Mapping[str, t.Any], hosts: str = "hyper", options: t.Sequence[str] = (), **play: t.Any) -> Told:
+        """What the tasks have registered as `told`, by host; hosts that failed or were not reached included."""
+        told = self.place / "told.json"
+        told.unlink(missing_ok=True)
+        text = "{{ dict(everyone | zip(everyone | map('extract', hostvars) | map(attribute='told', default={}))) | to_json }}"
+        keep = {"ansible.builtin.copy": {"content": text, "dest": str(told)}, "check_mode": False}
+        everyone = {"everyone": f"{{{{ query('inventory_hostnames', '{hosts}') }}}}"}
+        last = {"hosts": "localhost", "gather_facts": False, "vars": everyone, "tasks": [keep]}
+        main = {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **play}
+        (self.place / "play.yml").write_text(json.dumps([main, last]))
+        self._ansible("--inventory", str(self.inventory), *options)
+        assert told.exists(), self.stdout
+        return t.cast(Told, json.loads(told.read_text()))
+
+    def reads(self, tasks: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+        """Whether Ansible can read the tasks, and knows what they call."""
+        (self.place / "play.yml").write_text(json.dumps([{"hosts": "hyper", "tasks": list(tasks)}]))
+        return self._ansible("--inventory", str(self.inventory), "--syntax-check") == 0
+
+    def _ansible(self, *words: str) -> int:
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"),
+            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+        }
+        command = [sys.executable, "-m", "ansible.cli.playbook", *words, str(self.place / "play.yml")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=self.place, timeout=300)
+        self.stdout = done.stdout + done.stderr
+        return done.returncode

@@ -1,0 +1,78 @@
+"""The source never starts with its host what has left it, and starts again what stays."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge
+
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+FAILED: dict[str, t.Any] = {"error": "Connection reset by peer", "why": None, "measures": [], "disks": {}, "seconds": 0}
+
+
+class Killed(BaseException):
+    """The module's end, or its host's."""
+
+
+def guest(host: Host) -> t.Any:
+    return host.lookupByUUIDString(UUID)
+
+
+def sent(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, *, killed: bool) -> list[tuple[bool, str]]:
+    """What the source had set, and its record told, when the first byte was to move."""
+    seen: list[tuple[bool, str]] = []
+
+    def run(*_told: t.Any) -> dict[str, t.Any]:
+        seen.append((bool(guest(hosts[0]).autostart()), record.read(guest(hosts[0]).XMLDesc())["moving_autostart"]))
+        if killed:
+            raise Killed
+        return FAILED
+
+    monkeypatch.setattr(doers, "run", run)
+    return seen
+
+
+def test_autostart_is_off_before_the_first_byte_and_back_when_the_guest_stays(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _dest = hosts
+    source.add("web1", UUID, "running")
+    guest(source).setAutostart(1)
+    seen = sent(hosts, monkeypatch, killed=False)
+    assert "Connection reset" in converge(*hosts)
+    assert seen == [(False, "yes")]
+    assert guest(source).autostart() and "moving" not in record.read(guest(source).XMLDesc())
+
+
+@pytest.mark.parametrize("next_run", ["aborted", "present"])
+def test_autostart_outlasts_a_run_that_was_killed(hosts: tuple[Host, Host], next_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, _dest = hosts
+    source.add("web1", UUID, "running")
+    guest(source).setAutostart(1)
+    sent(hosts, monkeypatch, killed=True)
+    with pytest.raises(Killed):
+        converge(*hosts)
+    assert not guest(source).autostart(), "nobody knows where it is"
+    sent(hosts, monkeypatch, killed=False)
+    converge(*hosts, state=next_run)
+    assert guest(source).autostart()
+
+
+def test_a_guest_that_is_off_takes_its_autostart_along(hosts: tuple[Host, Host]) -> None:
+    source, dest = hosts
+    source.add("web1", UUID, "shutdown")
+    guest(source).setAutostart(1)
+    assert converge(*hosts) == ""
+    assert source.look(UUID) is None and guest(dest).autostart()
+
+
+def test_a_guest_without_autostart_gets_none(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, _dest = hosts
+    source.add("web1", UUID, "running")
+    monkeypatch.setattr(doers, "run", lambda *_told: FAILED)
+    converge(*hosts)
+    assert not guest(source).autostart()

@@ -1,0 +1,95 @@
+"""The examples of every plugin do what they show: those that libvirt's test driver can carry out run, the others are read by Ansible."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory, guest
+from ansible_collections.corral.virt.tests.tools import payload
+
+CONTROLLER = {"virt_balance", "virt_place", "virt_report"}  # over all hosts
+NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}  # the test driver has no models of CPUs
+NEEDS_A_HOST = {"virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}  # files, two daemons, systemd
+MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))
+FILTERS = sorted(path.stem for path in (payload.ROOT / "plugins/filter").glob("*.py"))
+
+
+def examples(kind: str, name: str) -> str:
+    """What the documentation shows."""
+    return str(importlib.import_module(f"ansible_collections.corral.virt.plugins.{kind}.{name}").EXAMPLES)
+
+
+INVENTORIES = list(yaml.safe_load_all(examples("inventory", "virt")))
+
+
+@pytest.mark.parametrize("example", INVENTORIES, ids=lambda example: str(sorted(example)))
+def test_examples_of_the_inventory_show_all_guests(tmp_path: Path, example: dict[str, t.Any]) -> None:
+    inventory = Inventory(tmp_path / "inventory")
+    uri = inventory.host("h1", guest(1, "web1", title="First"), guest(2, "web2"))
+    inventory.write("hosts.yml", hyper={"hosts": {"h1": None}})
+    changed = {"hypervisors": dict.fromkeys(example["hypervisors"], uri)} if "hypervisors" in example else {"uri": uri}
+    inventory.write("virt.yml", **{**example, **changed, **({"cache_connection": str(tmp_path / "kept")} if "cache" in example else {})})
+    known = inventory.list()
+    assert set(known["guests_running"]["hosts"]) == {"web1", "web2"}, inventory.stderr
+    assert "Failed to parse" not in inventory.stderr and "not shown" not in inventory.stderr
+    if "keyed_groups" in example:
+        assert known["vcpus_2"]["hosts"] == ["web1", "web2"]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Two hypervisors; the first has the guests that examples speak of."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA me\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    play, there = Play(tmp_path), [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "desk"])]
+    for name, guests in (("hyper1", there), ("hyper2", [])):
+        images = "".join(_image(image) for image in ("centos.qcow2", "debian-12.qcow2"))
+        (tmp_path / f"{name}.xml").write_text(POOL.format(images, "".join(guests)))
+    play.hosts(hyper={name: {"libvirt": f"test://{tmp_path}/{name}.xml"} for name in ("hyper1", "hyper2")})
+    return play
+
+
+def _tasks(module: str) -> list[dict[str, t.Any]]:
+    return t.cast("list[dict[str, t.Any]]", yaml.safe_load(examples("modules", module)))
+
+
+def _image(name: str) -> str:
+    target = f"<target><path>/var/lib/libvirt/images/{name}</path><format type='qcow2'/></target>"
+    return f"<volume type='file'><name>{name}</name><capacity unit='MiB'>2048</capacity>{target}</volume>"
+
+
+POOL = """<node><memory>33554432</memory>
+<pool type='dir'><name>default</name><target><path>/var/lib/libvirt/images</path></target>{}</pool>{}</node>"""
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module not in NEEDS_A_HOST])
+def test_examples_of_modules_run(play: Play, module: str) -> None:
+    before: list[dict[str, t.Any]] = [
+        {"corral.virt.virt_domain_info": {}, "register": "virt_found"},
+        {"corral.virt.virt_host_info": {}, "register": "virt_host"},
+    ]
+    shown = [{**task, "register": task.get("register", "told")} for task in _tasks(module) if task["name"] not in NEEDS_QEMU]
+    hosts = "hyper" if module in CONTROLLER else "hyper1"
+    defaults = {"group/corral.virt.virt": {"uri": "{{ libvirt }}"}}
+    play.run(
+        *before,
+        *shown,
+        {"ansible.builtin.debug": {"msg": "all done"}},
+        hosts=hosts,
+        options=["--check", "--diff"],
+        module_defaults=defaults,
+    )
+    assert "all done" in play.stdout and "failed=0" in play.stdout and "FAILED" not in play.stdout, play.stdout
+
+
+def test_every_example_can_be_read_by_ansible(play: Play) -> None:
+    tasks = [task for module in MODULES for task in _tasks(module)]
+    tasks += [task for name in FILTERS for task in yaml.safe_load(examples("filter", name))]
+    assert play.reads(tasks), play.stdout

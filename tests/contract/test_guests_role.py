@@ -1,0 +1,59 @@
+"""What the role guests believes of hypervisors, and what placement refuses, through Ansible."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.test_host_keys import key
+
+ROLE = payload.ROOT / "roles/guests"
+
+
+def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    results = [("web1", key()), ("db1", key()), ("firewall", key()), ("web2", f"{key()}\nfirewall {key()}")]
+    made = {"results": [{"name": name, "ssh_host_key": text} for name, text in results]}
+    placed = {"placements": {"web1": "h1", "web2": "h1", "db1": "h2"}}
+    play.hosts(
+        hyper={"h1": {"__guests_result": made}, "h2": {"__guests_result": {"results": [{"name": "db1", "ssh_host_key": key("ssh-rsa")}]}}}
+    )
+    told = play.run(
+        {"ansible.builtin.set_fact": {"told": {"keys": "{{ __guests_keys }}"}}},
+        vars={"__guests_placed": placed},
+        vars_files=[str(ROLE / "vars/main.yml")],
+    )
+    assert told["h1"]["keys"] == [{"name": "web1", "ssh_host_key": key()}, {"name": "db1", "ssh_host_key": key("ssh-rsa")}]
+    assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
+
+
+def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_path: Path) -> None:
+    """A case on each host: a name of the firewall's, one that fits only beside a guest that stays off, a name of a listed guest."""
+    play, info = Play(tmp_path), {**INFO, "guests": [{**OFF, "name": "off"}]}
+    start = {"name": "off", "vcpus": 1, "memory": 6144, "state": "running"}
+    cases: dict[str, list[dict[str, t.Any]]] = {
+        "h1": [{"name": "FIREWALL", "vcpus": 1, "memory": 64}],
+        "h2": [start, {"name": "new", "vcpus": 1, "memory": 4096}],
+        "h3": [{**start, "state": "present"}, {"name": "new", "vcpus": 1, "memory": 4096}],
+        "h4": [{"name": "web1", "vcpus": 1, "memory": 64}],
+    }
+    play.hosts(hyper={host: {"wanted": guests} for host, guests in cases.items()}, net={"firewall": {}}, guests={"web1": {}})
+    place = {"guests": "{{ wanted }}", "hosts": {"hyper1": {"host": info}}}
+    told = play.run({"corral.virt.virt_place": place, "register": "told", "ignore_errors": True})
+    assert told["h1"]["msg"].startswith(
+        "cannot place FIREWALL: firewall is a host of this inventory outside the group guests; choose another"
+    )
+    assert "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB" in told["h2"]["msg"]
+    assert told["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
+    assert told["h4"]["placements"] == {"web1": "hyper1"}
+
+
+OFF: dict[str, t.Any] = {
+    "uuid": "aaaa", "state": "shutdown", "autostart": False, "vcpus": 1, "memory_mib": 6144, "bridges": [], "pools": [], "tags": [],
+}  # fmt: skip
+INFO: dict[str, t.Any] = {
+    "cpus": 8, "memory_mib": 8192, "memory_reserved_mib": 512, "vcpus_used": 0, "memory_used_mib": 0, "bridges": None,
+    "pools": [{"name": "default", "active": True}],
+}  # fmt: skip

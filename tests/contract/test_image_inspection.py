@@ -1,0 +1,282 @@
+"""What a guest or a publisher wrote into the first bytes of a file makes no host open another file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import header
+from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image, pool_directory, travel
+from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, Source
+from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
+from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
+GUEST = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>
+<disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{path}'/><target dev='vda' bus='virtio'/></disk>
+</devices></domain>"""
+VOLUME = "<volume><name>{}</name><capacity unit='M'>1</capacity><target><format type='{}'/></target></volume>"
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> t.Iterator[None]:
+    """Nobody waits for a pipe."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise TimeoutError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    (tmp_path / "pool").mkdir()
+    return tmp_path / "pool"
+
+
+@pytest.fixture
+def connection(tmp_path: Path, pool: Path) -> t.Iterator[t.Any]:
+    (tmp_path / "node.xml").write_text(NODE.format(pool))
+    with opened(f"test://{tmp_path / 'node.xml'}", events=True) as found:
+        yield found
+
+
+@pytest.fixture
+def nbd() -> t.Iterator[socket.socket]:
+    """A listener; whoever connects is noticed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        yield listener
+
+
+def qcow2(path: Path, backing: str = "", data: str = "") -> Path:
+    """A file whose first bytes are those of a qcow2 that names others."""
+    made = path.with_suffix(".made")
+    more = ["-u", "-b", backing, "-F", "raw"] if backing else ["-o", f"data_file={data}"] if data else []
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *more, str(made), "1M"], check=True)
+    made.rename(path)
+    return path
+
+
+def cloned(connection: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    known = {**image.OPTIONS, **clone.OPTIONS}
+    params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **said}
+    return clone.converge(connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
+
+
+def fetched(connection: t.Any, source: Path) -> dict[str, t.Any]:
+    params = {name: option.get("default") for name, option in image.OPTIONS.items()}
+    params.update(name="new.qcow2", src=str(source), remote_src=True, checksum="none")
+    world = image.World(t.cast(t.Any, None), t.cast(t.Any, None))
+    return image.converge(connection, params, Gate(check_mode=False), world)
+
+
+@pytest.mark.parametrize(("name", "form"), [("evil.img", "qcow2"), ("evil.raw", "qcow2"), ("evil.qcow2", "raw"), ("evil", "raw")])
+@pytest.mark.parametrize("way", ["copy", "overlay"])
+def test_virt_domain_takes_no_format_from_what_a_guest_wrote(connection: t.Any, name: str, form: str, way: str) -> None:
+    """libvirt reads the format of a volume from its first bytes, too."""
+    connection.storagePoolLookupByName("default").createXML(VOLUME.format(name, form))
+    wish = {"name": "web2", "vcpus": 1, "memory": 64, "disks": [{"name": "system", "image": name, "clone": way}]}
+    with pytest.raises(Refused, match=r"by its name it is|its name does not tell"):
+        guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
+    assert connection.listAllDomains() == []
+
+
+@pytest.mark.parametrize("below", ["/etc/shadow", "fifo", "nbd"])
+def test_virt_domain_makes_no_guest_from_an_image_that_reads_the_host(
+    connection: t.Any, pool: Path, below: str, nbd: socket.socket
+) -> None:
+    connection.storagePoolLookupByName("default").createXML(VOLUME.format("evil.qcow2", "qcow2"))
+    qcow2(pool / "evil.qcow2", named(pool, below, nbd))
+    for way in ("copy", "overlay"):
+        wish = {"name": "web2", "vcpus": 1, "memory": 64, "disks": [{"name": "system", "image": "evil.qcow2", "clone": way}]}
+        with pytest.raises(Refused, match=r"it stands on .*, which is no image from virt_image"):
+            guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
+    untouched(nbd)
+
+
+def named(pool: Path, below: str, nbd: socket.socket) -> str:
+    """What the image names."""
+    if below == "fifo" and not (pool / "fifo").exists():
+        os.mkfifo(pool / "fifo")
+    return {"fifo": str(pool / "fifo"), "nbd": f"nbd://127.0.0.1:{nbd.getsockname()[1]}/x"}.get(below, below)
+
+
+def untouched(nbd: socket.socket) -> None:
+    with pytest.raises(TimeoutError):
+        nbd.accept()
+
+
+@pytest.mark.parametrize("below", ["/etc/shadow", "fifo", "nbd"])
+@pytest.mark.parametrize("way", ["copy", "overlay"])
+def test_virt_image_makes_no_disk_from_an_image_that_reads_the_host(
+    connection: t.Any, pool: Path, below: str, way: str, nbd: socket.socket
+) -> None:
+    qcow2(pool / "evil.qcow2", named(pool, below, nbd))
+    with pytest.raises(Refused, match=r"it stands on .*, which is no image from virt_image"):
+        cloned(connection, image="evil.qcow2", clone=way)
+    untouched(nbd)
+
+
+def test_virt_image_makes_no_disk_from_data_in_another_file(connection: t.Any, pool: Path) -> None:
+    qcow2(pool / "evil.qcow2", data=str(pool / "elsewhere"))
+    (pool / "elsewhere").unlink()
+    os.mkfifo(pool / "elsewhere")
+    with pytest.raises(Refused, match="it keeps its data in another file"):
+        cloned(connection, image="evil.qcow2", clone="copy")
+
+
+def test_a_disk_that_a_guest_has_as_raw_is_not_read_as_qcow2(connection: t.Any, pool: Path) -> None:
+    """Whatever its name says: the guest wrote the header."""
+    qcow2(pool / "evil.qcow2", "/etc/shadow")
+    connection.defineXML(GUEST.format(form="raw", path=pool / "evil.qcow2"))
+    wishes: list[dict[str, t.Any]] = [{"state": "flattened"}, {"size": "1GiB"}]
+    for said in wishes:
+        with pytest.raises(Refused, match=r"cannot change disk evil.qcow2 into qcow2: it is raw"):
+            cloned(connection, name="evil.qcow2", **said)
+    qcow2(pool / "evil.qcow2")
+    with pytest.raises(Refused, match="a guest has it as a raw disk"):
+        cloned(connection, image="evil.qcow2", clone="copy")
+
+
+def test_a_disk_that_no_guest_has_writes_to_no_other_file(connection: t.Any, pool: Path, tmp_path: Path) -> None:
+    """It names a file that holds its data; a guest may have written that name."""
+    qcow2(pool / "evil.qcow2", data=str(tmp_path / "data"))
+    before = (tmp_path / "data").stat().st_size
+    with pytest.raises(Refused, match=r"no guest of this host has it, and only its own first bytes say"):
+        cloned(connection, name="evil.qcow2", size="1GiB")
+    assert (tmp_path / "data").stat().st_size == before
+
+
+def test_an_image_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"cannot read image .*gone\.qcow2: No such file or directory"):
+        header.read(str(tmp_path / "gone.qcow2"))
+
+
+WORK: list[dict[str, t.Any]] = [
+    {"state": "flattened"}, {"state": "rebased", "image": "good.qcow2"}, {"size": "1GiB"}, {"size": "512KiB", "allow_shrink": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("below", ["/etc/shadow", "fifo", "nbd", "json:{}", "other.qcow2", "between.qcow2"])
+@pytest.mark.parametrize("said", WORK, ids=str)
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_disk_that_no_guest_has_reads_nothing_that_only_itself_names(
+    connection: t.Any, pool: Path, below: str, said: dict[str, t.Any], check_mode: bool, nbd: socket.socket
+) -> None:
+    """A guest may have had it as a raw disk, and is gone."""
+    qcow2(pool / "good.qcow2")
+    qcow2(pool / "other.qcow2")
+    qcow2(pool / "between.qcow2", "debian.0123456789ab.qcow2")
+    qcow2(pool / "debian.0123456789ab.qcow2")
+    (pool / ".debian.0123456789ab.qcow2.json").write_text("{}")
+    path = qcow2(pool / "evil.qcow2", named(pool, below, nbd))
+    before = path.read_bytes()
+    with pytest.raises(Refused, match=r"no guest of this host has it, and only its own first bytes say that it stands on"):
+        cloned(connection, check_mode=check_mode, name="evil.qcow2", **said)
+    untouched(nbd)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("said", WORK, ids=str)
+def test_a_disk_on_what_virt_image_brought_is_worked_on_without_a_guest(connection: t.Any, pool: Path, said: dict[str, t.Any]) -> None:
+    qcow2(pool / "good.qcow2")
+    qcow2(pool / "debian.0123456789ab.qcow2")
+    (pool / ".debian.0123456789ab.qcow2.json").write_text("{}")
+    qcow2(pool / "web1.qcow2", "debian.0123456789ab.qcow2")
+    below = ["-b", "debian.0123456789ab.qcow2", "-F", "qcow2"]
+    subprocess.run(["qemu-img", "rebase", "-u", "-f", "qcow2", *below, pool / "web1.qcow2"], check=True)
+    assert cloned(connection, name="web1.qcow2", **said)["changed"]
+
+
+@pytest.mark.parametrize("below", ["/etc/shadow", "fifo", "nbd"])
+@pytest.mark.parametrize("form", ["raw", "qcow2"])
+def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
+    connection: t.Any, pool: Path, below: str, form: str, nbd: socket.socket
+) -> None:
+    path = qcow2(pool / "evil.img", named(pool, below, nbd))
+    connection.defineXML(GUEST.format(form=form, path=path))
+    assert pool_directory.users(connection, str(pool)).get("evil.img") == "guest web1"
+    untouched(nbd)
+
+
+@pytest.mark.parametrize(
+    "below",
+    ["pool/base.qcow2", 'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "{}"}}}}', 'json:{{"file.filename":"{}"}}'],
+)
+def test_an_overlay_that_libvirt_does_not_list_holds_its_base(connection: t.Any, pool: Path, tmp_path: Path, below: str) -> None:
+    qcow2(pool / "base.qcow2")
+    overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
+    connection.defineXML(GUEST.format(form="qcow2", path=overlay))
+    assert pool_directory.users(connection, str(pool)) == {"base.qcow2": "guest web1"}
+
+
+@pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])
+def test_a_foreign_format_is_converted_only_where_the_source_says_so(
+    connection: t.Any, pool: Path, tmp_path: Path, ending: str, form: str
+) -> None:
+    subprocess.run(["qemu-img", "create", "-q", "-f", form, str(tmp_path / f"source.{ending}"), "1M"], check=True)
+    with pytest.raises(Refused, match=f"by its first bytes it is {form}, and the name of its source, source.{ending}, does not say so"):
+        fetched(connection, tmp_path / f"source.{ending}")
+    assert not (pool / "new.qcow2").is_symlink()
+
+
+def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "evil.vmdk").write_text(f'# Disk DescriptorFile\nversion=1\nRW 8 FLAT "{tmp_path / "fifo"}" 0\n')
+    with pytest.raises(Refused, match=r"it refers to another file \(.*/fifo\)"):
+        fetched(connection, tmp_path / "evil.vmdk")
+    qcow2(tmp_path / "data.qcow2", data=str(tmp_path / "data"))
+    (tmp_path / "data").unlink()
+    os.mkfifo(tmp_path / "data")
+    with pytest.raises(Refused, match="it refers to another file"):
+        fetched(connection, tmp_path / "data.qcow2")
+
+
+def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
+    """Else its move makes an overlay on a file that the guest chose."""
+    probed = File("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
+    assert travel._as_defined(probed, {"format": "raw"}) == File("/srv/a.img", "raw", 4096, 512, physical_bytes=4096)
+    assert travel._as_defined(probed, {"format": "qcow2"}) == probed
+
+
+@pytest.mark.parametrize("form", ["qcow2", "raw", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
+def test_the_first_bytes_tell_what_qemu_would_find(tmp_path: Path, form: str) -> None:
+    subprocess.run(["qemu-img", "create", "-q", "-f", form, str(tmp_path / "a"), "1M"], check=True)
+    assert header.read(str(tmp_path / "a")) == Header(form)
+
+
+@pytest.mark.parametrize("name", ["/srv/a.img", "/srv/a.raw"])
+@pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
+def test_a_raw_file_with_another_header_becomes_no_base(name: str, form: str) -> None:
+    with pytest.raises(Refused, match=f"by its name it is raw, by its first bytes {form}"):
+        inspect.base("make a disk from", name, Header(form))
+
+
+@pytest.mark.parametrize("kind", ["leaning", "another format"])
+def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> None:
+    received = pool / "part"
+    if kind == "leaning":
+        qcow2(received, "/etc/shadow")
+    else:
+        received.write_bytes(bytes(4096))
+    source = Source("origin", "qemu+tls://hyper1/system")
+    work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), {}, t.cast(t.Any, None), Bounds("new.qcow2", 1024**3))
+    with pytest.raises(Refused, match=r"refers to another file \(/etc/shadow\)|is qcow2 by its name, raw by its first bytes"):
+        work._inspect(str(received))
+    assert not received.exists()

@@ -1,0 +1,220 @@
+"""Migration decisions as whole tables: what two observed ends mean, what libvirt is told, and what is done afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, finish, judge, may_switch, remedy, steps, superseded
+
+UUID = "11111111-2222-3333-4444-555555555555"
+
+DESTINATIONS = [
+    "running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated",
+]  # fmt: skip
+# Actions by source (rows) and destination (columns, as above). `-` is nothing, `~` means that libvirt may still decide.
+ACTIONS = """
+running     -            clean_dest   clean_dest clean_dest rolled_back   -~ - clean_dest  clean_dest  -  clean_dest
+paused      clean_source clean_dest   clean_dest clean_dest resume_source -~ - clean_dest~ clean_dest  -  clean_dest
+shutdown    -            -            -          -          rolled_back   -~ - clean_dest~ clean_dest  -  -
+crashed     -            -            -          -          rolled_back   -~ - clean_dest~ clean_dest  -  -
+absent      done         resume_dest  -          -          -             -~ - -~          finish_dest -  -
+unreachable -~           -~           -~         -~         -~            -~ -~ -~         -~          -~ -~
+unknown     -            -            -          -          -             -~ - -           -           -  -
+incoming    -            -            -          -          -             -~ - -           -           -  -
+reserved    -            -            -          -          -             -~ - -           -           -  -
+postcopy    -~           -~           -~         -~         -~            -~ -~ -~         -~          -~ -~
+migrated    clean_source resume_dest  -          -          -             -~ - -~          clean_dest  -  -
+"""
+# What differs for a guest that was paused before.
+WAS_PAUSED = {
+    ("paused", "running"): "-",
+    ("paused", "absent"): "rolled_back",
+    ("absent", "paused"): "done",
+    ("migrated", "paused"): "clean_source",
+}
+# Words that tell one reason for the same action from another.
+MEANINGS = {
+    ("running", "running", False): "both ends",
+    ("running", "absent", False): "still on the source",
+    ("running", "paused", False): "a dead copy",
+    ("running", "unknown", False): "unclear",
+    ("paused", "absent", False): "paused",
+    ("paused", "running", False): "a paused copy",
+    ("paused", "running", True): "paused on the source as before",
+    ("paused", "incoming", False): "not yet decided",
+    ("paused", "postcopy", False): "unclear",
+    ("shutdown", "absent", False): "stopped on the source",
+    ("shutdown", "incoming", False): "never ran",
+    ("shutdown", "paused", False): "virsh resume",
+    ("shutdown", "running", False): "compare their disks",
+    ("absent", "paused", False): "arrived",
+    ("absent", "reserved", False): "not yet to be started",
+    ("absent", "incoming", False): "before all of it arrived",
+    ("absent", "absent", False): "stopped on the way",
+    ("migrated", "running", False): "left on the source",
+    ("migrated", "paused", False): "arrived, paused",
+    ("migrated", "incoming", False): "before all of it arrived",
+    ("migrated", "absent", False): "its disks",
+    ("unknown", "running", False): "unclear",
+    ("unreachable", "running", False): "cannot be seen",
+    ("postcopy", "running", False): "postcopy-resume",
+    ("postcopy", "absent", False): "is lost",
+    ("postcopy", "shutdown", False): "is lost",
+    ("postcopy", "crashed", False): "is lost",
+}
+
+
+def pairs() -> t.Iterator[tuple[str, str, str]]:
+    """Source, destination and action of a guest that ran."""
+    for line in ACTIONS.strip().splitlines():
+        source, *actions = line.split()
+        assert len(actions) == len(DESTINATIONS)
+        for dest, action in zip(DESTINATIONS, actions):
+            yield source, dest, action
+
+
+def decided(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> str:
+    """An action as the table writes it."""
+    verdict = judge(source, dest, was_paused=was_paused, job_active=job_active)
+    return ("-" if verdict.action == "nothing" else verdict.action) + ("~" if verdict.wait else "")
+
+
+def test_judge_decides_as_the_whole_table_says() -> None:
+    wrong = []
+    for source, dest, action in pairs():
+        for was_paused in (False, True):
+            expected = WAS_PAUSED.get((source, dest), action) if was_paused else action
+            found = decided(source, dest, was_paused=was_paused)
+            if found != expected:
+                wrong.append((source, dest, was_paused, found, expected))
+            if decided(source, dest, was_paused=was_paused, job_active=True) != "-~":
+                wrong.append((source, dest, was_paused, "acts while a job is active", "-~"))
+    assert not wrong
+
+
+def test_only_an_end_that_went_down_is_superseded() -> None:
+    plain = {(source, dest): judge(source, dest, was_paused=False).action for source, dest, _action in pairs()}
+    superseded = {ends: judge(*ends, was_paused=False, superseded=True).action for ends in plain}
+    changed = {ends: action for ends, action in superseded.items() if action != plain[ends]}
+    assert changed == {("shutdown", "running"): "clean_source", ("crashed", "running"): "clean_source"}
+
+
+def test_judge_tells_the_reason() -> None:
+    found = {case: judge(case[0], case[1], was_paused=case[2]).meaning for case in MEANINGS}
+    assert not {case: text for case, text in found.items() if MEANINGS[case] not in text}
+    assert "at work" in judge("running", "absent", was_paused=False, job_active=True).meaning
+    assert "postcopy-resume" in judge("postcopy", "running", was_paused=False, job_active=True).meaning
+
+
+def disk(how: str, target: str = "vda", **more: t.Any) -> DiskMove:
+    """A disk of 1 GiB; a volume is made for it unless it is shared."""
+    path = f"/images/{target}.qcow2"
+    volume = None if how == SHARED else Volume("default", f"{target}.qcow2", path, 1024**3)
+    return DiskMove(target, path, how, "", volume, bytes_to_move=1024**3, **more)
+
+
+def move(*disks: DiskMove, tuning: Tuning | None = None, **more: t.Any) -> Move:
+    """A migration of web1 to hyper2."""
+    return Move("web1", UUID, "hyper2", "qemu+tls://hyper2/system", tuning or Tuning(), disks=disks, **more)
+
+
+LIVE = {"LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"}
+PLAIN: dict[str, t.Any] = {"transport": "plain", "auto_converge": False}
+URI = {"migrate_uri": "tcp://hyper2"}
+# Tuning and disks, the flags besides LIVE, the parameters.
+CALLS: list[tuple[dict[str, t.Any], list[DiskMove], set[str], dict[str, t.Any]]] = [
+    ({}, [], {"TLS", "PAUSED", "AUTO_CONVERGE"}, {**URI, "tls.destination": "hyper2"}),
+    (PLAIN, [], {"PAUSED"}, URI),
+    ({**PLAIN, "transport": "tunnelled"}, [], {"PAUSED", "TUNNELLED"}, {}),
+    ({**PLAIN, "parallel": 4}, [], {"PAUSED", "PARALLEL"}, {**URI, "parallel.connections": 4}),
+    ({**PLAIN, "compression": ("xbzrle",)}, [], {"PAUSED", "COMPRESSED"}, {**URI, "compression": ["xbzrle"]}),
+    ({**PLAIN, "bandwidth_mib_s": 100}, [], {"PAUSED"}, {**URI, "bandwidth": 100}),
+    ({**PLAIN, "postcopy": True}, [], {"POSTCOPY"}, URI),
+    ({**PLAIN, "schedule": "postcopy"}, [], {"POSTCOPY"}, URI),
+    ({**PLAIN, "timeout_action": "postcopy"}, [], {"POSTCOPY"}, URI),
+    ({**PLAIN, "schedule": "very_large", "timeout_action": "suspend"}, [], {"PAUSED"}, URI),
+    (PLAIN, [disk(SHARED), disk(CARRY, "vdb")], {"PAUSED"}, URI),
+    (PLAIN, [disk(DELTA), disk(CARRY, "vdb")], {"PAUSED", "NON_SHARED_INC"}, {**URI, "migrate_disks": ["vda"]}),
+    (PLAIN, [disk(FULL), disk(DELTA, "vdb")], {"PAUSED", "NON_SHARED_INC"}, {**URI, "migrate_disks": ["vda", "vdb"]}),
+    (
+        PLAIN,
+        [disk(FULL), disk(FULL, "vdb", flatten=True)],
+        {"PAUSED", "NON_SHARED_DISK"},
+        {**URI, "migrate_disks": ["vda", "vdb"]},
+    ),
+]
+
+
+def test_libvirt_is_told_exactly_this() -> None:
+    wrong: list[object] = []
+    for tuning, disks, more, parameters in CALLS:
+        wish = move(*disks, tuning=Tuning(**tuning))
+        flags, found = call(wish)
+        if (set(flags), len(flags), found) != (LIVE | more, len(LIVE | more), parameters):
+            wrong.append((tuning, [each.how for each in disks], flags, found))
+        if may_switch(wish) != ("POSTCOPY" in more):
+            wrong.append((tuning, "may_switch"))
+    assert not wrong
+
+
+def does(wish: Move, **more: t.Any) -> list[str]:
+    """What is done after the arrival, with one disk left on the source."""
+    return [f"{step.verb} {step.path}".strip() for step in finish(wish, ["/images/vda.qcow2"], **more)]
+
+
+def test_what_remains_after_the_arrival() -> None:
+    remove = "remove /images/vda.qcow2"
+    cases: list[tuple[Move, dict[str, bool], list[str]]] = [
+        (move(), {}, [remove, "forget"]),
+        (move(keep_source_storage=True), {}, ["forget"]),
+        (move(autostart=True), {}, ["autostart", remove, "forget"]),
+        (move(), {"resume": True}, ["resume", remove, "forget"]),
+        (move(), {"define": True}, ["define", remove, "forget"]),
+        (move(autostart=True), {"define": True, "resume": True}, ["define", "resume", "autostart", remove, "forget"]),
+    ]
+    assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
+    assert [step.verb for step in finish(move(), [])] == ["forget"]
+    assert all(step.move.guest == "web1" for step in finish(move(autostart=True), ["/a"], resume=True, define=True))
+
+
+def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
+    disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", goes=False), disk(CARRY, "vdd")]
+    found = [(step.verb, step.path) for step in steps(move(*disks, files=("/nvram",)))]
+    assert found == [
+        ("record", ""), ("make", "/images/vdb.qcow2"), ("make", "/images/vdc.qcow2"), ("carry", "/images/vdd.qcow2"), ("file", "/nvram"),
+        ("migrate", ""), ("remove", "/images/vdb.qcow2"), ("remove", "/images/vdd.qcow2"), ("forget", ""),
+    ]  # fmt: skip
+    off = [(step.verb, step.path) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))]
+    assert off == [("record", ""), ("carry", "/images/vdd.qcow2"), ("reserve", ""), ("undefine", ""), ("define", ""), ("forget", "")]
+    assert all(step.move.dest == "hyper2" and step.text for step in steps(move(*disks)))
+
+
+def test_steps_name_what_they_do() -> None:
+    based = disk(DELTA, "vdb")
+    based = dataclasses.replace(based, volume=dataclasses.replace(t.cast(Volume, based.volume), backing_path="/images/base.qcow2"))
+    texts = [str(step) for step in steps(move(disk(FULL), based, disk(CARRY, "vdd")))]
+    assert "on /images/base.qcow2" in texts[2] and "base.qcow2" not in texts[1] and texts[3].startswith("copy /images/vdd.qcow2")
+    assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta; 2 GiB of disk)"
+    assert "(no disks; 0 " in str(steps(move())[1])
+
+
+def test_a_known_reason_gets_a_remedy() -> None:
+    assert "vm.unprivileged_userfaultfd" in remedy("Postcopy is not supported")
+    assert "transport: plain" in remedy("Unable to access credentials")
+    assert remedy("No space left on device").startswith("No space left on device (")
+    assert remedy("something else") == "something else"
+
+
+def test_what_the_source_has_is_old_only_when_nobody_wrote_since() -> None:
+    cases: list[tuple[float, list[float | None], bool]] = [
+        (0, [], False),
+        (0, [5], False),
+        (9, [], True),
+        (9, [9, 1], True),
+        (9, [9, 9.5], False),
+        (9, [1, None], False),
+    ]
+    assert [superseded(let_run_s, written_s) for let_run_s, written_s, _old in cases] == [old for *_case, old in cases]

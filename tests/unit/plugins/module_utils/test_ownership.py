@@ -1,0 +1,44 @@
+"""Planned is not made: a file on the destination goes only when it is known to be the one that the move made there."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
+
+PATH, SIZE, KIB = "/images/a b.qcow2", 8 * 1024**3, 1024
+SEEN = {"capacity_bytes": SIZE, "physical_bytes": 196 * KIB, "allocation_bytes": 196 * KIB, "changed": "17.5"}
+
+
+@pytest.mark.parametrize("phase", [Made.MAKING, Made.MADE, Made.OPEN])
+def test_what_the_record_tells_is_read_again(phase: str) -> None:
+    for changed in ("", "17.5"):
+        assert Made.parse(str(Made(phase, SIZE, changed, PATH))) == Made(phase, SIZE, changed, PATH)
+
+
+def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
+    assert "another size" in foreign(Made.parse("/images/a.qcow2"), SEEN, {})
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "why"),
+    [
+        (Made.MAKING, {}, ""),
+        (Made.MADE, {}, ""),
+        (Made.OPEN, {}, ""),
+        (Made.OPEN, {"changed": "18.0", "allocation_bytes": SIZE}, ""),
+        (Made.OPEN, {"capacity_bytes": 1, "physical_bytes": SIZE}, ""),  # a file that was copied, and looked into by libvirt
+        (Made.MADE, {"changed": "18.0"}, "replaced or changed"),
+        (Made.MAKING, {"allocation_bytes": SIZE}, "holds data"),
+        (Made.MAKING, {"capacity_bytes": 1}, "another size"),
+        (Made.MADE, {"capacity_bytes": 1}, "another size"),
+        (Made.OPEN, {"capacity_bytes": 1}, "another size"),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[str, t.Any], why: str) -> None:
+    told = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {})
+    assert told == "" if not why else why in told
+    assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}) == "guest db1 uses it"

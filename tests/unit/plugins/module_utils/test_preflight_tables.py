@@ -1,0 +1,133 @@
+"""Preflight failures as a table: at each limit, just within and just beyond it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    CARRY,
+    DELTA,
+    FULL,
+    SHARED,
+    DiskMove,
+    Guest,
+    Host,
+    Move,
+    Pool,
+    Tuning,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import findings
+
+UUID = "11111111-2222-3333-4444-555555555555"
+
+GIB = 1024**3
+SOURCE = Host("hyper1", "1111", "x86_64", 11_000_000, 10_001_000, 4000, "<cpu/>", ("q35",), ("kvm",), {"web1": ("aaaa", "running")})
+DEST = Host(
+    "hyper2", "2222", "x86_64", 11_000_000, 10_001_000, 512, "<cpu/>", ("q35", "q36"), ("qemu", "kvm"), {"db1": ("dddd", "running")},
+    pools=(Pool("default", "/images", 3 * GIB, 10 * GIB), Pool("fast", "/fast", 3 * GIB, 40 * GIB)),
+    links=frozenset({"br0", "br1"}), networks=frozenset({"lan"}),
+)  # fmt: skip
+GUEST = Guest("web1", "aaaa", "running", 512, "q35", "kvm", "custom", bridges=("br0",), networks=("lan",))
+
+
+def disk(target: str, how: str = FULL, pool: str = "default", room: int = GIB) -> DiskMove:
+    """A disk of 1 GiB."""
+    volume = None if how == SHARED else Volume(pool, target, f"/images/{target}", 1)
+    return DiskMove(target, f"/images/{target}", how, "", volume, room_bytes=room)
+
+
+TLS, PLAIN, TUNNEL = {"transport": "tls"}, {"transport": "plain"}, {"transport": "tunnelled"}
+OLD, OLDER = {"libvirt_version": 10_002_000}, {"libvirt_version": 9_003_000}
+Parts = dict[str, dict[str, t.Any]]  # what differs of guest, source, dest, tuning and move
+CASES: list[tuple[Parts, list[str]]] = [
+    ({}, []),
+    # one identity, one guest
+    ({"dest": {"uuid": "1111"}}, ["hyper1 and hyper2", "host UUID 1111"]),
+    ({"dest": {"guests": {"web1": ("aaaa", "running")}}}, ["the same guest", "(running)"]),
+    ({"dest": {"guests": {"web1": ("eeee", "shutdown")}}}, ["another guest", "(shutdown, UUID eeee)", "rename"]),
+    ({"dest": {"guests": {"web2": ("aaaa", "shutdown")}}}, ["web2", "same UUID aaaa"]),
+    # memory and room
+    ({"guest": {"memory_mib": 513}}, ["512 MiB", "513 MiB"]),
+    ({"guest": {"memory_mib": 513}, "move": {"active": False}}, []),
+    ({"move": {"disks": (disk("a"), disk("b"))}}, []),
+    ({"move": {"disks": (disk("a"), disk("b", room=GIB + 1))}}, ["pool default of hyper2", "2 GiB"]),
+    # a pool keeps the larger of 1 GiB and 5 %, or what was asked for
+    ({"move": {"disks": (disk("a", room=3 * GIB),), "reserve_bytes": 0}}, []),
+    ({"move": {"disks": (disk("a", room=GIB),), "reserve_bytes": 2 * GIB}}, []),
+    ({"move": {"disks": (disk("a", room=GIB + 1),), "reserve_bytes": 2 * GIB}}, ["must leave 2 GiB free"]),
+    ({"move": {"disks": (disk("a", pool="fast"),)}}, []),
+    ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["must leave 2 GiB free (reserve)"]),
+    ({"move": {"disks": (disk("a"), disk("b"), disk("c", pool="fast"), disk("d", SHARED))}}, []),
+    ({"move": {"disks": (disk("a", pool="fast"), disk("b", pool="fast"))}}, ["pool fast"]),
+    ({"move": {"disks": (disk("a", CARRY, room=3 * GIB),), "active": False}}, ["pool default"]),
+    # what it runs on
+    ({"guest": {"virt_type": "xen"}}, ["xen", "qemu, kvm"]),
+    ({"guest": {"machine": "q37"}}, ["q37"]),
+    ({"guest": {"machine": "q37"}, "dest": {"machines": ()}}, []),
+    ({"guest": {"machine": ""}}, []),
+    ({"guest": {"cpu_mode": "host-passthrough"}}, []),
+    ({"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}}, ["host-passthrough", "hyper1", "hyper2"]),
+    ({"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}, "move": {"active": False}}, []),
+    ({"guest": {"cpu_mode": "host-model"}, "dest": {"cpu_xml": "<other/>"}}, []),
+    ({"guest": {"bridges": ("br0", "br1")}}, []),
+    ({"guest": {"bridges": ("br0", "br2")}}, ["no bridge br2"]),
+    ({"guest": {"bridges": ("br2",)}, "dest": {"links": None}}, []),
+    ({"guest": {"networks": ("lan", "dmz")}}, ["no virtual network dmz"]),
+    ({"guest": {"bridges": ("br2",), "networks": ("dmz",)}}, ["bridge br2, no virtual network dmz"]),
+    # what it is tied to
+    ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
+    ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),
+    ({"guest": {"keeps": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
+    ({"guest": {"keeps": ("snapshots",)}}, ["snapshot-list web1"]),
+    ({"guest": {"keeps": ("checkpoints",)}}, ["checkpoint-list web1"]),
+    ({"guest": {"job": "a backup"}}, ["(a backup)", "domjobabort web1"]),
+    # versions
+    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}}, ["10.3", "10.2.0", "parallel with tls"]),
+    ({"source": OLD, "tuning": {"parallel": 2, **TLS}}, ["10.3", "10.2.0", "parallel with tls"]),
+    ({"dest": {"libvirt_version": 10_003_000}, "tuning": {"parallel": 2, **TLS}}, []),
+    ({"dest": OLD, "tuning": {"parallel": 2, **PLAIN}}, []),
+    ({"dest": OLD, "tuning": {**TLS}}, []),
+    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
+    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", DELTA))}}, ["parallel with tls"]),
+    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"active": False}}, []),
+    ({"dest": OLD, "tuning": {"postcopy": True, **TLS}}, ["10.3", "postcopy with tls"]),
+    ({"dest": OLD, "tuning": {"postcopy": True, **PLAIN}}, []),
+    ({"dest": {"libvirt_version": 10_003_000}, "tuning": {"postcopy": True, **TLS}}, []),
+    ({"dest": OLD, "tuning": {"postcopy": True, **TLS}, "move": {"disks": ()}}, []),
+    ({"dest": OLDER, "tuning": {"parallel": 2, "compression": ("zstd",), **PLAIN}}, ["9.4", "9.3.0", "compression"]),
+    ({"dest": OLDER, "tuning": {"parallel": 2, "compression": ("zlib",), **PLAIN}}, ["compression"]),
+    ({"dest": OLDER, "tuning": {"compression": ("xbzrle",), **PLAIN}}, []),
+    ({"dest": {"libvirt_version": 9_004_000}, "tuning": {"parallel": 2, "compression": ("zstd",), **PLAIN}}, []),
+    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, ["QEMU before 10.1", "10.0.5"]),
+    ({"source": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, ["QEMU before 10.1"]),
+    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"timeout_action": "postcopy", "parallel": 2, **PLAIN}}, ["QEMU before 10.1"]),
+    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"parallel": 2, **PLAIN}}, []),
+    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, **TUNNEL}, "move": {"disks": (disk("a", SHARED),)}}, []),
+    # what a tunnel carries
+    ({"tuning": TUNNEL}, ["vda would have to be copied", "transport: tls"]),
+    ({"tuning": TUNNEL, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
+    ({"tuning": TUNNEL, "move": {"active": False}}, []),
+    ({"tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, []),
+]
+
+
+def found(parts: Parts) -> list[str]:
+    """Failures of a migration that differs so from a good one."""
+    wish = Move("web1", UUID, "hyper2", "qemu+tls://hyper2/system", disks=(disk("vda"),), tuning=Tuning(**parts.get("tuning", {})))
+    return findings(
+        dataclasses.replace(wish, **parts.get("move", {})),
+        dataclasses.replace(GUEST, **parts.get("guest", {})),
+        dataclasses.replace(SOURCE, **parts.get("source", {})),
+        dataclasses.replace(DEST, **parts.get("dest", {})),
+    )
+
+
+def test_each_limit_is_kept_and_nothing_else_is_refused() -> None:
+    wrong = []
+    for parts, words in CASES:
+        texts = found(parts)
+        if len(texts) != bool(words) or not all(word in texts[0] for word in words):
+            wrong.append((parts, words, texts))
+    assert not wrong

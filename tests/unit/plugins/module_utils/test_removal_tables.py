@@ -1,0 +1,108 @@
+"""A guest that is removed or powered off, as tables: which disks are deleted, and what is refused."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, plan
+
+
+def found(state: str, *, persistent: bool = True, autostart: bool = False) -> Found:
+    """A guest."""
+    return Found("web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>")
+
+
+def shown(step: steps.Step) -> str:
+    """A step with what matters of it."""
+    if isinstance(step, steps.Shutdown):
+        return f"Shutdown {step.timeout_s} force={step.force} wait={step.wait}"
+    if isinstance(step, steps.Undefine):
+        return f"Undefine {' '.join(step.keeps)}".strip()
+    return f"{type(step).__name__} {getattr(step, 'path', '')}".strip()
+
+
+def result(state: str, *, force: bool = False, remove: bool = True, persistent: bool = True) -> str:
+    """Steps of a removal, and the disks that are kept."""
+    wish = Wanted("web1", state="absent", remove_storage=remove, force=force, wait=False, wait_timeout_s=7)
+    here = found(state, persistent=persistent)
+    try:
+        made = absent(wish, here, keeps=("nvram", "tpm"), owned=("/a", "/b"), in_use={"/b": "web2", "/c": "web3"})
+    except Refused:
+        return "refused"
+    return "; ".join([*map(shown, made.steps), *(text.split()[2].rstrip(":") + " kept" for text in made.warnings)])
+
+
+OFF = "Undefine nvram tpm; DeleteVolume /a; /b kept"
+REMOVALS: list[tuple[str, dict[str, bool], str]] = [
+    ("shutdown", {}, OFF),
+    ("shutdown", {"remove": False}, "Undefine nvram tpm; /a kept; /b kept"),
+    ("running", {}, f"Shutdown 7 force=False wait=True; {OFF}"),
+    ("running", {"force": True}, f"Shutdown 7 force=True wait=True; {OFF}"),
+    ("running", {"persistent": False}, "Shutdown 7 force=False wait=True; DeleteVolume /a; /b kept"),
+    ("paused", {}, f"Resume; Shutdown 7 force=False wait=True; {OFF}"),
+    ("crashed", {}, "refused"),
+    ("crashed", {"force": True}, f"Destroy; {OFF}"),
+]
+
+
+def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
+    wrong = [(state, more, result(state, **more)) for state, more, expected in REMOVALS if result(state, **more) != expected]
+    assert not wrong
+
+
+def test_kept_disks_are_named_with_the_reason() -> None:
+    wish = Wanted("web1", state="absent", remove_storage=True)
+    told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).warnings
+    assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
+    wish = Wanted("web1", state="absent")
+    told = absent(wish, found("shutdown"), keeps=(), owned=("/a",), in_use={"/a": "web2"}).warnings
+    assert "/a" in told[0] and "remove_storage: true" in told[0]
+    gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, left_over=("/l",))
+    assert not gone.steps and "/l" in gone.warnings[0] and "web1" in gone.warnings[0]
+
+
+def planned(wish: Wanted, here: Found | None, *changes: Change, seed_changed: bool = False, record_changed: bool = False) -> Plan:
+    """A plan for changes that the stored definition and the running guest lack alike."""
+    after = Grafted("<domain/>", changes)
+    now = live.Now(wish, after, after, {}) if here and here.active else None
+    return plan(wish, here, after, now, seed_changed=seed_changed, record_changed=record_changed)
+
+
+def test_power_states_ask_and_wait_as_told() -> None:
+    cases = [
+        (Wanted("web1", state="shutdown", wait=False, wait_timeout_s=9), "running", "Shutdown 9 force=False wait=False"),
+        (Wanted("web1", state="shutdown", wait_timeout_s=9, force=True), "running", "Shutdown 9 force=True wait=True"),
+        (Wanted("web1", state="shutdown"), "paused", "Resume; Shutdown 300 force=False wait=True"),
+        (Wanted("web1", state="shutdown", force=True), "crashed", "Destroy"),
+        (Wanted("web1", state="destroyed"), "crashed", "Destroy"),
+        (Wanted("web1", state="running", force=True), "crashed", "Destroy; Start"),
+        (Wanted("web1", state="paused", force=True), "crashed", "Destroy; Start"),
+        (Wanted("web1", state="present", force=True), "crashed", ""),
+        (Wanted("web1", state="rebooted", force=True), "crashed", "Destroy; Start"),
+    ]
+    texts = ["; ".join(map(shown, planned(wish, found(now)).steps)) for wish, now, _expected in cases]
+    assert texts == [expected for _wish, _now, expected in cases]
+
+
+def test_a_definition_is_written_only_for_a_reason() -> None:
+    wish = Wanted("web1")
+    assert [shown(step) for step in planned(wish, None).steps] == ["Define"]
+    assert planned(wish, found("shutdown")).steps == []
+    remembered = planned(wish, found("shutdown"), record_changed=True).steps
+    assert [shown(step) for step in remembered] == ["Define"] and "remember" in str(remembered[0])
+    changes = [Change(f"disks[{name}].cache", None, "none") for name in "edcba"]
+    shortened = "disks[a].cache, disks[b].cache, disks[c].cache, disks[d].cache and 1 more"
+    assert shortened in str(planned(wish, found("shutdown"), *changes).steps[0])
+    assert "more" not in str(planned(wish, found("shutdown"), *changes[1:]).steps[0])
+
+
+def test_what_waits_for_the_next_boot() -> None:
+    assert "cloud_init" in planned(Wanted("web1"), found("running"), seed_changed=True).pending[0]
+    assert planned(Wanted("web1", state="shutdown"), found("running"), seed_changed=True).pending == []
+    assert planned(Wanted("web1"), found("shutdown"), seed_changed=True).pending == []
+    restart = planned(Wanted("web1", allow_restart=True), found("running"), seed_changed=True)
+    assert [shown(step) for step in restart.steps] == ["Shutdown 300 force=False wait=True", "Start"] and restart.pending == []
+    later = planned(Wanted("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
+    assert len(later.pending) == 1 and "title" in later.pending[0]

@@ -1,0 +1,261 @@
+"""One copy of a guest after a migration: what is done on which host, in which order, and what is left alone."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, made, settle
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, SHARED, DiskMove, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict
+
+UUID = "11111111-2222-3333-4444-555555555555"
+Look = tuple[str, str]  # states of the guest on the source and on the destination
+
+
+class Hosts:
+    """Both ends, with guests whose states follow a script; the last state stays. Notes what is done to them."""
+
+    def __init__(self, looks: t.Sequence[Look], *, jobs: int = 0, reachable: tuple[bool, bool] = (True, True)) -> None:
+        self.looks, self.jobs, self.reachable = list(looks), jobs, reachable
+        self.done: list[str] = []
+        self.source, self.dest = "source", "dest"
+        self.time_s = 0.0
+
+    def or_none(self, end: str) -> str | None:
+        """A host, or None when it cannot be reached."""
+        return end if self.reachable[end == "dest"] else None
+
+    def state(self, end: str | None, *_more: t.Any, **_options: t.Any) -> str:
+        """Of the guest on one host; both have been asked after the destination was."""
+        here, there = self.looks[0]
+        if end == "dest" and len(self.looks) > 1:
+            self.looks.pop(0)
+        return "unreachable" if end is None else here if end == "source" else there
+
+    def job_active(self, _end: str | None, *_more: t.Any, **_options: t.Any) -> bool:
+        """Whether libvirt is at work, for as many looks as told."""
+        self.jobs -= 1
+        return self.jobs >= 0
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes only here."""
+        self.time_s += seconds
+        if self.time_s > 3600:
+            raise AssertionError("waits for ever")
+
+
+def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False) -> Verdict:
+    """Settle the migration of web1."""
+    patched: dict[str, t.Any] = {
+        "state_there": hosts.state,
+        "job_active": hosts.job_active,
+        "resume": lambda end, *_more: hosts.done.append(f"resume {end}"),
+        "discard": lambda end, *_more: hosts.done.append(f"discard {end}"),
+    }
+    for name, fake in patched.items():
+        monkeypatch.setattr(migrate, name, fake)
+    monkeypatch.setattr(settle, "_suspended", lambda *_more: False)
+    monkeypatch.setattr(settle, "let_run", lambda end, _uuid: hosts.done.append(f"resume {end}"))
+    monkeypatch.setattr(carry, "release", lambda end, *_more: hosts.done.append(f"release {end}"))
+    monkeypatch.setattr(settle, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
+    return settle.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused))
+
+
+# Looks (the last one stays), whether the guest was paused before; what is done, and the action that is reported.
+CASES: list[tuple[list[Look], bool, list[str], str]] = [
+    ([("absent", "running")], False, [], "done"),
+    ([("absent", "paused")], False, ["resume dest"], "resume_dest"),
+    ([("absent", "paused")], True, [], "done"),
+    ([("absent", "reserved")], False, ["release dest"], "finish_dest"),
+    ([("running", "absent")], False, [], "rolled_back"),
+    ([("running", "paused")], False, ["discard dest"], "clean_dest"),
+    ([("running", "paused"), ("running", "absent")], False, ["discard dest"], "clean_dest"),
+    ([("paused", "paused"), ("paused", "absent")], False, ["discard dest", "resume source"], "clean_dest"),
+    ([("paused", "paused"), ("paused", "absent")], True, ["discard dest"], "clean_dest"),
+    ([("paused", "paused"), ("paused", "unreachable")], False, ["discard dest"], "clean_dest"),
+    ([("paused", "absent")], False, ["resume source"], "resume_source"),
+    ([("paused", "absent")], True, [], "rolled_back"),
+    ([("incoming", "absent")], False, ["resume source"], "resume_source"),  # paused by its migration
+    ([("paused", "running")], False, ["discard source"], "done"),
+    ([("migrated", "running")], False, ["discard source"], "done"),
+    ([("migrated", "paused")], False, ["resume dest"], "resume_dest"),
+    ([("migrated", "paused")], True, ["discard source"], "done"),
+    ([("running", "running")], False, [], "nothing"),
+    ([("migrated", "absent")], False, [], "nothing"),
+    ([("absent", "absent")], False, [], "nothing"),
+    ([("absent", "incoming"), ("absent", "paused")], False, ["resume dest"], "resume_dest"),
+    ([("paused", "incoming"), ("absent", "paused")], False, ["resume dest"], "resume_dest"),
+    ([("paused", "incoming")], False, ["discard dest"], "clean_dest"),  # when libvirt has had its time
+    ([("shutdown", "incoming")], False, ["discard dest"], "clean_dest"),
+    ([("postcopy", "running")], False, [], "nothing"),
+    ([("unreachable", "running")], False, [], "nothing"),
+]
+
+
+def test_one_copy_remains_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = []
+    for looks, paused, done, action in CASES:
+        hosts = Hosts(looks)
+        verdict = play(monkeypatch, hosts, paused=paused)
+        if (hosts.done, verdict.action) != (done, action):
+            wrong.append((looks, paused, hosts.done, verdict.action))
+    assert not wrong
+
+
+def test_libvirt_is_given_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts([("unreachable", "running")])
+    play(monkeypatch, hosts)
+    assert 30 < hosts.time_s <= 60, "libvirt notices after 30 s that its other end is gone"
+    hosts = Hosts([("running", "absent")], jobs=3)
+    assert play(monkeypatch, hosts).action == "rolled_back"
+    assert 0 < hosts.time_s < 5
+    hosts = Hosts([("running", "running")])
+    play(monkeypatch, hosts)
+    assert hosts.time_s == 0
+
+
+def test_an_end_that_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for reachable in ((False, True), (True, False), (False, False)):
+        hosts = Hosts([("absent", "paused")], reachable=reachable)
+        assert play(monkeypatch, hosts).action == "nothing"
+        assert not hosts.done
+
+
+def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared: list[str] = []
+    forgotten: list[str] = []
+
+    def clear(_ends: object, uuid: str) -> list[str]:
+        cleared.append(uuid)
+        return ["/b stays"]
+
+    monkeypatch.setattr(made, "clear", clear)
+    monkeypatch.setattr(settle, "_stay", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
+    for here, reachable, acts in [
+        ("running", (True, True), True),
+        ("absent", (True, True), False),
+        ("running", (False, True), False),
+        ("running", (True, False), False),
+    ]:
+        hosts = Hosts([(here, "absent")], reachable=reachable)
+        monkeypatch.setattr(migrate, "state_there", hosts.state)
+        told = settle.clean_up(t.cast(t.Any, hosts), UUID)
+        assert (cleared, forgotten, told) == (([UUID], [f"source {UUID}"], ["/b stays"]) if acts else ([], [], []))
+        cleared.clear()
+        forgotten.clear()
+
+
+def disk(target: str, how: str = DELTA, **more: t.Any) -> DiskMove:
+    """A disk; a volume is made for it unless it is shared."""
+    return DiskMove(target, f"/{target}", how, "", None if how == SHARED else Volume("default", target, f"/{target}", 1), **more)
+
+
+def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[dict[str, t.Any]] = []
+    monkeypatch.setattr(look, "by_uuid", lambda connection, *_more: connection)
+    monkeypatch.setattr(made, "remember", lambda _guest, fields: written.append(dict(fields)))
+    disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", goes=False))
+    settle.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks))
+    more: dict[str, t.Any] = {"keep_source_storage": True, "paused": True, "autostart": True}
+    settle.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks, **more))
+    assert not any("moving_made" in each for each in written)
+    common = {"moving": "hyper2", "moving_from": "1111"}
+    kept = ("moving", "moving_from", "moving_goes", "moving_paused", "moving_autostart")
+    assert [{key: each[key] for key in kept} for each in written] == [
+        {**common, "moving_goes": ("/vda",), "moving_paused": "", "moving_autostart": ""},
+        {**common, "moving_goes": (), "moving_paused": "yes", "moving_autostart": "yes"},
+    ]
+    settle.forget("source", UUID)
+    assert {key: value for key, value in written[-1].items() if value} == {}
+    assert {"moving", "moving_made", "moving_goes"} <= set(written[-1])
+
+
+class Guest:
+    """A virDomain in one state."""
+
+    def __init__(self, code: int, reason: int = 0, *, persistent: bool = True) -> None:
+        self._state, self._persistent = [code, reason], persistent
+
+    def state(self, *_flags: int) -> list[int]:
+        """Code and reason."""
+        return self._state
+
+    def isPersistent(self) -> bool:  # noqa: N802 - libvirt's name
+        """Whether it is defined."""
+        return self._persistent
+
+    def XMLDesc(self, *_flags: int) -> str:  # noqa: N802 - libvirt's name
+        """A document."""
+        return "<domain/>"
+
+    def UUIDString(self) -> str:  # noqa: N802 - libvirt's name
+        """An identity."""
+        return UUID
+
+
+class Host:
+    """A connection that has one guest, or fails."""
+
+    def __init__(self, answer: Guest | int) -> None:
+        self._answer = answer
+
+    def lookupByName(self, _name: str) -> Guest:  # noqa: N802 - libvirt's name
+        """The guest."""
+        if isinstance(self._answer, int):
+            error = libvirt.libvirtError("failed")
+            error.err = (self._answer, 0, "failed", 0, "", None, None, 0, 0)
+            raise error
+        return self._answer
+
+    lookupByUUIDString = lookupByName  # noqa: N815 - libvirt's name
+
+
+# Code and reason as libvirt has them; the word.
+STATES: list[tuple[int, int, str]] = [
+    (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED, "running"),
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER, "paused"),
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION, "incoming"),
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, "postcopy"),
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, "postcopy"),
+    (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED, "migrated"),
+    (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, "shutdown"),
+    (libvirt.VIR_DOMAIN_CRASHED, 0, "crashed"),
+]
+
+
+def yes(_xml: str) -> bool:
+    """Reserved."""
+    return True
+
+
+def no(_xml: str) -> bool:
+    """Not reserved."""
+    return False
+
+
+def test_a_state_is_told_with_what_libvirt_knows_of_it() -> None:
+    wrong: list[object] = []
+    for code, reason, word in STATES:
+        for reserved in (False, True):
+            for persistent in (False, True):
+                host = t.cast(t.Any, Host(Guest(code, reason, persistent=persistent)))
+                found = migrate.state_there(host, "web1", reserved=yes if reserved else no)
+                expected = "reserved" if word == "shutdown" and reserved and persistent else word
+                if found != expected:
+                    wrong.append((code, reason, reserved, persistent, found))
+        if migrate.state_there(t.cast(t.Any, Host(Guest(code, reason))), "web1") != word:
+            wrong.append((code, reason, "without a rule for reserved"))
+    assert not wrong
+
+
+def test_only_libvirts_own_word_makes_a_guest_absent() -> None:
+    assert migrate.state_there(None, "web1") == "unreachable"
+    assert migrate.state_there(t.cast(t.Any, Host(libvirt.VIR_ERR_NO_DOMAIN)), "web1") == "absent"
+    for code in (libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_AUTH_FAILED):
+        assert migrate.state_there(t.cast(t.Any, Host(code)), "web1") == "unreachable"

@@ -1,0 +1,159 @@
+"""How disks are copied, as whole tables: which way each takes, on which base, and what replaces a file on the destination."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel, travels
+
+IMAGES = "/images"
+NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
+ALONE, ON_NAMED, ON_OTHER = None, NAMED, OTHER
+
+
+def disk(on: str | None, mode: str = "auto", **more: t.Any) -> TravellingDisk:
+    """A disk of 800 with 50 written, on a base of 300 with 40 written."""
+    base = File(on, "qcow2", 300, 40) if on else None
+    there = base if more.pop("there", True) else None
+    file = File(f"{IMAGES}/a.qcow2", "raw", 800, 50, on, "qcow2" if on else None)
+    return dataclasses.replace(
+        TravellingDisk("vda", f"{IMAGES}/a.qcow2", mode, pool=Pool("fast", IMAGES, 10**12), file=file, base=base, base_there=there), **more
+    )
+
+
+def shape(move: DiskMove) -> str:
+    """A decision in one line: how, bytes, base on the destination, `flat` when flattened, `bring` when an image is missing there."""
+    below = move.volume.backing_path if move.volume else None
+    words = [move.how, str(move.bytes_to_move), {None: "alone", NAMED: "named", OTHER: "other"}[below]]
+    return " ".join([*words, *(["flat"] * move.flatten), *(["bring"] * bool(move.base)), *(["replace"] * move.replace)])
+
+
+RESIZED = File(NAMED, "qcow2", 301, 40)
+# Base, mode, what else differs; the decision while the guest runs, and while it is off.
+DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
+    (ALONE, "auto", {}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "full", {}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "delta", {}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "auto", {"fixed": True}, "carry 50 alone", "carry 50 alone"),
+    (ALONE, "auto", {"shared_on": "nfs4"}, "shared 0 alone", "shared 0 alone"),
+    (ALONE, "shared", {}, "shared 0 alone", "shared 0 alone"),
+    (ALONE, "full", {"shared_on": "nfs4"}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "auto", {"taken": True, "ours": True}, "full 50 alone replace", "carry 50 alone replace"),
+    (ALONE, "auto", {"ours": True}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "auto", {"taken": True}, "refused", "refused"),
+    (ALONE, "auto", {"shareable": True}, "refused", "refused"),
+    (ALONE, "auto", {"pool": None}, "refused", "refused"),
+    (ALONE, "auto", {"file": None}, "refused", "refused"),
+    (ON_NAMED, "auto", {}, "delta 50 named", "carry 50 named"),
+    (ON_NAMED, "delta", {}, "delta 50 named", "carry 50 named"),
+    (ON_NAMED, "full", {}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "auto", {"fixed": True}, "carry 50 named", "carry 50 named"),
+    (ON_NAMED, "auto", {"there": False}, "full 90 alone flat bring", "refused"),
+    (ON_NAMED, "delta", {"there": False}, "refused", "refused"),
+    (ON_NAMED, "full", {"there": False}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "auto", {"there": False, "fixed": True}, "refused", "refused"),
+    (ON_NAMED, "auto", {"there": False, "assumed": True}, "delta 50 named bring", "carry 50 named bring"),
+    (ON_NAMED, "full", {"there": False, "assumed": True}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "auto", {"assumed": True}, "delta 50 named", "carry 50 named"),
+    (ON_NAMED, "auto", {"assumed": True, "base_altered": True}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "auto", {"base_altered": True}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "delta", {"base_altered": True}, "refused", "refused"),
+    (ON_NAMED, "auto", {"base_there": RESIZED}, "full 90 alone flat", "refused"),
+    (ON_NAMED, "delta", {"base_there": RESIZED}, "refused", "refused"),
+    (ON_NAMED, "auto", {"base": None}, "full 50 alone flat", "refused"),
+    (ON_OTHER, "auto", {}, "full 90 alone flat", "refused"),
+    (ON_OTHER, "delta", {}, "delta 50 other", "carry 50 other"),
+    (ON_OTHER, "auto", {"there": False}, "full 90 alone flat", "refused"),
+    (ON_OTHER, "auto", {"there": False, "assumed": True}, "full 90 alone flat", "refused"),
+]
+
+
+def decided(one: TravellingDisk, *, active: bool) -> str:
+    """The decision in one line."""
+    try:
+        return shape(travels(one, active=active))
+    except Refused as error:
+        assert "disk vda" in str(error)
+        return "refused"
+
+
+def test_each_disk_takes_the_way_the_table_says() -> None:
+    wrong = []
+    for on, mode, more, running, off in DECISIONS:
+        found = tuple(decided(disk(on, mode, **more), active=active) for active in (True, False))
+        if found != (running, off):
+            wrong.append((on, mode, more, found))
+    assert not wrong
+
+
+def test_what_is_made_on_the_destination() -> None:
+    move = travels(disk(ON_NAMED), active=True)
+    assert move.volume is not None
+    made = move.volume
+    assert (made.pool, made.name, made.path, made.capacity_bytes, made.format) == ("fast", "a.qcow2", f"{IMAGES}/a.qcow2", 800, "raw")
+    assert (made.backing_path, made.backing_format, move.room_bytes, move.target, move.path) == (NAMED, "qcow2", 50, "vda", made.path)
+    flat = travels(disk(ON_NAMED, "full"), active=True)
+    assert flat.volume and (flat.volume.backing_format, flat.room_bytes, flat.volume.capacity_bytes) == (None, 90, 800)
+    bare = travels(disk(ALONE), active=True)
+    assert bare.volume and (bare.volume.backing_format, bare.room_bytes, bare.base) == (None, 50, None)
+    assert travels(disk(ON_NAMED, there=False), active=True).base == NAMED
+
+
+REASONS: list[tuple[TravellingDisk, bool, str]] = [
+    (disk(ALONE, "shared"), True, "storage that you call shared"),
+    (disk(ALONE, shared_on="nfs4"), True, "on nfs4"),
+    (disk(ALONE), True, "stands alone"),
+    (disk(ALONE), False, "the guest is off"),
+    (disk(ALONE, fixed=True), False, "nobody writes to it"),
+    (disk(ON_NAMED), True, f"{NAMED} is there"),
+    (disk(ON_NAMED, there=False, assumed=True), True, f"{NAMED} is brought"),
+    (disk(ON_NAMED, "full"), True, "all of it was asked for"),
+    (disk(ON_NAMED, there=False), True, f"{NAMED} is not on the destination"),
+    (disk(ON_NAMED, base_altered=True), True, f"{NAMED} was written to"),
+    (disk(ON_NAMED, base_there=RESIZED), True, "of another size"),
+    (disk(ON_OTHER), True, f"{OTHER} is not known to be the same"),
+]
+
+
+def test_the_reason_is_told() -> None:
+    found = [(travels(one, active=active).why, why) for one, active, why in REASONS]
+    assert not [(text, why) for text, why in found if why not in text]
+
+
+def test_one_disk_copied_whole_makes_all_copied_whole() -> None:
+    flat, based = disk(ON_NAMED, "full"), disk(ON_NAMED, target="vdb")
+    cases: list[tuple[list[TravellingDisk], list[str], list[str]]] = [
+        ([flat, based], ["full 90 alone flat", "full 90 alone flat"], []),
+        ([based, flat], ["full 90 alone flat", "full 90 alone flat"], []),
+        ([disk(ALONE), based], ["full 50 alone", "delta 50 named"], []),
+        (
+            [flat, disk(ALONE, target="vdb"), disk(ALONE, fixed=True, target="vdc")],
+            ["full 90 alone flat", "full 50 alone", "carry 50 alone"],
+            [],
+        ),
+        ([flat, disk(ON_NAMED, "delta", target="vdb")], ["full 90 alone flat", "delta 50 named"], ["vdb"]),
+        ([flat, disk(ALONE, pool=None, target="vdb"), disk(ALONE, file=None, target="vdc")], ["full 90 alone flat"], ["vdb", "vdc"]),
+        ([], [], []),
+    ]  # fmt: skip
+    wrong = []
+    for disks, ways, refused in cases:
+        moves, problems = travel(disks, active=True)
+        if [shape(move) for move in moves] != ways or [text.split()[1].rstrip(":") for text in problems] != refused:
+            wrong.append((disks, moves, problems))
+    assert not wrong
+
+
+def test_a_refusal_says_why() -> None:
+    whys: dict[str, t.Any] = {"taken": True, "pool": None, "file": None, "shareable": True}
+    texts = []
+    for key, value in whys.items():
+        with pytest.raises(Refused, match="vd") as refused:
+            travels(disk(ALONE, **{key: value}), active=True)
+        texts.append(str(refused.value))
+    assert ["exists on the destination" in texts[0], "no active storage pool at /images" in texts[1]] == [True, True]
+    assert ["of the source" in texts[2], "shareable" in texts[3]] == [True, True]
