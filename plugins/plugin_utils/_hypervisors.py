@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.record import REC
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import endpoint
 
-__all__ = ["Reply", "ask", "check_libraries", "facts", "guests", "reason"]
+__all__ = ["Reply", "ask", "check_libraries", "facts", "guests", "reason", "silent"]
 
 Answer = t.TypeVar("Answer")
 Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is alive
@@ -86,11 +86,6 @@ def ask(
         except Exception as error:  # noqa: BLE001  whatever it is, it is this hypervisor's alone
             replies.put((name, None, error))
 
-    def late() -> set[str]:
-        now = time.monotonic()
-        busy = now - max(heard_at.values()) < timeout_s / 2
-        return {name for name in running if now - heard_at[name] >= timeout_s * (_BUSY if busy else 1)}
-
     while waiting or running:
         while waiting and len(running) < max(1, concurrency):
             name = waiting.popleft()
@@ -101,9 +96,9 @@ def ask(
             first = min(heard_at[name] for name in running) + timeout_s
             name, answer, error = replies.get(timeout=max(_LOOK_S, first - time.monotonic()))
         except queue.Empty:
-            silent = late()
-            failures.update({name: Timeout(f"no answer within {timeout_s:g} s") for name in silent})
-            running -= silent
+            given_up = silent(running, heard_at, time.monotonic(), timeout_s)
+            failures.update({name: Timeout(f"no answer within {timeout_s:g} s") for name in given_up})
+            running -= given_up
         else:
             if name in running and error is not None:
                 failures[name] = error
@@ -111,6 +106,12 @@ def ask(
                 answers[name] = t.cast(Answer, answer)
             running.discard(name)
     return answers, failures
+
+
+def silent(running: t.Collection[str], heard_at: t.Mapping[str, float], now: float, timeout_s: float) -> set[str]:
+    """Who is given up."""
+    busy = now - max(heard_at.values()) < timeout_s / 2
+    return {name for name in running if now - heard_at[name] >= timeout_s * (_BUSY if busy else 1)}
 
 
 def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float, own: list[str]) -> list[Reply]:

@@ -331,7 +331,7 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     two.write(
         "virt.yml",
         plugin="corral.virt.virt",
-        timeout=1,
+        timeout=3,
         hypervisors={
             "good": f"test://{two.place.parent}/first.xml",
             "hung": f"qemu+tcp://127.0.0.1:{silent}/system",

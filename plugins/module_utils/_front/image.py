@@ -124,7 +124,7 @@ class _Work:
         if self.image.source is None:
             return files.digest_of(path, self.image.checksum.algorithm, lambda _done: None) != self.image.checksum.hex
         own = self.fetching.recognised(path)
-        return not (own or files.verify(self.image.directory, self._content, own, write=self.gate.open))
+        return not (own and files.verify(self.image.directory, self._content, own, write=self.gate.open))
 
     @property
     def _content(self) -> str:

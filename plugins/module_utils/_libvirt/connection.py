@@ -39,11 +39,10 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
         raise Unsupported("talking to libvirt needs its Python binding; install python3-libvirt (libvirt-python) here")
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
     if events or watched:
-        libvirt.virEventRegisterDefaultImpl()  # must come before the connection
+        _watch()  # must come before the connection
     with said("connect to", uri, "is the libvirt daemon installed and running there, and may this user use it?"):
         connection = _open(uri, readonly=readonly)
     if watched:
-        _watch()
         connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
     try:
         yield connection
@@ -72,8 +71,9 @@ def _open(uri: str, *, readonly: bool) -> Connection:
     return outcome[0]
 
 
-@functools.cache  # one loop serves all connections; libvirt knows no second
+@functools.cache  # one loop serves all connections; of two, each would take the other's events
 def _watch() -> None:
+    libvirt.virEventRegisterDefaultImpl()
     threading.Thread(target=_run_events, daemon=True).start()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import re
 import threading
 import time
@@ -21,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.steps import See
 
 __all__ = ["address", "ask", "balloon", "is_off", "obeyed", "removal", "seen"]
 
-_WAKE_MS = 500  # libvirt has no event for a lease or an ARP entry
+_LOOK_S = 0.5  # libvirt has no event for a lease or an ARP entry
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 _LOCAL = ("qemu:///system", "qemu:///session")
@@ -95,23 +96,26 @@ def _events(
     connection: Connection, domain: t.Any, kinds: t.Mapping[str, _Counts]
 ) -> t.Iterator[t.Callable[[float, t.Callable[[], bool]], bool]]:
     """Watch for kinds of events; gives a function that waits for one that counts (or for a condition) with a deadline."""
-    counted: list[object] = []
+    happened: list[object] = []
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def on_event(_connection: object, _domain: object, *what: t.Any) -> None:
+        """In the thread of libvirt's loop."""
         if what[-1](what[0]):
-            counted.append(what[0])
-
-    def on_timer(_timer: int, _opaque: object) -> None:
-        """Only wakes the loop, so that deadline and condition are looked at."""
+            happened.append(what[0])
+        news.put(None)
 
     def wait_for(timeout_s: float, already: t.Callable[[], bool]) -> bool:
         deadline = time.monotonic() + timeout_s
-        while not counted and not already() and time.monotonic() < deadline:
-            libvirt.virEventRunDefaultImpl()
-        return bool(counted) or already()
+        while not happened and not already():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            with contextlib.suppress(queue.Empty):
+                news.get(timeout=min(_LOOK_S, left_s))
+        return True
 
     callbacks = []
-    timer = libvirt.virEventAddTimeout(_WAKE_MS, on_timer, None)
     try:
         with said("watch guest", domain.name()):
             for kind, counts in kinds.items():
@@ -119,7 +123,6 @@ def _events(
                 callbacks.append(connection.domainEventRegisterAny(domain, event, on_event, counts))
         yield wait_for
     finally:
-        libvirt.virEventRemoveTimeout(timer)
         for callback in callbacks:
             connection.domainEventDeregisterAny(callback)
 
