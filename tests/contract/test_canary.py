@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib
 import re
+import subprocess
 import sys
 import traceback
 import typing as t
@@ -24,6 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.unreliable import serving
 from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.tools.beside import Beside
 
 CANARY = "C4nary5ecret"
 URL = f"https://{CANARY}user:{CANARY}pass@127.0.0.1:1/a.qcow2?X-Amz-Signature={CANARY}sign&x={CANARY}&y=1#{CANARY}"
@@ -46,6 +48,31 @@ NODE = """<node><pool type='dir'><name>default</name><target><path>{}</path></ta
 <domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>
 <graphics type='vnc' passwd='{}'/></devices></domain></node>"""
 OLD = f"{CANARY}old"
+STARTED: list[str] = []  # commands that this process has started
+
+
+def _note(event: str, words: tuple[t.Any, ...]) -> None:
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
+        STARTED.append(repr(words[:2]))
+
+
+sys.addaudithook(_note)
+
+
+class CommandLines(Beside):
+    """What any user of the machine can read of every process, as it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[bytes] = set()
+
+    def run(self) -> None:
+        """Until the block ends."""
+        while not self.over.wait(0.005):
+            for path in Path("/proc").glob("[1-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # it has ended
+                    self.read.add(path.read_bytes())
+
 
 Spec = t.Mapping[str, t.Any]
 MODULES = sorted({path.stem for path in payload.modules()} - {"virt_place", "virt_balance", "virt_report"})  # those compute only
@@ -149,6 +176,7 @@ def seen(text: str) -> list[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_a_secret_in_any_option_is_seen_nowhere(module: str, check_mode: bool, host: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tried, told = 0, []
+    STARTED.clear()
     for arguments in leaves(module, f"test://{host}/node.xml", host):
         tried += 1
         crash = run(module, arguments, check_mode=check_mode)
@@ -157,6 +185,7 @@ def test_a_secret_in_any_option_is_seen_nowhere(module: str, check_mode: bool, h
         if found := seen(out + err):
             told.append((arguments, found))
     assert tried and told == []
+    assert [command for command in STARTED if CANARY in command] == []
     files = [path for path in host.rglob("*") if path.is_file() and path != host / "node.xml"]
     assert [path for path in files if CANARY in path.read_bytes().decode(errors="replace")] == []
 
@@ -167,6 +196,9 @@ def test_the_canary_sings(host: Path, capfd: pytest.CaptureFixture[str]) -> None
         assert len(list(leaves(module, "", host))) >= 1
     run("virt_domain", {"uri": f"test://{host}/node.xml", "name": "web1", "description": f"{CANARY} is no secret here"}, check_mode=True)
     assert len(seen(capfd.readouterr().out)) >= 2, "in the difference, and in the invocation"
+    with CommandLines() as lines:
+        subprocess.run(["sleep", "0.5", "1e-9"], check=True)
+    assert "e-9" in STARTED[-1] and any(b"e-9" in line for line in lines.read)
 
 
 def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
@@ -211,7 +243,9 @@ def test_a_run_with_all_that_can_be_seen_shows_no_secret(host: Path, flags: list
         server.files[f"/SUMS?token={CANARY}"] = f"{digest}  a.raw\n".encode()
         play.hosts(hyper={"h1": {}})
         all_tasks = tasks(host, server.url)
-        play.run(*all_tasks, options=flags)
+        with CommandLines() as lines:
+            play.run(*all_tasks, options=flags)
+    assert any(b"ansible" in line for line in lines.read) and not [line for line in lines.read if CANARY.encode() in line]
     ends = re.findall(r"^(?:changed|ok|fatal): \[h1\]|^\[ERROR\]: Task failed", play.stdout, re.MULTILINE)
     assert len(ends) >= len(all_tasks) and "changed: [h1]" in play.stdout
     assert seen(play.stdout) == [], seen(play.stdout)[0]

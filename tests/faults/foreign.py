@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import threading
 import time
 import typing as t
 import uuid as uuids
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES
+from ansible_collections.corral.virt.tests.tools.beside import Beside
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.virt.tests.faults.guest import Guest
@@ -135,27 +135,18 @@ class Foreign:
         return {**seen, "process": str(self._host.find("qemu-system", uuid=uuid))}
 
 
-class Latecomers(threading.Thread):
-    """The same, planted as soon as the move is recorded: after its preflight, in the middle of it. For the length of a `with` block."""
+class Latecomers(Beside):
+    """The same, planted as soon as the move is recorded: after its preflight, in the middle of it."""
 
     def __init__(self, foreign: Foreign, source: Host, guests: t.Sequence[Guest]) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._foreign, self._source, self._guests = foreign, source, guests
-        self._ends = threading.Event()
         self.planted, self.error = False, ""
-
-    def __enter__(self) -> Latecomers:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self.join()
 
     def run(self) -> None:
         """Until it is done, or the block ends."""
         while not any("<corral:moving " in self._source.definition(guest.uuid) for guest in self._guests):
-            if self._ends.wait(_EVERY_S):
+            if self.over.wait(_EVERY_S):
                 return
         try:
             self._foreign.plant(self._guests[0].disk, "late")
