@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import CONTROLLER, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import CONTROLLER, Wanted, check_names
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import Authority, MakeAuthority
@@ -49,28 +49,35 @@ class ActionModule(UntrustedAction):
         params["name"] = params["name"] or host
         if params["names"] is None:
             params["names"] = [host, str(task_vars.get("ansible_host") or host)]
-        if params["certificates"] and not params["ca_certificate"]:
-            raise AnsibleActionFail("certificates: say with ca_certificate which CA signed them")
+        for option in ("certificates", "ca_key"):
+            if params[option] and not params["ca_certificate"]:
+                raise AnsibleActionFail(f"{option}: say with ca_certificate which CA it is")
         return t.cast(Variables, params)
 
     def _certify(self, params: Variables, task_vars: Variables) -> Variables:
         goals = {goal.identity.name: goal for goal in wanted(params, group=lambda name: name)}
-        if params["ca_certificate"]:
+        key = params.pop("ca_key")
+        if params["ca_certificate"] and not key:
             return self._call(params, task_vars)
         gate = Gate(check_mode=self._task.check_mode)
-        authority = Authority(params["ca_dir"])
-        making = [] if authority.certificate() else [MakeAuthority(params["ca_dir"])]
+        authority = Authority(params["ca_dir"], given=(params["ca_certificate"], key) if key else None)
+        known = authority.certificate()
+        result = self._call({**params, "ca_certificate": known or ""}, task_vars)
+        if result.get("failed"):
+            return result
+        if result["renewed"]:
+            _refuse_others(params, task_vars)
+        # Only now: a host that belongs to another authority is refused before there is one here.
+        making = [] if known else [MakeAuthority(params["ca_dir"])]
         gate.run(making, lambda _step: authority.make())
-        call = {**params, "ca_certificate": authority.certificate() or ""}
-        result = self._call(call, task_vars)
         requests = result.pop("requests", {})
         if requests:
             signed = {name: authority.sign(csr, goals[name], days=params["days"]) for name, csr in requests.items()}
-            installed = self._call({**call, "certificates": signed}, task_vars)
+            installed = self._call({**params, "ca_certificate": authority.certificate(), "certificates": signed}, task_vars)
             if installed.get("failed"):
                 return installed
             result["certificates"] = installed["certificates"]
-        if params["controller"] and not result.get("failed"):
+        if params["controller"]:
             self._certify_controller(authority, params, gate, result)
         result["steps"] = [*map(str, making), *result.get("steps", [])]
         return result
@@ -80,7 +87,9 @@ class ActionModule(UntrustedAction):
         root, certificate = params["ca_dir"], authority.certificate()
         owner, group = files.me()
         days = datetime.timedelta(days=params["renew_before"])
-        goal = Wanted(CONTROLLER, "controller", ("controller",), days, owner=owner, group=group, force=params["force"])
+        goal = Wanted(
+            CONTROLLER, "controller", ("controller",), days, owner=owner, group=group, force=params["force"], replace_authority=True
+        )
 
         def do(step: Request | SetMode) -> None:
             if isinstance(step, SetMode):
@@ -108,3 +117,17 @@ class ActionModule(UntrustedAction):
 
     def _call(self, params: Variables, task_vars: Variables) -> Variables:
         return t.cast(Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=params, task_vars=task_vars))
+
+
+def _refuse_others(params: Variables, task_vars: Variables) -> None:
+    """A certificate with the name of another host of the inventory would let this one play it. Raises BadInput with each."""
+    own = {task_vars["inventory_hostname"], str(task_vars.get("ansible_host"))}
+    problems = []
+    for other, variables in task_vars["hostvars"].items():
+        theirs = {other, str(variables.get("ansible_host") or other)} - own
+        problems += [
+            f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of role pki)"
+            for name in sorted(theirs & {*check_names(params["names"], what="names")})
+        ]
+    if problems:
+        raise BadInput(problems)

@@ -70,7 +70,7 @@ options:
       - Directory with the controller's own certificate, a template as O(uri).
       - Default is where the role P(corral.virt.pki#role) puts it.
     type: str
-    default: "{{ pki_ca_dir | default('~/.config/corral/ca') }}/controller"
+    default: "{{ pki_ca_dir | default(lookup('ansible.builtin.env', 'CORRAL_VIRT_CA_DIR') or '~/.config/corral/ca') }}/controller"
     env:
       - name: CORRAL_VIRT_PKI_DIR
   known_hosts:

@@ -48,6 +48,7 @@ options:
     description:
       - Directory of the CA on the controller, made with mode 0700 when it does not exist.
       - Whoever reads C(ca-key.pem) in it is root on every hypervisor. Keep it out of version control, and keep a copy.
+      - The environment variable E(CORRAL_VIRT_CA_DIR) of the controller sets the default.
     type: path
     default: ~/.config/corral/ca
   controller:
@@ -68,6 +69,14 @@ options:
     description: Issue new keys and certificates, whatever the state of those in place.
     type: bool
     default: false
+  replace_authority:
+    description:
+      - Whether certificates of another authority may be replaced. Every client and hypervisor that has its certificate from the other one
+        is shut out then, such as a second administrator's controller.
+      - When V(false), a host with certificates of another authority is refused before anything is changed. Two controllers that
+        share their hosts share the authority, see O(ca_dir) and O(ca_key).
+    type: bool
+    default: false
   pki_dir:
     description: Directory below which libvirt and QEMU look, on the host.
     type: path
@@ -79,8 +88,14 @@ options:
     type: str
   ca_certificate:
     description:
-      - Certificate of another CA, as PEM text. O(ca_dir) and O(controller) are not looked at then. RV(requests) holds
-        what that CA has to sign; give the result back as O(certificates).
+      - Certificate of the CA, as PEM text, instead of the one in O(ca_dir).
+      - Without O(ca_key), O(ca_dir) and O(controller) are not looked at. RV(requests) holds what that CA has to sign; give the result back
+        as O(certificates).
+    type: str
+  ca_key:
+    description:
+      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk, and not sent to
+        the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
     type: str
   certificates:
     description:
@@ -106,6 +121,12 @@ EXAMPLES = r"""
   ansible.builtin.command: virt-admin server-update-tls libvirtd
   when: "'libvirt' in tls.renewed"
   changed_when: true
+
+- name: Sign with an authority that several controllers share
+  corral.virt.virt_tls:
+    ca_certificate: "{{ lookup('ansible.builtin.file', 'files/ca-cert.pem') }}"
+    ca_key: "{{ vault_ca_key }}"
+    controller: true
 
 - name: Ask for what a company's own CA has to sign
   corral.virt.virt_tls:
@@ -168,7 +189,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import tls as f
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Request, SetMode, decide
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Request, SetMode, decide, refuse_foreign
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -192,9 +213,11 @@ def run(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
             return None
 
     steps: list[t.Any] = [Install(goals[name], text) for name, text in signed.items() if name in goals]
+    states = [(goal, found(goal)) for goal in goals.values()]
+    refuse_foreign(states, ours=files.authority_of(authority) if authority else None)
     changes = []
     if not steps:
-        plans = [decide(goal, found(goal), now=datetime.datetime.now(datetime.timezone.utc)) for goal in goals.values()]
+        plans = [decide(goal, state, now=datetime.datetime.now(datetime.timezone.utc)) for goal, state in states]
         steps = [step for plan in plans for step in plan.steps]
         changes = [change for plan in plans for change in plan.changes]
     results = gate.run(steps, do)

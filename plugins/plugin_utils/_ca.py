@@ -31,6 +31,7 @@ __all__ = ["Authority", "MakeAuthority"]
 LIFE = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a host's clock may be behind
 KEY_BITS = 3072
+_ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,31 +45,36 @@ class MakeAuthority:
 
 
 class Authority:
-    """A CA in a directory: `ca-cert.pem`, `ca-key.pem` and, below `issued/`, every certificate it signed."""
+    """A CA in a directory: `ca-cert.pem`, `ca-key.pem` and, below `issued/`, every certificate it signed.
 
-    def __init__(self, directory: str) -> None:
+    With `given`, the texts of certificate and key, the directory holds only what it signed.
+    """
+
+    def __init__(self, directory: str, *, given: tuple[str, str] | None = None) -> None:
         if x509 is None:
             raise Unsupported("the CA on the controller needs cryptography; install it beside ansible-core")
         self._directory = Path(directory)
+        self._given = given
+        self._inside = False
         self._certificate = self._directory / "ca-cert.pem"
         self._key = self._directory / "ca-key.pem"
+        self._issued = self._directory / "issued"
 
     def certificate(self) -> str | None:
         """The CA's certificate (PEM), or None when there is no CA yet. Raises Refused when it cannot be used."""
-        if not self._certificate.exists():
+        if self._given is None and not self._certificate.exists():
             return None
-        text = self._certificate.read_text()
+        text = self._given[0] if self._given else self._certificate.read_text()
         try:
             x509.load_pem_x509_certificate(text.encode())
         except ValueError as error:
-            reason = "ca-cert.pem is not a certificate; restore it"
-            raise Refused(f"cannot use the CA in {self._directory}: {reason}") from error
-        if not self._key.exists():
-            raise Refused(
-                f"cannot use the CA in {self._directory}: ca-key.pem is missing; restore it, or move the directory "
-                "away to start anew (every host then gets new certificates)"
-            )
+            raise Refused(f"cannot use {self}: its certificate cannot be read; restore it") from error
+        if self._given is None and not self._key.exists():
+            raise Refused(f"cannot use {self}: ca-key.pem is missing; restore it, or {_ANEW}")
         return text
+
+    def __str__(self) -> str:
+        return "the CA of ca_certificate and ca_key" if self._given else f"the CA in {self._directory}"
 
     def make(self) -> None:
         """Make the CA unless another process has just done so."""
@@ -94,7 +100,8 @@ class Authority:
     def sign(self, request: str, wanted: Wanted, *, days: int) -> str:
         """A certificate (PEM) for the key of the request.
 
-        Subject and names are what the controller wants: a host that asks for others does not get them.
+        Subject and names are what the controller wants: a host that asks for others does not get them. Nor does one get a name that
+        stands in another one's certificate, as long as that is valid.
         """
         key, issuer = self._open()
         csr = x509.load_pem_x509_csr(request.encode())
@@ -105,8 +112,8 @@ class Authority:
         until = min(now + datetime.timedelta(days=days), issuer.not_valid_after_utc)
         if until - now <= wanted.renew_before:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: the CA in {self._directory} is valid only until "
-                f"{issuer.not_valid_after_utc:%Y-%m-%d}; move the directory away to start anew"
+                f"cannot sign for {wanted.common_name}: {self} is valid only until "
+                f"{issuer.not_valid_after_utc:%Y-%m-%d}; {_ANEW}"
             )
         serial, subject = x509.random_serial_number(), files.name(wanted.subject)
         draft = _draft(subject, issuer.subject, public, key.public_key(), now=now, until=until, serial=serial)
@@ -118,15 +125,35 @@ class Authority:
         draft = draft.add_extension(names, critical=False)
         certificate = draft.sign(key, hashes.SHA256())
         text = _text(certificate)
-        issued = self._directory / "issued"
-        issued.mkdir(mode=0o700, exist_ok=True)
-        # What was never written down can never be revoked.
-        files.write(issued / f"{certificate.serial_number:x}.pem", text, mode=0o644)
+        with self.locked():
+            self._refuse_taken(wanted, now)
+            self._issued.mkdir(mode=0o700, exist_ok=True)
+            # What was never written down can never be revoked.
+            files.write(self._issued / f"{certificate.serial_number:x}.pem", text, mode=0o644)
         return text.decode()
+
+    def _refuse_taken(self, wanted: Wanted, now: datetime.datetime) -> None:
+        """Raises Refused with every name that another one has."""
+        taken = []
+        for path in sorted(self._issued.glob("*.pem")):
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            seen, end = files.describe(certificate), certificate.not_valid_after_utc
+            holder = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+            both = sorted({*seen.names} & {*wanted.names})
+            if holder != wanted.common_name and both and end > now:
+                taken.append(f"{', '.join(both)} is {holder}'s until {end:%Y-%m-%d} ({path})")
+        if taken:
+            raise Refused(
+                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each other: "
+                "correct the names, or remove the file if its host is gone and its key with it"
+            )
 
     @contextlib.contextmanager
     def locked(self) -> t.Iterator[None]:
-        """Ansible runs the hosts' actions in parallel processes: one at a time in here."""
+        """Ansible runs the hosts' actions in parallel processes: one at a time in here; whoever is in may enter again."""
+        if self._inside:
+            yield
+            return
         if not self._directory.exists():
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         ignore = self._directory / ".gitignore"
@@ -134,19 +161,27 @@ class Authority:
             ignore.write_text("# Nothing here belongs into version control.\n*\n")
         with (self._directory / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            self._inside = True
+            try:
+                yield
+            finally:
+                self._inside = False
 
     def _open(self) -> tuple[t.Any, t.Any]:
-        mode = stat.S_IMODE(self._key.stat().st_mode)
-        if mode & 0o077:
-            raise Refused(
-                f"cannot use the CA in {self._directory}: others can read ca-key.pem ({mode:04o}); if nobody did, "
-                "chmod 0600 it, else move the directory away to start anew"
-            )
-        key = serialization.load_pem_private_key(self._key.read_bytes(), password=None)
-        certificate = x509.load_pem_x509_certificate(self._certificate.read_bytes())
+        if self._given:
+            certificate_text, key_text = (text.encode() for text in self._given)
+        else:
+            mode = stat.S_IMODE(self._key.stat().st_mode)
+            if mode & 0o077:
+                raise Refused(f"cannot use {self}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {_ANEW}")
+            certificate_text, key_text = self._certificate.read_bytes(), self._key.read_bytes()
+        try:
+            key = serialization.load_pem_private_key(key_text, password=None)
+        except (ValueError, TypeError) as error:
+            raise Refused(f"cannot use {self}: its key is no private key in PEM without a passphrase; restore it") from error
+        certificate = x509.load_pem_x509_certificate(certificate_text)
         if key.public_key() != certificate.public_key():
-            raise Refused(f"cannot use the CA in {self._directory}: ca-key.pem does not belong to ca-cert.pem; restore both")
+            raise Refused(f"cannot use {self}: its key does not belong to its certificate; restore both")
         return key, certificate
 
 

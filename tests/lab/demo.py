@@ -17,7 +17,7 @@ from counter import Counter, Seen
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = [sys.executable, str(ROOT / "tests/lab/lab.py")]
 GUEST = "web1"
-LONGEST_GAP_S = 2.0
+LONGEST_GAP_S = 15  # on a machine that does much else; started anew, an emulated guest would be silent for a minute
 
 
 class Failed(Exception):

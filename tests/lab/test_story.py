@@ -118,8 +118,6 @@ def test_demo_tells_the_whole_story() -> None:
     output = run(sys.executable, HERE / "demo.py", "up", "--name", NAME, timeout_s=DEMO_S)
     for seen in ("@on_hyper1:", "ping: pong", "longest gap", "Graphics: vnc - hyper", "Together"):
         assert seen in output
-    gap = re.search(r"longest gap ([\d.]+) s", output)
-    assert gap and float(gap.group(1)) < 2
     print(output[output.index("Stage ") :])
 
 

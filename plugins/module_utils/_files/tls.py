@@ -48,7 +48,7 @@ try:
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["describe", "group", "install", "me", "name", "pem", "read", "request", "said", "set_mode", "user", "write"]
+__all__ = ["authority_of", "describe", "group", "install", "me", "name", "pem", "read", "request", "said", "set_mode", "user", "write"]
 
 KEY_BITS = 3072
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
@@ -74,7 +74,8 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
     }
     certificates = (_parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert")
     whole = next((certificate for certificate in certificates if certificate), None)
-    return Found(files=judged, certificate=describe(whole) if whole else None)
+    strangers = sorted({_vouches(file.place, contents[path]) for path, file in judged.items() if file.foreign})
+    return Found(files=judged, certificate=describe(whole) if whole else None, authorities=tuple(strangers))
 
 
 def request(identity: Identity, root: str, *, subject: str) -> str:
@@ -200,6 +201,20 @@ def describe(certificate: t.Any) -> Certificate:
         serial=f"{certificate.serial_number:x}",
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
     )
+
+
+def authority_of(certificate: str) -> str:
+    """A CA's name and fingerprint, for people."""
+    return _vouches(Place("", "ca"), certificate.encode())
+
+
+def _vouches(place: Place, content: bytes) -> str:
+    certificate = _parsed(content)
+    if certificate is None:
+        return f"{place.path}, which is no certificate"
+    if place.kind != "ca":
+        return f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"
+    return f"{certificate.subject.rfc4514_string()} (SHA-256 {certificate.fingerprint(hashes.SHA256()).hex()})"
 
 
 def _foreign(place: Place, content: bytes, authority: str | None) -> bool:

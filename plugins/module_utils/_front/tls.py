@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible.module_utils.basic import env_fallback
+
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted, check_names
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
@@ -19,14 +21,16 @@ OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str"},
     "names": {"type": "list", "elements": "str"},
     "identities": {"type": "list", "elements": "str", "choices": list(IDENTITIES), "default": list(IDENTITIES)},
-    "ca_dir": {"type": "path", "default": "~/.config/corral/ca"},
+    "ca_dir": {"type": "path", "default": "~/.config/corral/ca", "fallback": (env_fallback, ["CORRAL_VIRT_CA_DIR"])},
     "controller": {"type": "bool", "default": False},
     "days": {"type": "int", "default": 365},
     "renew_before": {"type": "int", "default": 30},
     "force": {"type": "bool", "default": False},
+    "replace_authority": {"type": "bool", "default": False},
     "pki_dir": {"type": "path", "default": "/etc/pki"},
     "qemu_group": {"type": "str"},
     "ca_certificate": {"type": "str"},
+    "ca_key": {"type": "str", "no_log": True},
     "certificates": {"type": "dict"},
 }
 
@@ -57,6 +61,7 @@ def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str
             renew_before=datetime.timedelta(days=params["renew_before"]),
             group=group(params["qemu_group"]) if IDENTITIES[name].shared_key else "root",
             force=params["force"],
+            replace_authority=params["replace_authority"],
         )
         for name in dict.fromkeys(params["identities"])
     ]

@@ -125,10 +125,11 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One identity as it stands: its files by path, and its (first) certificate."""
+    """One identity as it stands: its files by path, its (first) certificate, and who else than our CA vouches for them."""
 
     files: t.Mapping[str, File]
     certificate: Certificate | None = None
+    authorities: tuple[str, ...] = ()  # foreign ones, in words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +143,7 @@ class Wanted:
     owner: str = "root"
     group: str | None = "root"  # None: QEMU is not installed yet
     force: bool = False
+    replace_authority: bool = False
 
     @property
     def subject(self) -> str:

@@ -11,9 +11,10 @@ import datetime
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import USAGES, File, Found, Identity, Place, Wanted
 
-__all__ = ["Install", "Plan", "Request", "SetMode", "decide"]
+__all__ = ["Install", "Plan", "Request", "SetMode", "decide", "refuse_foreign"]
 
 _DAY = datetime.timedelta(days=1)
 
@@ -71,6 +72,18 @@ def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:
     return Plan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
 
 
+def refuse_foreign(found: t.Sequence[tuple[Wanted, Found]], *, ours: str | None) -> None:
+    """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now. Raises Refused."""
+    theirs = sorted({authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities})
+    if theirs:
+        name = found[0][0].common_name
+        raise Refused(
+            f"cannot give {name} certificates: it belongs to another authority. There: {', '.join(theirs)}. Here: {ours or 'none yet'}. "
+            "Bring that authority's ca-cert.pem and ca-key.pem into the directory of the CA on this controller (ca_dir; pki_ca_dir of role "
+            "pki), or say replace_authority: true (pki_replace_authority), which shuts out every client and hypervisor of the other one"
+        )
+
+
 _ORDER = ["authority", "files", "subject", "names", "usage", "not_after", "key", "renewal"]
 
 
@@ -83,7 +96,7 @@ def _changes(wanted: Wanted, found: Found, now: datetime.datetime) -> t.Iterator
             yield Change(f"{prefix}.{where}", before, after)
 
     if any(file.foreign for file in found.files.values()):
-        yield Change(f"{prefix}.authority", "another authority", "this authority")
+        yield Change(f"{prefix}.authority", ", ".join(found.authorities) or "another authority", "this authority")
     faults = {path: file.fault for path, file in found.files.items() if file.fault}
     missing = [place.path for place in wanted.identity.places if place.path not in found.files]
     if missing or faults:

@@ -1,0 +1,90 @@
+"""Two controllers and the hypervisors of one of them, judged by virsh, openssl and the hosts' files."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+FILES = "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | sort -k 2; find /etc/pki -type l -printf '%p %l\\n' | sort"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """Two hypervisors of the lab's own controller."""
+    with hypervisors("authority", "hypervisor", "pki", "firewall", hosts=2) as lab:
+        yield lab
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """Where another controller looks for its authority."""
+    return tmp_path / "second/ca"
+
+
+def certify(lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, **options: t.Any) -> str:
+    """What role pki says."""
+    book = lab.folder / "pki.json"
+    book.write_text(json.dumps([{"hosts": "hyper", "roles": ["corral.virt.pki"]}]))
+    said = json.dumps({"pki_ca_dir": str(ca_dir), **options})
+    return lab.run("ansible-playbook", book, "-e", said, *flags, ok=ok)
+
+
+def reached(lab: Hypervisors, ca_dir: Path, host: str = "hyper2", *, ok: bool = True) -> str:
+    """Whether a controller is admitted by libvirt's port."""
+    address = lab.on(host, "hostname -I").split()[0]
+    return lab.run("virsh", "-c", f"qemu+tls://{address}/system?pkipath={ca_dir}/controller", "hostname", ok=ok)
+
+
+def unchanged(output: str) -> bool:
+    return output.count("changed=0 ") == 2
+
+
+@pytest.mark.parametrize("flags", [["--check"], []], ids=["check", "run"])
+def test_a_second_controller_is_refused_and_shuts_nobody_out(lab: Hypervisors, second: Path, flags: list[str]) -> None:
+    before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}
+    said = certify(lab, second, *flags, ok=False)
+    ours = lab.run("openssl", "x509", "-in", lab.folder / "ca/ca-cert.pem", "-noout", "-fingerprint", "-sha256")
+    assert ours.strip().partition("=")[2].replace(":", "").lower() in said and "Here: none yet" in said
+    assert not second.parent.exists()
+    assert {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")} == before
+    assert reached(lab, lab.folder / "ca").strip() == "hyper2"
+
+
+def test_the_files_of_the_first_controller_let_the_second_in(lab: Hypervisors, second: Path) -> None:
+    second.mkdir(parents=True)
+    for name in ("ca-cert.pem", "ca-key.pem"):
+        (second / name).write_bytes((lab.folder / "ca" / name).read_bytes())
+        (second / name).chmod(0o600)
+    before = lab.on("hyper2", FILES)
+    certify(lab, second)
+    assert lab.on("hyper2", FILES) == before
+    assert unchanged(certify(lab, second))
+    assert reached(lab, second).strip() == reached(lab, lab.folder / "ca").strip() == "hyper2"
+
+
+def test_the_texts_of_the_authority_let_a_job_in(lab: Hypervisors, second: Path) -> None:
+    texts = {f"pki_ca_{what}": (lab.folder / f"ca/ca-{name}.pem").read_text() for what, name in (("certificate", "cert"), ("key", "key"))}
+    certify(lab, second, **texts)
+    assert unchanged(certify(lab, second, **texts))
+    assert reached(lab, second).strip() == "hyper2"
+    assert not list(second.rglob("ca-key.pem"))
+
+
+def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second: Path) -> None:
+    certify(lab, second, pki_replace_authority=True)
+    assert reached(lab, second).strip() == "hyper2"
+    assert "certificate" in reached(lab, lab.folder / "ca", ok=False)
+    for host in ("hyper1", "hyper2"):
+        other = {"hyper1": "hyper2", "hyper2": "hyper1"}[host]
+        assert lab.on(host, f"virsh -c qemu+tls://{other}/system hostname") == other
+        assert "FAIL" not in lab.on(host, "virt-pki-validate")
+    certify(lab, lab.folder / "ca", pki_replace_authority=True)
+    assert reached(lab, lab.folder / "ca").strip() == "hyper2"
