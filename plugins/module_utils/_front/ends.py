@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
 
-__all__ = ["Ends", "cpu_misfit", "guest", "host"]
+__all__ = ["Ends", "cpu_misfit", "guest", "host", "pools"]
 
 
 class Ends:
@@ -60,7 +60,6 @@ class Ends:
 def host(connection: t.Any) -> Host:
     """One end."""
     known = caps.host(look.capabilities(connection))
-    pools = [(pool, caps.pool(pool["xml"])) for pool in look.pools(connection) if pool["active"]]
     return Host(
         name=look.node(connection)["hostname"],
         uuid=known["uuid"],
@@ -69,12 +68,18 @@ def host(connection: t.Any) -> Host:
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
         guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), look.state(item))))),
-        pools=tuple(
-            Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
-            for pool, its in pools
-            if its["path"]
-        ),
+        pools=pools(connection),
         **endpoint.facts(connection),
+    )
+
+
+def pools(connection: t.Any) -> tuple[Pool, ...]:
+    """Those of directories, with their room as it was when libvirt last looked at them."""
+    known = [(pool, caps.pool(pool["xml"])) for pool in look.pools(connection) if pool["active"]]
+    return tuple(
+        Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
+        for pool, its in known
+        if its["path"]
     )
 
 

@@ -128,6 +128,8 @@ class _Run:
         if found.state == "running":
             migrate.measure_dirtying(domain)
         move = self._move(found, source, dest)
+        if any(disk.volume for disk in move.disks):  # their pools were looked at anew
+            dest = dataclasses.replace(dest, pools=looks.pools(self.ends.dest))
         guest = looks.guest(self.ends.source, found)
         problems = preflight.findings(move, guest, source, dest)
         if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
