@@ -19,7 +19,7 @@ from pathlib import Path
 import jinja2
 import yaml
 
-__all__ = ["HERE", "IMAGES", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
+__all__ = ["HERE", "IMAGES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

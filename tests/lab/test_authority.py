@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = pytest.mark.lab
 
@@ -47,6 +48,11 @@ def unchanged(output: str) -> bool:
     return output.count("changed=0 ") == 2
 
 
+def names(extension: str) -> set[str]:
+    """Of a certificate, as openssl shows them."""
+    return set(re.findall(r"(?:DNS|IP Address):([^,\s]+)", extension))
+
+
 @pytest.mark.parametrize("flags", [["--check"], []], ids=["check", "run"])
 def test_a_second_controller_is_refused_and_shuts_nobody_out(lab: Hypervisors, second: Path, flags: list[str]) -> None:
     before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}
@@ -71,11 +77,24 @@ def test_the_files_of_the_first_controller_let_the_second_in(lab: Hypervisors, s
 
 
 def test_the_texts_of_the_authority_let_a_job_in(lab: Hypervisors, second: Path) -> None:
-    texts = {f"pki_ca_{what}": (lab.folder / f"ca/ca-{name}.pem").read_text() for what, name in (("certificate", "cert"), ("key", "key"))}
-    certify(lab, second, **texts)
-    assert unchanged(certify(lab, second, **texts))
+    (said,) = (item for item in guide("tls") if "pki_ca_key" in item)
+    vault = {f"vault_ca_{what}": (lab.folder / f"ca/ca-{name}.pem").read_text() for what, name in (("certificate", "cert"), ("key", "key"))}
+    certify(lab, second, **said, **vault)
+    assert unchanged(certify(lab, second, **said, **vault))
     assert reached(lab, second).strip() == "hyper2"
     assert not list(second.rglob("ca-key.pem"))
+
+
+def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
+    (said,) = (item for item in guide("tls") if "pki_extra_names" in item)
+    show = "openssl x509 -in /etc/pki/libvirt/servercert.pem -noout -ext subjectAltName"
+    address = lab.on("hyper1", "hostname -I").split()[0]
+    assert names(lab.on("hyper1", show)) == {address, "hyper1"}
+    certify(lab, lab.folder / "ca", "--limit", "hyper1", **said)
+    assert names(lab.on("hyper1", show)) == {address, "hyper1", *said["pki_extra_names"]}
+    taken = lab.on("hyper2", "hostname -I").split()[0]
+    refused = certify(lab, lab.folder / "ca", "--limit", "hyper1", ok=False, pki_extra_names=[taken])
+    assert f"{taken} is hyper2 in the inventory" in refused
 
 
 def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second: Path) -> None:
@@ -86,5 +105,14 @@ def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second
         other = {"hyper1": "hyper2", "hyper2": "hyper1"}[host]
         assert lab.on(host, f"virsh -c qemu+tls://{other}/system hostname") == other
         assert "FAIL" not in lab.on(host, "virt-pki-validate")
-    certify(lab, lab.folder / "ca", pki_replace_authority=True)
+
+
+def test_commands_of_the_guide_work_when_the_authority_is_lost(lab: Hypervisors) -> None:
+    text = (ROOT / "docs/docsite/rst/guide_tls.rst").read_text().replace("~/.config/corral/ca", str(lab.folder / "ca"))
+    blocks = re.findall(r"\.\. code-block:: shell\n\n((?: +.*\n|\n)+)", text)
+    commands = [line.strip() for block in blocks for line in block.splitlines() if line.strip() and not line.strip().startswith("export")]
+    assert len(commands) == 4
+    no_guests = """ -e '{"virt_images": [], "virt_guests": {}}'"""  # the inventory of all labs has some
+    shown = [lab.run("sh", "-c", command + no_guests * command.startswith("ansible-playbook")) for command in commands]
+    assert "FAIL" not in shown[2] and shown[3].count("subject=O = corral.virt, OU = libvirt, CN = hyper") == 2
     assert reached(lab, lab.folder / "ca").strip() == "hyper2"
