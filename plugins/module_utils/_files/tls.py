@@ -23,6 +23,7 @@ import grp
 import os
 import posixpath
 import pwd
+import re
 import shutil
 import stat
 import typing as t
@@ -40,6 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
 )
 
 try:
+    import cryptography
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
@@ -48,9 +50,11 @@ try:
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["authority_of", "describe", "group", "install", "me", "name", "pem", "read", "request", "said", "set_mode", "user", "write"]
+__all__ = ["authority_of", "describe", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "read", "request", "said"]
+__all__ += ["set_mode", "user", "write"]
 
 KEY_BITS = 3072
+OLDEST = "3.1"  # cryptography on hosts: the first that needs no backend; Enterprise Linux 9 has 36, Debian 12 38
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 
@@ -65,7 +69,7 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
             files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
         return Found(files={})
-    _need_library()
+    need_library()
     judged = {
         path: dataclasses.replace(
             file, foreign=_foreign(file.place, contents[path], authority), fault=_fault(file.place, contents, identity)
@@ -80,7 +84,7 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
 
 def request(identity: Identity, root: str, *, subject: str) -> str:
     """Make a private key, keep it aside, and return a request (PEM) for its certificate."""
-    _need_library()
+    need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     store = Path(root, identity.store)
     _make_directory(store)
@@ -94,7 +98,7 @@ def install(wanted: Wanted, root: str, *, certificate: str, authority: str) -> N
 
     Raises Refused when the certificate is not for that key or not from that CA, Failed without a key.
     """
-    _need_library()
+    need_library()
     identity, store = wanted.identity, Path(root, wanted.identity.store)
     what, pending = f"cannot install the {wanted.identity.name} certificate", store / "pending.pem"
     try:
@@ -237,7 +241,7 @@ def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) ->
     public = _public_of(contents[place.path])
     if public is None:
         return "is not a private key without passphrase"
-    if certificate is None or public != _public(certificate.public_key()):
+    if certificate is None or public != public_bytes(certificate.public_key()):
         return f"does not belong to {posixpath.basename(partner)}"
     return None
 
@@ -286,12 +290,13 @@ def name(subject: str) -> t.Any:
 @functools.cache  # the library checks the primes of each key it reads, which takes its time
 def _public_of(key: bytes) -> bytes | None:
     try:
-        return _public(serialization.load_pem_private_key(key, password=None).public_key())
+        return public_bytes(serialization.load_pem_private_key(key, password=None).public_key())
     except (ValueError, TypeError):
         return None
 
 
-def _public(key: t.Any) -> bytes:
+def public_bytes(key: t.Any) -> bytes:
+    """A public key as bytes: keys themselves can be compared only since version 40 of the library."""
     encoding = serialization.Encoding.DER
     return t.cast(bytes, key.public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
 
@@ -366,6 +371,12 @@ def _group(status: os.stat_result) -> str:
         return str(status.st_gid)
 
 
-def _need_library() -> None:
-    if x509 is None:
-        raise Unsupported("reading and making certificates needs cryptography; install python3-cryptography here")
+def need_library(oldest: str = OLDEST, *, install: str = "install python3-cryptography here") -> None:
+    """Raises Unsupported without cryptography, or with one before `oldest`."""
+    found = "none" if x509 is None else cryptography.__version__
+    if x509 is None or _numbers(found) < _numbers(oldest):
+        raise Unsupported(f"reading and making certificates needs cryptography {oldest} or newer, found {found}; {install}")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]
