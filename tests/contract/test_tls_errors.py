@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unreachable
-from ansible_collections.corral.virt.plugins.module_utils._files import peer
+from ansible_collections.corral.virt.plugins.module_utils._files import credentials, peer
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
 from ansible_collections.corral.virt.tests.contract import tls_server
 from ansible_collections.corral.virt.tests.contract.certificates import Authority, write_directory
+from ansible_collections.corral.virt.tests.contract.test_modules import run
 from ansible_collections.corral.virt.tests.contract.tls_server import served, tls
 
 OURS, OTHERS = Authority("our CA"), Authority("other CA")
@@ -222,3 +223,21 @@ def test_the_inventory_tells_the_cause_without_the_uri(client: Path, tmp_path: P
     assert _hypervisors.reason(caught.value).startswith(
         "127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper3"
     )
+
+
+def test_virt_migrate_tells_the_cause(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIBVIRT_DEBUG", "4")  # its warnings go to stderr
+    server = write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper3", "hyper3"))
+    with served(tls(server)) as port:
+        uri = f"test+tls://127.0.0.1:{port}/default?pkipath={client}"
+        result = run("virt_migrate", uri=uri, name="app1", dest="hyper2", dest_uri=uri)
+    assert "127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper3" in result["msg"]
+
+
+def test_without_cryptography_only_what_is_known_is_told(client: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "CAN_READ", False)
+    monkeypatch.setattr(credentials, "CAN_READ", False)
+    with served(tls(server, takes=False)) as port:
+        assert not isinstance(failure(port, client), Unreachable)
+        (client / "clientkey.pem").unlink()
+        assert "has no" in str(failure(port, client))

@@ -49,7 +49,10 @@ def floors() -> list[str]:
 
 
 def oldest_libraries(python: Path) -> list[tuple[str, list[str]]]:
-    """What to run with them; libvirt-python has no wheel in any version, so it takes no longer to build this one."""
+    """What to run with them; libvirt-python has no wheel in any version, so it takes no longer to build this one.
+
+    pip tells that ansible-lint wants newer ones: no test runs that.
+    """
     venv = ROOT / ".cache/matrix/floors"
     own = str(venv / "bin/python")
     return [
