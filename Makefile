@@ -133,7 +133,7 @@ soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
 molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the lab's hosts
 	molecule test --all
 
-test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine
+test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine; units with the oldest libraries
 	@$(PYTHON) $(TOOLS)/matrix.py
 
 .PHONY: mutation

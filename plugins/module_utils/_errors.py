@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unsupported", "VirtError"]
+__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "VirtError"]
 
 
 class VirtError(Exception):
@@ -45,3 +45,11 @@ class Failed(VirtError):
     def __init__(self, message: str, done: t.Sequence[str] = ()) -> None:
         self.done = list(done)
         super().__init__(message)
+
+
+class Unreachable(Failed):
+    """No connection to a host; `reason` says why without its URI, so that equal reasons are equal."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"cannot connect to {uri}: {reason}")

@@ -367,6 +367,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -421,7 +422,7 @@ def main() -> None:
             if disk:
                 result = clone.converge(connection, module.params, gate)
             else:
-                world = image.World(_opener(module.params), lambda uri: opened(uri, watched=True))
+                world = image.World(_opener(module.params), lambda uri: reached(uri, watched=True))
                 result = image.converge(connection, module.params, gate, world)
     for warning in result.pop("warnings", []):
         module.warn(warning)

@@ -174,7 +174,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -184,7 +184,7 @@ def main() -> None:
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrate")
         there = migrate_options.dest_uri(module.params)
-        ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(opened(uri, watched=True)))
+        ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
         watch = Watch(module.params["name"])
         result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
     module.exit_json(**result)

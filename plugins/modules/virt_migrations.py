@@ -73,7 +73,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -87,13 +87,13 @@ def main() -> None:
             watch.interrupted.remove()
             raise Failed(f"cannot migrate {wish['name']}: all of it was interrupted; it is where it was")
         with contextlib.ExitStack() as stack:
-            ends = Ends(uri, migrate_options.dest_uri(wish), lambda place: stack.enter_context(opened(place, watched=True)))
+            ends = Ends(uri, migrate_options.dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
             return migrate.converge(ends, wish, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrations")
         wanted = migrations.wishes(module.params)
-        stack.enter_context(opened(uri, watched=True))  # before there are threads: one loop watches the connections of all
+        stack.enter_context(reached(uri, watched=True))  # before there are threads: one loop watches the connections of all
         # Of all of them, before the first moves: what is left there from now on is meant.
         watches = {wish["name"]: Watch(wish["name"]) for wish in wanted}
         results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, watches[wish["name"]]))

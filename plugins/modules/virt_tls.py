@@ -102,8 +102,8 @@ options:
       - Certificates signed by the CA of O(ca_certificate), as PEM text, by identity.
     type: dict
 requirements:
-  - cryptography >= 3.4 on the host
-  - cryptography >= 38 on the controller
+  - cryptography >= 3.1 on the host
+  - cryptography >= 38.0.4 on the controller
 extends_documentation_fragment:
   - corral.virt.connection.attributes
 """

@@ -14,7 +14,7 @@ import stat
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, Wanted
 
@@ -26,7 +26,9 @@ try:
 except ImportError:
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["Authority", "MakeAuthority"]
+__all__ = ["OLDEST", "Authority", "MakeAuthority"]
+
+OLDEST = "38.0.4"  # cryptography, as in requirements.txt
 
 LIFE = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a host's clock may be behind
@@ -51,8 +53,7 @@ class Authority:
     """
 
     def __init__(self, directory: str, *, given: tuple[str, str] | None = None) -> None:
-        if x509 is None:
-            raise Unsupported("the CA on the controller needs cryptography; install it beside ansible-core")
+        files.need_library(OLDEST, install=f"pip install 'cryptography>={OLDEST}' beside ansible-core")
         self._directory = Path(directory)
         self._given = given
         self._inside = False
@@ -109,12 +110,10 @@ class Authority:
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
             raise Refused(f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits")
         now = datetime.datetime.now(datetime.UTC)
-        until = min(now + datetime.timedelta(days=days), issuer.not_valid_after_utc)
+        end = files.describe(issuer).not_after
+        until = min(now + datetime.timedelta(days=days), end)
         if until - now <= wanted.renew_before:
-            raise Refused(
-                f"cannot sign for {wanted.common_name}: {self} is valid only until "
-                f"{issuer.not_valid_after_utc:%Y-%m-%d}; {_ANEW}"
-            )
+            raise Refused(f"cannot sign for {wanted.common_name}: {self} is valid only until {end:%Y-%m-%d}; {_ANEW}")
         serial, subject = x509.random_serial_number(), files.name(wanted.subject)
         draft = _draft(subject, issuer.subject, public, key.public_key(), now=now, until=until, serial=serial)
         draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -137,11 +136,11 @@ class Authority:
         taken = []
         for path in sorted(self._issued.glob("*.pem")):
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
-            seen, end = files.describe(certificate), certificate.not_valid_after_utc
+            seen = files.describe(certificate)
             holder = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
             both = sorted({*seen.names} & {*wanted.names})
-            if holder != wanted.common_name and both and end > now:
-                taken.append(f"{', '.join(both)} is {holder}'s until {end:%Y-%m-%d} ({path})")
+            if holder != wanted.common_name and both and seen.not_after > now:
+                taken.append(f"{', '.join(both)} is {holder}'s until {seen.not_after:%Y-%m-%d} ({path})")
         if taken:
             raise Refused(
                 f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each other: "
@@ -180,7 +179,7 @@ class Authority:
         except (ValueError, TypeError) as error:
             raise Refused(f"cannot use {self}: its key is no private key in PEM without a passphrase; restore it") from error
         certificate = x509.load_pem_x509_certificate(certificate_text)
-        if key.public_key() != certificate.public_key():
+        if files.public_bytes(key.public_key()) != files.public_bytes(certificate.public_key()):
             raise Refused(f"cannot use {self}: its key does not belong to its certificate; restore both")
         return key, certificate
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import os
 import queue
 import socket
 import threading
@@ -19,9 +18,11 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unreachable, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import credentials
+from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, opened, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.record import RECORD
@@ -125,7 +126,7 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
     _check_port(uri, timeout_s / 2)  # in time to be the reason that is told
     found = []
     # Only the agent is closed to those who may only read.
-    with opened(uri, readonly="agent" not in sources) as connection:
+    with reached(uri, readonly="agent" not in sources) as connection:
         states = figures.states(connection)
         for item, state in states:
             heard()
@@ -158,6 +159,8 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
 
 def reason(error: Exception) -> str:
     """Why, in libvirt's own words where they are its: without the host's name, so that equal reasons are equal."""
+    if isinstance(error, Unreachable):
+        return error.reason
     said_by_libvirt = getattr(error.__cause__, "get_error_message", None)
     text = (said_by_libvirt() if said_by_libvirt else None) or str(error) or type(error).__name__
     return text if isinstance(error, VirtError) else f"{type(error).__name__}: {text}"
@@ -188,9 +191,10 @@ def _resolved(uri: str) -> list[str]:
 
 def _check_certificate(uri: str) -> None:
     """Before the first run of the roles there is none: say just that, and not what TLS makes of it."""
-    for directory in urllib.parse.parse_qs(urllib.parse.urlsplit(uri).query).get("pkipath", []):
-        if not os.path.exists(f"{directory}/clientcert.pem"):
-            raise Failed(f"this controller has no certificate in {directory} yet; the role corral.virt.pki makes it")
+    own = credentials.of(uri) if "pkipath=" in uri else None  # without, libvirt itself may do without one
+    missing = credentials.missing(own) if own else ""
+    if missing:
+        raise Failed(missing)
 
 
 def _check_port(uri: str, timeout_s: float) -> None:

@@ -345,7 +345,7 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert [known[name]["virt_reachable"] for name in ("good", "hung", "bare1", "bare2")] == [True, False, False, False]
     assert "web1" in known
     assert "guests on hung are not shown: no answer within 3 s" in two.stderr
-    assert f"guests on bare1, bare2 are not shown: this controller has no certificate in {two.place.parent}/my ca yet" in two.stderr
+    assert f"guests on bare1, bare2 are not shown: this machine has no {two.place.parent}/my ca/cacert.pem yet" in two.stderr
     # The thread left behind neither keeps Ansible from forking nor from ending.
     here = f"ansible_python_interpreter={sys.executable}"
     assert "pong" in two.ask("web1", "-c", "local", "-e", here, "-m", "ansible.builtin.ping", program="adhoc")

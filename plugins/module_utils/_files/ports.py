@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 import subprocess
-import urllib.parse
 
-__all__ = ["cut", "filtered", "shown"]
+__all__ = ["cut", "filtered"]
 
-_LIBVIRT = 16514
 _FIRST, _LAST = 49152, 49215  # libvirt's migration_port_min and _max
 _CONNECT_S, _COMMAND_S = 3, 10
 
@@ -30,25 +27,6 @@ def filtered(host: str) -> str | None:
         remedy = f"open {_FIRST}-{_LAST} there, or use transport: tunnelled"
         return f"port {_FIRST} of {host} cannot be reached from here ({reason}): {remedy}"
     return None
-
-
-def shown(uri: str) -> str:
-    """Which machine answers at a libvirt URI over TLS, by its address and the subject of its certificate; empty when nobody can tell."""
-    place = urllib.parse.urlsplit(uri)
-    if not place.scheme.endswith("+tls") or not place.hostname:
-        return ""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent, and nothing of it trusted
-    try:
-        with socket.create_connection((place.hostname, place.port or _LIBVIRT), timeout=_CONNECT_S) as plain:
-            address = plain.getpeername()[0]
-            with context.wrap_socket(plain) as secured:
-                certificate = secured.getpeercert(binary_form=True) or b""
-        command = ["openssl", "x509", "-inform", "der", "-noout", "-subject", "-nameopt", "RFC2253"]
-        subject = subprocess.run(command, input=certificate, capture_output=True, timeout=_COMMAND_S, check=True).stdout.decode()
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return ""
-    return f"{place.hostname} is {address} here, and the machine there has a certificate for {subject.partition('=')[2].strip()}"
 
 
 def cut(pid_file: str) -> None:

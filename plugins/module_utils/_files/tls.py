@@ -17,18 +17,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import functools
 import grp
 import os
 import posixpath
 import pwd
+import re
 import shutil
 import stat
 import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, spelled, validity
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
@@ -40,17 +41,19 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
 )
 
 try:
+    import cryptography
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["authority_of", "describe", "group", "install", "me", "name", "pem", "read", "request", "said", "set_mode", "user", "write"]
+__all__ = ["authority_of", "describe", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "read", "request", "said"]
+__all__ += ["set_mode", "user", "write"]
 
 KEY_BITS = 3072
+OLDEST = "3.1"  # cryptography on hosts: the first that needs no backend; Enterprise Linux 9 has 36, Debian 12 38
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 
@@ -65,14 +68,14 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
             files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
         return Found(files={})
-    _need_library()
+    need_library()
     judged = {
         path: dataclasses.replace(
             file, foreign=_foreign(file.place, contents[path], authority), fault=_fault(file.place, contents, identity)
         )
         for path, file in files.items()
     }
-    certificates = (_parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert")
+    certificates = (parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert")
     whole = next((certificate for certificate in certificates if certificate), None)
     strangers = sorted({_vouches(file.place, contents[path]) for path, file in judged.items() if file.foreign})
     return Found(files=judged, certificate=describe(whole) if whole else None, authorities=tuple(strangers))
@@ -80,7 +83,7 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
 
 def request(identity: Identity, root: str, *, subject: str) -> str:
     """Make a private key, keep it aside, and return a request (PEM) for its certificate."""
-    _need_library()
+    need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     store = Path(root, identity.store)
     _make_directory(store)
@@ -94,7 +97,7 @@ def install(wanted: Wanted, root: str, *, certificate: str, authority: str) -> N
 
     Raises Refused when the certificate is not for that key or not from that CA, Failed without a key.
     """
-    _need_library()
+    need_library()
     identity, store = wanted.identity, Path(root, wanted.identity.store)
     what, pending = f"cannot install the {wanted.identity.name} certificate", store / "pending.pem"
     try:
@@ -181,23 +184,20 @@ def pem(key: t.Any) -> bytes:
 
 def describe(certificate: t.Any) -> Certificate:
     """What a certificate says."""
-    names = _extension(certificate, x509.SubjectAlternativeName)
-    usage = _extension(certificate, x509.KeyUsage)
-    extended = _extension(certificate, x509.ExtendedKeyUsage)
+    names = extension(certificate, x509.SubjectAlternativeName)
+    usage = extension(certificate, x509.KeyUsage)
+    extended = extension(certificate, x509.ExtendedKeyUsage)
     usages = {
         "digitalSignature": usage and usage.digital_signature,
         "keyEncipherment": usage and usage.key_encipherment,
         "serverAuth": extended and ExtendedKeyUsageOID.SERVER_AUTH in extended,
         "clientAuth": extended and ExtendedKeyUsageOID.CLIENT_AUTH in extended,
     }
-    end = getattr(certificate, "not_valid_after_utc", None)  # since cryptography 42
-    if end is None:
-        end = certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
     return Certificate(
-        subject=",".join(rdn.rfc4514_string() for rdn in certificate.subject.rdns),
+        subject=spelled(certificate.subject),
         names=tuple(sorted(str(name.value) for name in names or [])),
         usages=tuple(sorted(name for name, on in usages.items() if on)),
-        not_after=end,
+        not_after=validity(certificate)[1],
         serial=f"{certificate.serial_number:x}",
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
     )
@@ -209,7 +209,7 @@ def authority_of(certificate: str) -> str:
 
 
 def _vouches(place: Place, content: bytes) -> str:
-    certificate = _parsed(content)
+    certificate = parsed(content)
     if certificate is None:
         return f"{place.path}, which is no certificate"
     if place.kind != "ca":
@@ -221,8 +221,8 @@ def _foreign(place: Place, content: bytes, authority: str | None) -> bool:
     """Whether a CA's certificate, or a certificate, comes from another CA."""
     if place.kind == "ca":
         return authority is None or content.strip() != authority.encode().strip()
-    certificate = _parsed(content) if place.kind == "cert" else None
-    return certificate is not None and (authority is None or not _signed(certificate, authority))
+    certificate = parsed(content) if place.kind == "cert" else None
+    return certificate is not None and (authority is None or not signed(certificate, authority))
 
 
 def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
@@ -230,50 +230,16 @@ def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) ->
     if place.kind == "ca":
         return None
     if place.kind == "cert":
-        return None if _parsed(contents[place.path]) else "is not a certificate"
+        return None if parsed(contents[place.path]) else "is not a certificate"
     # A key belongs to the certificate named just before it.
     partner = identity.places[identity.places.index(place) - 1].path
-    certificate = _parsed(contents.get(partner, b""))
+    certificate = parsed(contents.get(partner, b""))
     public = _public_of(contents[place.path])
     if public is None:
         return "is not a private key without passphrase"
-    if certificate is None or public != _public(certificate.public_key()):
+    if certificate is None or public != public_bytes(certificate.public_key()):
         return f"does not belong to {posixpath.basename(partner)}"
     return None
-
-
-def _signed(certificate: t.Any, authority: str) -> bool:
-    issuer = x509.load_pem_x509_certificate(authority.encode())
-    signature, content, algorithm = (
-        certificate.signature,
-        certificate.tbs_certificate_bytes,
-        certificate.signature_hash_algorithm,
-    )
-    key = issuer.public_key()
-    try:
-        if isinstance(key, rsa.RSAPublicKey):
-            key.verify(signature, content, padding.PKCS1v15(), algorithm)
-        elif isinstance(key, ec.EllipticCurvePublicKey):
-            key.verify(signature, content, ec.ECDSA(algorithm))
-        else:
-            return False
-    except InvalidSignature:
-        return False
-    return bool(certificate.issuer == issuer.subject)
-
-
-def _parsed(content: bytes) -> t.Any:
-    try:
-        return x509.load_pem_x509_certificate(content)
-    except ValueError:
-        return None
-
-
-def _extension(certificate: t.Any, kind: t.Any) -> t.Any:
-    try:
-        return certificate.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None
 
 
 def name(subject: str) -> t.Any:
@@ -286,12 +252,13 @@ def name(subject: str) -> t.Any:
 @functools.cache  # the library checks the primes of each key it reads, which takes its time
 def _public_of(key: bytes) -> bytes | None:
     try:
-        return _public(serialization.load_pem_private_key(key, password=None).public_key())
+        return public_bytes(serialization.load_pem_private_key(key, password=None).public_key())
     except (ValueError, TypeError):
         return None
 
 
-def _public(key: t.Any) -> bytes:
+def public_bytes(key: t.Any) -> bytes:
+    """A public key as bytes: keys themselves can be compared only since version 40 of the library."""
     encoding = serialization.Encoding.DER
     return t.cast(bytes, key.public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
 
@@ -366,6 +333,12 @@ def _group(status: os.stat_result) -> str:
         return str(status.st_gid)
 
 
-def _need_library() -> None:
-    if x509 is None:
-        raise Unsupported("reading and making certificates needs cryptography; install python3-cryptography here")
+def need_library(oldest: str = OLDEST, *, install: str = "install python3-cryptography here") -> None:
+    """Raises Unsupported without cryptography, or with one before `oldest`."""
+    found = "none" if x509 is None else cryptography.__version__
+    if x509 is None or _numbers(found) < _numbers(oldest):
+        raise Unsupported(f"reading and making certificates needs cryptography {oldest} or newer, found {found}; {install}")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]

@@ -10,7 +10,6 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import ports
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
@@ -28,11 +27,7 @@ class Ends:
 
     def _get(self, end: str) -> t.Any:
         if end not in self._known or not self._known[end].isAlive():
-            try:
-                self._known[end] = self._open(self._uris[end])
-            except Failed as error:
-                machine = ports.shown(self._uris[end]) if "certificate" in str(error) else ""
-                raise Failed("; ".join(filter(None, [str(error), machine]))) from error
+            self._known[end] = self._open(self._uris[end])
         return self._known[end]
 
     @property

@@ -40,7 +40,7 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
     if events or watched:
         _watch()  # must come before the connection
-    with said("connect to", uri, "is the libvirt daemon installed and running there, and may this user use it?"):
+    with said("connect to", uri, _remedy(uri)):
         connection = _open(uri, readonly=readonly)
     if watched:
         connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
@@ -48,6 +48,13 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
         yield connection
     finally:
         connection.close()
+
+
+def _remedy(uri: str) -> str:
+    place = urllib.parse.urlsplit(uri)
+    if place.hostname and place.scheme.partition("+")[2] in ("tls", ""):
+        return f"`virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on {place.hostname} tell more"
+    return "is the libvirt daemon installed and running there, and may this user use it?"
 
 
 def _open(uri: str, *, readonly: bool) -> Connection:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime
 import multiprocessing
+import re
 import stat
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
-from ansible_collections.corral.virt.plugins.plugin_utils._ca import Authority
+from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST, Authority
 
 GOAL = Wanted(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 
@@ -70,5 +71,20 @@ def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
     make(ca)
     csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject=GOAL.subject)
     text = Authority(str(ca)).sign(csr, GOAL, days=100000)
-    issuer = x509.load_pem_x509_certificate((ca / "ca-cert.pem").read_bytes())
-    assert x509.load_pem_x509_certificate(text.encode()).not_valid_after_utc == issuer.not_valid_after_utc
+    ends = [files.describe(x509.load_pem_x509_certificate(pem)).not_after for pem in (text.encode(), (ca / "ca-cert.pem").read_bytes())]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("version", ["37.0.4", "38.0.3", "3.4.8"])
+def test_an_old_library_is_the_reason_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("cryptography.__version__", version)
+    told = rf"needs cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
+    with pytest.raises(Unsupported, match=re.escape(told)):
+        Authority(str(tmp_path / "ca"))
+    files.need_library()
+
+
+def test_a_newer_library_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("38.0.4", "38.1", "42.0.0.dev1", "100.0"):
+        monkeypatch.setattr("cryptography.__version__", version)
+        files.need_library(OLDEST)

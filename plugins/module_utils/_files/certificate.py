@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read a certificate: who signed it, when it is valid."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+except ImportError:  # who reads certificates says so
+    x509 = None  # type: ignore[assignment]
+
+__all__ = ["CAN_READ", "authority_key", "extension", "parsed", "signed", "spelled", "validity"]
+
+CAN_READ = x509 is not None
+
+
+def signed(certificate: t.Any, authority: str) -> bool:
+    """Whether that CA (PEM) issued it."""
+    issuer = x509.load_pem_x509_certificate(authority.encode())
+    signature, content, algorithm = (
+        certificate.signature,
+        certificate.tbs_certificate_bytes,
+        certificate.signature_hash_algorithm,
+    )
+    key = issuer.public_key()
+    try:
+        if isinstance(key, rsa.RSAPublicKey):
+            key.verify(signature, content, padding.PKCS1v15(), algorithm)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signature, content, ec.ECDSA(algorithm))
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return bool(certificate.issuer == issuer.subject)
+
+
+def parsed(content: bytes) -> t.Any:
+    """A certificate in PEM, None where it is none."""
+    try:
+        return x509.load_pem_x509_certificate(content)
+    except ValueError:
+        return None
+
+
+def extension(certificate: t.Any, kind: t.Any) -> t.Any:
+    """The value of one of its extensions, None without."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def spelled(name: t.Any) -> str:
+    """A distinguished name as libvirt's `tls_allowed_dn_list` compares it: in the certificate's order."""
+    return ",".join(rdn.rfc4514_string() for rdn in name.rdns)
+
+
+def validity(certificate: t.Any) -> tuple[datetime.datetime, datetime.datetime]:
+    """The first and the last moment, in UTC."""
+    if hasattr(certificate, "not_valid_after_utc"):  # since cryptography 42
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    zone = datetime.timezone.utc
+    return certificate.not_valid_before.replace(tzinfo=zone), certificate.not_valid_after.replace(tzinfo=zone)
+
+
+def authority_key(certificate: t.Any) -> str:
+    """The fingerprint (SHA-1, hexadecimal) of the key that signed a certificate, as that tells it; empty where it does not.
+
+    It is all that a host's certificate tells of its CA's key; `openssl x509 -noout -ext subjectKeyIdentifier` shows that of a CA.
+    """
+    found = extension(certificate, x509.AuthorityKeyIdentifier)
+    return found.key_identifier.hex() if found and found.key_identifier else ""
