@@ -137,7 +137,7 @@ class Authority:
         for path in sorted(self._issued.glob("*.pem")):
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
             seen = files.describe(certificate)
-            holder = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+            holder = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
             both = sorted({*seen.names} & {*wanted.names})
             if holder != wanted.common_name and both and seen.not_after > now:
                 taken.append(f"{', '.join(both)} is {holder}'s until {seen.not_after:%Y-%m-%d} ({path})")

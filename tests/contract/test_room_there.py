@@ -32,10 +32,14 @@ def test_it_is_what_there_is_now(
     monkeypatch.setattr(dest, "getHostname", lambda: "hyper2", raising=False)
     looked: list[object] = []
     refresh, pools = storage.refresh, look.pools
-    monkeypatch.setattr(storage, "refresh", lambda connection, pool: (looked.append(connection), refresh(connection, pool)))
+
+    def look_anew(connection: object, pool: str) -> None:
+        looked.append(connection)
+        refresh(connection, pool)
 
     def told(connection: object) -> list[dict[str, t.Any]]:
         return [{**pool, "available_bytes": now if connection in looked else stale} for pool in pools(connection)]
 
+    monkeypatch.setattr(storage, "refresh", look_anew)
     monkeypatch.setattr(look, "pools", told)
     assert ("its disks: pool default of hyper2 has " in checked(source, dest)) is refused

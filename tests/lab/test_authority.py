@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervis
 
 pytestmark = pytest.mark.lab
 
+Options = t.Mapping[str, t.Any]
 FILES = "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | sort -k 2; find /etc/pki -type l -printf '%p %l\\n' | sort"
 
 
@@ -30,11 +31,11 @@ def second(tmp_path: Path) -> Path:
     return tmp_path / "second/ca"
 
 
-def certify(lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, **options: t.Any) -> str:
+def certify(lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, options: Options | None = None) -> str:
     """What role pki says."""
     book = lab.folder / "pki.json"
     book.write_text(json.dumps([{"hosts": "hyper", "roles": ["corral.virt.pki"]}]))
-    said = json.dumps({"pki_ca_dir": str(ca_dir), **options})
+    said = json.dumps({"pki_ca_dir": str(ca_dir), **(options or {})})
     return lab.run("ansible-playbook", book, "-e", said, *flags, ok=ok)
 
 
@@ -79,8 +80,8 @@ def test_the_files_of_the_first_controller_let_the_second_in(lab: Hypervisors, s
 def test_the_texts_of_the_authority_let_a_job_in(lab: Hypervisors, second: Path) -> None:
     (said,) = (item for item in guide("tls") if "pki_ca_key" in item)
     vault = {f"vault_ca_{what}": (lab.folder / f"ca/ca-{name}.pem").read_text() for what, name in (("certificate", "cert"), ("key", "key"))}
-    certify(lab, second, **said, **vault)
-    assert unchanged(certify(lab, second, **said, **vault))
+    certify(lab, second, options={**said, **vault})
+    assert unchanged(certify(lab, second, options={**said, **vault}))
     assert reached(lab, second).strip() == "hyper2"
     assert not list(second.rglob("ca-key.pem"))
 
@@ -90,15 +91,15 @@ def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
     show = "openssl x509 -in /etc/pki/libvirt/servercert.pem -noout -ext subjectAltName"
     address = lab.on("hyper1", "hostname -I").split()[0]
     assert names(lab.on("hyper1", show)) == {address, "hyper1"}
-    certify(lab, lab.folder / "ca", "--limit", "hyper1", **said)
+    certify(lab, lab.folder / "ca", "--limit", "hyper1", options=said)
     assert names(lab.on("hyper1", show)) == {address, "hyper1", *said["pki_extra_names"]}
     taken = lab.on("hyper2", "hostname -I").split()[0]
-    refused = certify(lab, lab.folder / "ca", "--limit", "hyper1", ok=False, pki_extra_names=[taken])
+    refused = certify(lab, lab.folder / "ca", "--limit", "hyper1", ok=False, options={"pki_extra_names": [taken]})
     assert f"{taken} is hyper2 in the inventory" in refused
 
 
 def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second: Path) -> None:
-    certify(lab, second, pki_replace_authority=True)
+    certify(lab, second, options={"pki_replace_authority": True})
     assert reached(lab, second).strip() == "hyper2"
     assert "certificate" in reached(lab, lab.folder / "ca", ok=False)
     for host in ("hyper1", "hyper2"):

@@ -125,6 +125,7 @@ _REMEDIES = {
     "Unable to access credentials": "give both hosts QEMU's certificates (role corral.virt.pki), or set transport: plain",
     "certificate": "look at both hosts' certificates and clocks (role corral.virt.pki makes new ones)",
     "No space left on device": "make room on the destination",
+    "Cannot read from TLS channel": "the handshake did not end; large packets that are lost do that: compare the MTU on the way",
 }
 
 
