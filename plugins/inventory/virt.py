@@ -60,7 +60,8 @@ options:
       - The libvirt URI of a hypervisor, a template over its variables. Those in C(group_vars) and C(host_vars) beside the inventory are
         among them.
       - C(virt_address) is its C(ansible_host), or else its name, as URIs want it; C(virt_pki_dir) is O(pki_dir).
-      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking.
+      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking. C(qemu+libssh://) hangs in libvirt.
+      - Reading needs neither root nor a certificate; see C(hypervisor_readers) of role P(corral.virt.hypervisor#role).
     type: str
     default: qemu+tls://{{ virt_address }}/system?pkipath={{ virt_pki_dir }}
     env:
@@ -85,7 +86,8 @@ options:
     description:
       - Where to look for a guest's addresses. The first that knows any is believed.
       - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of libvirt's own networks,
-        V(arp) what the hypervisor has seen, V(agent) the guest itself, which takes long where its agent is busy or missing.
+        V(arp) what the hypervisor has seen, V(agent) the guest itself, which takes long where its agent is busy or missing. Who may only
+        read cannot ask the agent; it is passed over.
     type: list
     elements: str
     choices: [record, lease, arp, agent]
@@ -136,6 +138,10 @@ plugin: corral.virt.virt
 uri: qemu+ssh://root@{{ virt_address }}/system
 filters:
   - virt_state == 'running'
+---
+# through SSH, with a key of hypervisor_readers, which opens nothing else
+plugin: corral.virt.virt
+uri: qemu+ssh://corral-reader@{{ virt_address }}/system?keyfile={{ '~/.ssh/corral-reader' | expanduser }}
 ---
 # one machine, no other source needed; groups by memory, a variable of one's own, and the answers kept for five minutes
 plugin: corral.virt.virt
