@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
@@ -121,13 +122,22 @@ class ActionModule(UntrustedAction):
 
 def _refuse_others(params: Variables, task_vars: Variables) -> None:
     """A certificate with the name of another host of the inventory would let this one play it. Raises BadInput with each."""
-    own = {task_vars["inventory_hostname"], str(task_vars.get("ansible_host"))}
-    problems = []
-    for other, variables in task_vars["hostvars"].items():
-        theirs = {other, str(variables.get("ansible_host") or other)} - own
-        problems += [
-            f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of role pki)"
-            for name in sorted(theirs & {*check_names(params["names"], what="names")})
-        ]
+    own = _names(task_vars["inventory_hostname"], task_vars)
+    wanted = {*check_names(params["names"], what="names")} - own
+    problems = [
+        f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of role pki)"
+        for other, variables in (task_vars["hostvars"].items() if wanted else ())
+        for name in sorted(wanted & _names(other, variables))
+    ]
     if problems:
         raise BadInput(problems)
+
+
+def _names(host: str, variables: t.Mapping[str, t.Any]) -> set[str]:
+    """What the inventory says of a host, in the form of names in a certificate."""
+    found: set[str] = set()
+    with contextlib.suppress(BadInput):  # no name that a certificate could have
+        found.update(check_names([host], what=host))
+    with contextlib.suppress(BadInput, AnsibleError):  # where it is, only that host can tell
+        found.update(check_names([str(variables.get("ansible_host") or host)], what=host))
+    return found

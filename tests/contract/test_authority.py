@@ -114,8 +114,13 @@ def test_controllers_share_it_by_an_environment_variable(hosts: Hosts, monkeypat
 @pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
 def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) -> None:
     before = hosts.files("h1")
-    told = hosts.certify(hosts.first, hosts="h1", names=["h1", "h2", "10.0.0.2"], options=options)["h1"]
-    assert told["failed"] and {"h2 is h2 in the inventory", "10.0.0.2 is h2 in the inventory"} == {
+    other = {"root": "/nowhere", "ansible_host": "FD00:0::3"}
+    broken = {"root": "/nowhere", "ansible_host": "{{ nobody_says_this }}"}
+    hosts.hosts(hyper={"h1": {"root": str(hosts.place / "h1")}, "h2": {"ansible_host": "10.0.0.2"}, "H3": other, "h4": broken})
+    wanted = ["h1", "h2", "10.0.0.2", "h3", "fd00::3", "h4"]
+    told = hosts.certify(hosts.first, hosts="h1", names=wanted, options=options)["h1"]
+    taken = {"h2": "h2", "10.0.0.2": "h2", "h3": "H3", "fd00::3": "H3", "h4": "h4"}
+    assert told["failed"] and {f"{name} is {host} in the inventory" for name, host in taken.items()} == {
         problem.partition(": ")[2].partition(";")[0] for problem in told["problems"]
     }
     certificates = {name: content for name, content in hosts.files("h1").items() if not name.endswith("pending.pem")}
