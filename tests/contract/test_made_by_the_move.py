@@ -64,6 +64,23 @@ def test_what_was_made_goes_again(ends: Ends) -> None:
     assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
 
 
+def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    dest, create = ends.dest, storage.create
+
+    def killed(*arguments: t.Any, **more: t.Any) -> None:
+        create(*arguments, **more)
+        alive = iter([False])
+        monkeypatch.setattr(dest, "isAlive", lambda: next(alive, True), raising=False)
+        raise Failed("cannot create volume: End of file while reading data")
+
+    monkeypatch.setattr(storage, "create", killed)
+    with pytest.raises(Failed, match="End of file"):
+        carry.make(ends, UUID, DISK)
+    assert storage.volume_at(ends.dest, PATH)
+    assert settle.clean_up(ends, UUID) == []
+    assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
+
+
 def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Ends) -> None:
     carry.make(ends, UUID, DISK)
     storage.delete(ends.dest, PATH)

@@ -72,7 +72,10 @@ class Place:
         with Twice(scene.guests, scene.hosts) as twice:
             told = self._hurt(case, scene)
             self._once(case, scene)
-            detail = self._repeated(case, scene)
+            try:
+                detail = self._repeated(case, scene)
+            except Violation as error:
+                raise Violation(f"{error} (it had {told})") from None
         if twice.seen:
             raise Violation(f"it ran on two hosts at once: {twice.seen}")
         counts = [self._written(scene, guest) for guest in scene.guests]

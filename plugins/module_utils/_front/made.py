@@ -97,7 +97,8 @@ def create(ends: Ends, uuid: str, volume: Volume, *, replace: bool) -> None:
     try:
         storage.create(ends.dest, volume.pool, caps.new_volume(volume), name=volume.name)
     except VirtError:
-        _enter(ends, uuid, None, path=volume.path)  # what is there is somebody else's
+        if not ends.broken("dest"):  # a daemon that was killed may have made it
+            _enter(ends, uuid, None, path=volume.path)  # what is there is somebody else's
         raise
     finished(ends, uuid, volume)
 
