@@ -32,6 +32,7 @@ class Case:
     options: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # of the migration
     book: str = "migrate"  # the playbook: migrate, or drain or rebalance with several guests
     after_s: float = 0  # between the moment and the fault
+    may_miss: bool = False  # it may be over before the fault comes
 
 
 def nothing(_scene: Scene) -> None:

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.tests.faults.foreign import Latecomers
 from ansible_collections.corral.virt.tests.faults.guest import BASE, Guest, make_base, subjects
 from ansible_collections.corral.virt.tests.faults.hosts import IMAGES, Host, until
 from ansible_collections.corral.virt.tests.faults.phases import PHASES, Phase
-from ansible_collections.corral.virt.tests.faults.scene import Run, Scene, Violation
+from ansible_collections.corral.virt.tests.faults.scene import Missed, Run, Scene, Violation
 from ansible_collections.corral.virt.tests.faults.twice import Twice
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, allowed_to_fault, hypervisors
 
@@ -58,6 +58,9 @@ class Place:
         try:
             with contextlib.ExitStack() as after, contextlib.ExitStack() as undo:
                 detail, ok = self._case(case, undo, after), True
+        except Missed as error:
+            detail, ok = f"missed: {error}", case.may_miss
+            self._swept()
         except (Violation, RuntimeError, ValueError, OSError) as error:
             detail, ok = f"{type(error).__name__}: {error}", False
             self._swept()
@@ -95,8 +98,8 @@ class Place:
             scene.run = run = scene.start()
             if phase:
                 if not scene.reached(phase, run):
-                    run.wait()
-                    raise Violation(f"it never came to '{case.when}': {run.reason()}")
+                    what = Missed if run.wait() else Violation
+                    raise what(f"it never came to '{case.when}': {run.reason()}")
                 time.sleep(case.after_s)
                 case.fault(scene)
             arrived = run.wait()

@@ -15,7 +15,7 @@ from corral_lab import processes
 from ansible_collections.corral.virt.tests.faults.foreign import definition
 from ansible_collections.corral.virt.tests.faults.guest import Guest
 from ansible_collections.corral.virt.tests.faults.hosts import Host, until
-from ansible_collections.corral.virt.tests.faults.scene import Scene, Violation
+from ansible_collections.corral.virt.tests.faults.scene import Missed, Scene, Violation
 from ansible_collections.corral.virt.tests.lab import hypervisors
 
 __all__ = [
@@ -78,7 +78,7 @@ def _let_run(scene: Scene) -> None:
 def _stopped(host: Host, pids: t.Sequence[int]) -> t.Iterator[None]:
     """Processes that neither work nor end."""
     if not host.kill(pids, signal.SIGSTOP):
-        raise RuntimeError(f"{host.name} has none to stop")
+        raise Missed(f"{host.name} has none to stop")
     try:
         yield
     finally:

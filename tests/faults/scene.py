@@ -17,11 +17,15 @@ from ansible_collections.corral.virt.tests.faults.hosts import Host, until
 from ansible_collections.corral.virt.tests.faults.phases import Phase
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors
 
-__all__ = ["RUN_S", "Run", "Scene", "Violation"]
+__all__ = ["RUN_S", "Missed", "Run", "Scene", "Violation"]
 
 RUN_S = 240  # a run that has not ended by then does not end by itself
 LINK = "host0"
 RATE = "40mbit"  # memory then takes seven seconds
+
+
+class Missed(Exception):
+    """The run ended well before the fault came: nothing was shown."""
 
 
 class Violation(Exception):
