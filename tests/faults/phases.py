@@ -30,6 +30,11 @@ def _made(guest: Guest, _source: Host, dest: Host) -> bool:
     return dest.path(guest.disk).exists()
 
 
+def _sent_in_part(guest: Guest, source: Host, dest: Host) -> bool:
+    """Of a disk whose guest is off: a copy is as long as what has come, as soon as a hole has."""
+    return _made(guest, source, dest) and 0 < dest.path(guest.disk).stat().st_size < source.path(guest.disk).stat().st_size
+
+
 def _copied(percent: int) -> t.Callable[[Guest, Host, Host], bool]:
     def seen(guest: Guest, source: Host, _dest: Host) -> bool:
         figures = source.look(guest.uuid)[1]
@@ -82,6 +87,7 @@ PHASES: dict[str, Phase] = {
     "copying 10 %": Phase(_copied(10), SLOW),
     "copying 50 %": Phase(_copied(50), SLOW),
     "copying 90 %": Phase(_copied(90), SLOW),
+    "sent in part": Phase(_sent_in_part, tight=True),
     "copying slowly": Phase(_copied(1), {"bandwidth": 1, **TIGHT}),  # time enough for another run of the playbook
     "memory": Phase(_memory, SLOW),
     "switch-over": Phase(_switching, TIGHT, tight=True),

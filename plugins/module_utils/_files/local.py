@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["bridge_calls", "held", "locked", "shared_filesystem", "written_s"]
+__all__ = ["bridge_calls", "digest", "held", "locked", "shared_filesystem", "written_s"]
 
+_PIECE = 1024 * 1024
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -53,6 +55,19 @@ def written_s(path: str) -> float | None:
         return os.stat(path).st_mtime
     except OSError:
         return None
+
+
+def digest(path: str, length: int) -> str | None:
+    """The sha256 of the first `length` bytes of a file; None when there are not so many to be read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as stream:
+            while length > 0 and (piece := stream.read(min(length, _PIECE))):
+                found.update(piece)
+                length -= len(piece)
+    except OSError:
+        return None
+    return None if length else found.hexdigest()
 
 
 def bridge_calls(directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -61,12 +63,19 @@ def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str]
     known, strange = set(), []
     for made in entries:
         xml = storage.volume_at(dest, made.path)
-        why = foreign(made, caps.volume(xml), taken) if xml else ""
+        why = foreign(made, caps.volume(xml), taken, begun=functools.partial(_begun, dest, made.path)) if xml else ""
         if xml and not why:
             known.add(made.path)
         elif why:
             strange.append(f"{made.path} stays on the destination: {why}")
     return known, strange
+
+
+def _begun(dest: t.Any, path: str, size: int) -> bool:
+    """Whether a file there holds the bytes that the file of that name here begins with."""
+    directory, name = os.path.split(path)
+    pool, mine = transfer.pool_at(dest, directory), local.digest(path, size)
+    return bool(pool and mine) and transfer.digest(dest, t.cast(str, pool), name) == mine
 
 
 @contextlib.contextmanager

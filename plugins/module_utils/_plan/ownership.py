@@ -15,11 +15,19 @@ __all__ = ["foreign"]
 _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
 
-def foreign(made: Made, seen: t.Mapping[str, t.Any], users: t.Mapping[str, str]) -> str:
-    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other guests there."""
+def foreign(
+    made: Made, seen: t.Mapping[str, t.Any], users: t.Mapping[str, str], *, begun: t.Callable[[int], bool] = lambda _size: False
+) -> str:
+    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other guests there.
+
+    `begun` tells whether its content, of so many bytes, is what the file on the source begins with: a copy that broke off is cut at its
+    last hole.
+    """
     if made.path in users:
         return f"guest {users[made.path]} uses it"
     if made.size_bytes not in (seen["capacity_bytes"], seen["physical_bytes"]):
+        if made.phase == Made.OPEN and 0 < seen["physical_bytes"] < made.size_bytes and begun(seen["physical_bytes"]):
+            return ""
         return "it has another size than what the move made"
     if made.phase == Made.MAKING and seen["allocation_bytes"] > _EMPTY_BYTES:
         return "it holds data, and the move had not made it yet"

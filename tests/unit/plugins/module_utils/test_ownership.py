@@ -42,3 +42,21 @@ def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[st
     told = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {})
     assert told == "" if not why else why in told
     assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}) == "guest db1 uses it"
+
+
+@pytest.mark.parametrize(
+    ("phase", "size", "begun", "why"),
+    [
+        (Made.OPEN, 65536, True, ""),
+        (Made.OPEN, 65536, False, "another size"),
+        (Made.OPEN, 0, True, "another size"),  # every copy begins so, and every empty file
+        (Made.OPEN, SIZE + 1, True, "another size"),
+        (Made.MADE, 65536, True, "another size"),
+        (Made.MAKING, 65536, True, "another size"),
+    ],
+)
+def test_a_copy_that_broke_off_is_known_by_its_bytes(phase: str, size: int, begun: bool, why: str) -> None:
+    seen, made = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": size}, Made(phase, SIZE, "17.5", PATH)
+    told = foreign(made, seen, {}, begun=lambda length: begun and length == size)
+    assert told == "" if not why else why in told
+    assert foreign(made, seen, {PATH: "db1"}, begun=lambda _length: True) == "guest db1 uses it"
