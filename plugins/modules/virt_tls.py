@@ -15,21 +15,35 @@ author:
 description:
   - Gives a hypervisor the certificates that libvirt (C(qemu+tls://), port 16514) and QEMU (migration, disks, consoles)
     need, and renews them in time.
-  - Private keys are made on the host and never leave it. The CA is kept on the controller, is made when there is none,
-    and signs there.
-  - Each host has two identities with keys and names of their own. C(libvirt) is C(O=corral.virt,OU=libvirt,CN=NAME) and
-    only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and the group QEMU runs in can read its key.
-    When C(tls_allowed_dn_list) of the libvirt daemon admits only C(OU=libvirt), as the role P(corral.virt.pki#role)
-    arranges, a guest that breaks out of QEMU finds no key that opens another hypervisor.
+  - Private keys are made on the host and never leave it. The authorities are kept on the controller, are made when there are none,
+    and sign there.
+  - libvirt and QEMU have an authority each, and each host an identity of its own for both. C(libvirt) is
+    C(O=corral.virt,OU=libvirt,CN=NAME) and only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and the group QEMU
+    runs in can read its key. A guest that breaks out of QEMU finds no key that opens another hypervisor, and none that libvirt's
+    clients would take for a hypervisor's.
+  - An identity has two certificates, one for servers and one for clients, each for that one (critical) purpose.
+  - A CA whose end is near is replaced. The new one is trusted by every host that holds certificates before it signs, and the old one is
+    trusted until none of its certificates is used, so that any two hosts can reach each other all the while. The same way leads from one CA
+    for both, as the first version of this collection made it, to two. Each of the three steps (trust, sign, give up) needs one run of
+    this module on all hosts; RV(rolling) says whether one is left.
   - The places libvirt and QEMU look at become links into a directory C(corral) that holds complete sets of CA
-    certificate, certificate and key. One rename exchanges a set, so that after a power cut either the old or the new
+    certificates, CRL, certificates and key. One rename exchanges a set, so that after a power cut either the old or the new
     one is in use.
-  - A renewed certificate is read by a running daemon after C(virt-admin server-update-tls); nothing needs a restart.
+  - A daemon that serves TLS reads the new files at once, without a restart.
 options:
+  state:
+    description:
+      - V(present) gives the host its certificates.
+      - V(revoked) revokes all valid certificates of O(name), or of everybody who is not in O(hypervisors). It changes files below O(ca_dir)
+        and reaches no host. Hosts refuse these certificates when this module has run on them with V(present), and close connections
+        that clients with such certificates have open.
+    type: str
+    choices: [present, revoked]
+    default: present
   name:
     description:
       - The common name of the certificates.
-      - Default is the host's name in the inventory.
+      - Default is the host's name in the inventory. C(controller) is the controller's.
     type: str
   names:
     description:
@@ -46,23 +60,49 @@ options:
     default: [libvirt, qemu]
   ca_dir:
     description:
-      - Directory of the CA on the controller, made with mode 0700 when it does not exist.
-      - Whoever reads C(ca-key.pem) in it is root on every hypervisor. Keep it out of version control, and keep a copy.
+      - Directory of the authorities on the controller, made with mode 0700 when it does not exist.
+      - Whoever reads a C(ca-key.pem) below it is root on every hypervisor. Keep it out of version control, and keep a copy.
       - The environment variable E(CORRAL_VIRT_CA_DIR) of the controller sets the default.
     type: path
     default: ~/.config/corral/ca
+  ca_passphrase:
+    description:
+      - Passphrase of the keys of the authorities. A key in O(ca_dir) that has none is written again with it.
+      - The environment variable E(CORRAL_VIRT_CA_PASSPHRASE) of the controller sets the default.
+    type: str
+  ca_constraints:
+    description:
+      - Domains and networks to which certificates are restricted of CAs that are made from now on, as in RFC 5280, section 4.2.1.10.
+      - Without a domain any name is permitted, without a network any address.
+    type: list
+    elements: str
+    default: []
+  new_authority:
+    description:
+      - Make new CAs now. Say it for one host of a play, or each host makes one.
+      - Not with O(ca_key).
+    type: bool
+    default: false
   controller:
     description:
       - Also give the controller a certificate, as client of the hypervisors, in C(controller/) of O(ca_dir), so that
         C(qemu+tls://HOST/system?pkipath=DIR) works from there.
     type: bool
     default: false
+  hypervisors:
+    description:
+      - With O(state=revoked), the names of all hypervisors of the inventory. The certificates of those that were in the same inventory when
+        this module last ran on them, and are not listed, are revoked.
+    type: list
+    elements: str
   days:
     description: How long new certificates are valid, in days; never longer than the CA.
     type: int
     default: 365
   renew_before:
-    description: Renew a certificate when it is valid for fewer days than this.
+    description:
+      - Renew a certificate when it is valid for fewer days than this. Less than O(days).
+      - Each host adds some days of its own, at most as many again, so that not all renew on one day.
     type: int
     default: 30
   force:
@@ -86,20 +126,49 @@ options:
       - The group that QEMU runs in.
       - Default is the first of C(qemu), C(libvirt-qemu) and C(kvm) that the host has.
     type: str
+  daemon:
+    description:
+      - The daemon that serves TLS, and reads new files when it listens on port 16514.
+      - Default is the one that has an administration socket.
+    type: str
+    choices: [libvirtd, virtproxyd]
   ca_certificate:
     description:
-      - Certificate of the CA, as PEM text, instead of the one in O(ca_dir).
+      - Certificate of libvirt's CA, as PEM text, instead of those in O(ca_dir). With several, all are trusted, and the one that O(ca_key)
+        belongs to signs, or the first one.
       - Without O(ca_key), O(ca_dir) and O(controller) are not looked at. RV(requests) holds what that CA has to sign; give the result back
         as O(certificates).
     type: str
   ca_key:
     description:
-      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk, and not sent to
-        the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
+      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk, and not sent
+        to the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
+      - Needs O(qemu_ca_certificate) and O(qemu_ca_key), too, where O(identities) has V(qemu).
     type: str
+  ca_crl:
+    description:
+      - Certificates that the CA of O(ca_certificate) has revoked, as PEM text. Not with O(ca_key), which signs the list itself.
+      - One that is not valid any more is refused; libvirt would refuse everybody.
+    type: str
+  qemu_ca_certificate:
+    description: Certificate of QEMU's CA, as O(ca_certificate) is that of libvirt's.
+    type: str
+  qemu_ca_key:
+    description: Private key of the CA of O(qemu_ca_certificate), as PEM text.
+    type: str
+  qemu_ca_crl:
+    description: Certificates that the CA of O(qemu_ca_certificate) has revoked, as PEM text. QEMU looks there for its clients only.
+    type: str
+  retired_ca_certificates:
+    description: Certificates, as PEM text, of CAs that were given before. A host that still trusts one of them trusts it no longer.
+    type: str
+  revoked:
+    description: Subjects of certificates that are revoked and still valid, by serial number (hexadecimal). Their connections are closed.
+    type: dict
   certificates:
     description:
-      - Certificates signed by the CA of O(ca_certificate), as PEM text, by identity.
+      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One for servers and one for
+        clients, in one text.
     type: dict
 requirements:
   - cryptography >= 3.1 on the host
@@ -115,28 +184,31 @@ EXAMPLES = r"""
       - "{{ inventory_hostname }}"
       - "{{ ansible_facts.default_ipv4.address }}"
     ca_dir: ~/cloud/ca
-  register: tls
 
-- name: Let the running daemon read them
-  ansible.builtin.command: virt-admin server-update-tls libvirtd
-  when: "'libvirt' in tls.renewed"
-  changed_when: true
-
-- name: Sign with an authority that several controllers share
+- name: Sign with authorities that several controllers share
   corral.virt.virt_tls:
-    ca_certificate: "{{ lookup('ansible.builtin.file', 'files/ca-cert.pem') }}"
+    ca_certificate: "{{ lookup('ansible.builtin.file', 'files/libvirt-ca.pem') }}"
     ca_key: "{{ vault_ca_key }}"
+    qemu_ca_certificate: "{{ lookup('ansible.builtin.file', 'files/qemu-ca.pem') }}"
+    qemu_ca_key: "{{ vault_qemu_ca_key }}"
     controller: true
 
-- name: Ask for what a company's own CA has to sign
+- name: Refuse what was ever issued to a hypervisor that is in wrong hands
+  corral.virt.virt_tls:
+    state: revoked
+    name: hyper3
+  run_once: true
+
+- name: Ask for what a company's own CAs have to sign
   corral.virt.virt_tls:
     ca_certificate: "{{ lookup('ansible.builtin.file', 'company-ca.pem') }}"
+    qemu_ca_certificate: "{{ lookup('ansible.builtin.file', 'company-qemu-ca.pem') }}"
   register: tls
 """
 
 RETURN = r"""
 certificates:
-  description: The certificates in place, by identity. In check mode those that stand now.
+  description: The certificates in place, by identity and purpose (C(server), C(client)). In check mode those that stand now.
   returned: success
   type: dict
   contains:
@@ -175,8 +247,21 @@ steps:
   type: list
   elements: str
   sample: ["issue libvirt certificate (names)"]
+trusts:
+  description: The CAs that the host trusts, SHA-256 of their certificates, hexadecimal, by identity.
+  returned: success
+  type: dict
+rolling:
+  description: By authority, where a CA is being replaced, who has yet to trust the new one or to give up certificates of the old one.
+  returned: success, without O(ca_certificate)
+  type: dict
+revoked:
+  description: Whose certificates were revoked, or would be in check mode.
+  returned: with O(state=revoked)
+  type: list
+  elements: str
 requests:
-  description: What the CA of O(ca_certificate) has to sign, as PEM text, by identity.
+  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates.
   returned: when O(ca_certificate) is given
   type: dict
 """
@@ -185,51 +270,86 @@ import datetime
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Request, SetMode, decide, refuse_foreign
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Load, Request, SetMode, SetTrust, decide, refuse_foreign
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
-def run(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+def now() -> datetime.datetime:
+    """What this host's clock says."""
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetime.datetime] = now) -> dict[str, t.Any]:
     """Fetch, plan, pass through the gate, report."""
-    root, authority, signed = params["pki_dir"], params["ca_certificate"] or None, params["certificates"] or {}
-    goals = {goal.identity.name: goal for goal in wanted(params, group=files.group)}
+    if params["state"] == "revoked":
+        raise BadInput(["state: revoked is for the controller; a host has nothing to revoke"])
+    root, signed = params["pki_dir"], params["certificates"] or {}
+    goals = wanted(params, trusts(params), group=files.group)
 
     def found(goal: Wanted) -> Found:
-        with files.said(f"read the {goal.identity.name} certificate"):
-            return files.read(goal.identity, root, authority=authority)
+        with files.said(f"read the {goal.identity.name} certificates"):
+            return files.read(goal.identity, root, trust=goal.trust)
 
-    def do(step: Request | Install | SetMode) -> str | None:
+    def do(step: Request | Install | SetTrust | SetMode | Load) -> str | None:
         with files.said(str(step)):
             if isinstance(step, Request):
-                return files.request(step.identity, root, subject=goals[step.identity.name].subject)
+                goal = goals[step.identity.name]
+                return files.request(step.identity, root, subject=goal.subject, names=goal.names)
             if isinstance(step, Install):
-                files.install(step.wanted, root, certificate=step.certificate, authority=authority or "")
-            else:
+                files.install(step.wanted, root, certificate=step.certificate)
+            elif isinstance(step, SetTrust):
+                files.install(step.wanted, root)
+            elif isinstance(step, SetMode):
                 files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
+            else:
+                daemon.load(step.daemon, root, goals["libvirt"].trust)
             return None
 
-    steps: list[t.Any] = [Install(goals[name], text) for name, text in signed.items() if name in goals]
-    states = [(goal, found(goal)) for goal in goals.values()]
-    refuse_foreign(states, ours=files.authority_of(authority) if authority else None)
-    changes = []
-    if not steps:
-        plans = [decide(goal, state, now=datetime.datetime.now(datetime.timezone.utc)) for goal, state in states]
-        steps = [step for plan in plans for step in plan.steps]
-        changes = [change for plan in plans for change in plan.changes]
+    states = {name: found(goal) for name, goal in goals.items()}
+    refuse_foreign([(goals[name], state) for name, state in states.items()])
+    steps: list[t.Any] = []
+    changes: list[_changes.Change] = []
+    for name, goal in goals.items():
+        if name in signed:
+            steps.append(Install(goal, signed[name]))
+        else:
+            plan = decide(goal, states[name], now=clock())
+            steps += plan.steps
+            changes += plan.changes
+    waits = any(isinstance(step, Request) for step in steps) and gate.open  # for certificates, which come with another call
+    serving = daemon.serving(params["daemon"]) if root == daemon.SYSTEM and "libvirt" in goals and not waits else None
+    if serving and (any(map(_writes_libvirts, steps)) or (states["libvirt"].files and not daemon.is_loaded(root))):
+        steps.append(Load(serving))
     results = gate.run(steps, do)
-    certificates = {name: found(goal).certificate for name, goal in goals.items()}
+    if gate.open and root == daemon.SYSTEM and "libvirt" in goals and not waits and not serving:
+        daemon.remember(root, goals["libvirt"].trust)  # whoever starts later reads what is here now
+    states = {name: found(goal) for name, goal in goals.items()}
     return {
         "changed": bool(steps),
         "diff": _changes.diff(changes),
         "steps": [str(step) for step in steps],
         "renewed": [step.identity.name for step in steps if isinstance(step, Request)],
         "requests": {step.identity.name: csr for step, csr in zip(steps, results) if isinstance(step, Request)},
-        "certificates": {name: certificate.result() for name, certificate in certificates.items() if certificate},
+        "certificates": {
+            name: {purpose: one.result() for purpose, one in state.certificates.items()}
+            for name, state in states.items()
+            if state.certificates
+        },
+        "trusts": {name: sorted(state.trusts) for name, state in states.items()},
+        "crl": {name: state.crl for name, state in states.items() if {*state.stands} - {*goals[name].trust.refuses}},
     }
+
+
+def _writes_libvirts(step: t.Any) -> bool:
+    """Whether a step puts other files in libvirt's place, or begins to."""
+    identity = step.identity if isinstance(step, Request) else step.wanted.identity if isinstance(step, (Install, SetTrust)) else None
+    return bool(identity and identity.name == "libvirt")
 
 
 def main() -> None:

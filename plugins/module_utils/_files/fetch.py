@@ -325,6 +325,4 @@ def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Call
                     f"cannot fetch {shown}: {cause.verify_message}; name the authority that signed its certificate with ca_path"
                 ) from error
             reason = str(cause) or type(cause).__name__
-    raise Failed(
-        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?"
-    )
+    raise Failed(f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?")

@@ -10,7 +10,8 @@ itself a link, and one rename of it exchanges the whole set:
 
     /etc/pki/libvirt/servercert.pem -> corral/current/servercert.pem
     /etc/pki/libvirt/corral/current -> 5f0c…            (a set)
-    /etc/pki/libvirt/corral/pending.pem                 (a key that waits for its certificate)
+    /etc/pki/libvirt/corral/pending.pem                 (a key that waits for its certificates)
+    /etc/pki/libvirt/corral/loaded                      (what the daemon has read, see _files/daemon.py)
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import contextlib
 import dataclasses
 import functools
 import grp
+import hashlib
+import ipaddress
 import os
 import posixpath
 import pwd
@@ -29,7 +32,17 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, spelled, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
+    called,
+    each,
+    extension,
+    fingerprint,
+    parsed,
+    refused,
+    signed,
+    spelled,
+    validity,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
@@ -37,6 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Found,
     Identity,
     Place,
+    Trust,
     Wanted,
 )
 
@@ -49,16 +63,18 @@ try:
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["authority_of", "describe", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "read", "request", "said"]
-__all__ += ["set_mode", "user", "write"]
+__all__ = ["LOADED", "current", "describe", "general", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "public_of"]
+__all__ += ["read", "request", "said", "set_mode", "user", "write"]
+
+LOADED = "loaded"
 
 KEY_BITS = 3072
 OLDEST = "3.1"  # cryptography on hosts: the first that needs no backend; Enterprise Linux 9 has 36, Debian 12 38
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 
-def read(identity: Identity, root: str, *, authority: str | None) -> Found:
-    """The identity below `root` as it stands, judged against the CA certificate (PEM; None: there is none yet)."""
+def read(identity: Identity, root: str, *, trust: Trust) -> Found:
+    """The identity below `root` as it stands, judged by what the authority says."""
     files: dict[str, File] = {}
     contents: dict[str, bytes] = {}
     for place in identity.places:
@@ -67,65 +83,116 @@ def read(identity: Identity, root: str, *, authority: str | None) -> Found:
             contents[place.path], status = path.read_bytes(), path.stat()
             files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
-        return Found(files={})
+        return Found(files={}, same_crl=not trust.crl)
     need_library()
+    ours = _ours(trust)
     judged = {
-        path: dataclasses.replace(
-            file, foreign=_foreign(file.place, contents[path], authority), fault=_fault(file.place, contents, identity)
-        )
+        path: dataclasses.replace(file, foreign=_foreign(file.place, contents[path], ours), fault=_fault(file.place, contents, identity))
         for path, file in files.items()
     }
-    certificates = (parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert")
-    whole = next((certificate for certificate in certificates if certificate), None)
-    strangers = sorted({_vouches(file.place, contents[path]) for path, file in judged.items() if file.foreign})
-    return Found(files=judged, certificate=describe(whole) if whole else None, authorities=tuple(strangers))
+    certificates = {file.place.purpose: parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert"}
+    ca, crl = (place.path for kind in ("ca", "crl") for place in identity.places if place.kind == kind)
+    text, list_there = contents.get(ca, b"").decode(errors="replace"), contents.get(crl, b"").decode(errors="replace")
+    strangers = {word for path, file in judged.items() if file.foreign for word in _vouching(file.place, contents[path], ours)}
+    return Found(
+        files=judged,
+        certificates={purpose: describe(one, ours) for purpose, one in certificates.items() if one},
+        trusts={fingerprint(one): called(one) for one in map(_pem, each(text)) if one},
+        refuses=tuple(sorted(refused(list_there) or ())),
+        stands=tuple(sorted(refused(list_there, by=each(trust.text)) or ())),
+        same_crl=not trust.crl or list_there == trust.crl,
+        crl=list_there,
+        authorities=tuple(sorted(strangers)),
+    )
 
 
-def request(identity: Identity, root: str, *, subject: str) -> str:
-    """Make a private key, keep it aside, and return a request (PEM) for its certificate."""
+def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[str] = ()) -> str:
+    """Make a private key, keep it aside, and return a request (PEM) for its certificates."""
     need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     store = Path(root, identity.store)
     _make_directory(store)
     write(store / "pending.pem", pem(key), mode=0o600)
-    csr = x509.CertificateSigningRequestBuilder().subject_name(name(subject)).sign(key, hashes.SHA256())
-    return csr.public_bytes(serialization.Encoding.PEM).decode()
+    draft = x509.CertificateSigningRequestBuilder().subject_name(name(subject))
+    if names:
+        draft = draft.add_extension(x509.SubjectAlternativeName(list(map(general, names))), critical=False)
+    return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def install(wanted: Wanted, root: str, *, certificate: str, authority: str) -> None:
-    """Put the signed certificate, the key kept aside for it and the CA's certificate in place, all at once.
+def install(wanted: Wanted, root: str, *, certificate: str | None = None) -> None:
+    """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept aside for them.
 
-    Raises Refused when the certificate is not for that key or not from that CA, Failed without a key.
+    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key or not from that
+    authority, Failed without a key.
     """
     need_library()
-    identity, store = wanted.identity, Path(root, wanted.identity.store)
-    what, pending = f"cannot install the {wanted.identity.name} certificate", store / "pending.pem"
-    try:
-        key = pending.read_bytes()
-    except FileNotFoundError:
-        raise Failed(f"{what}: no key waits for it in {pending}; run again") from None
-    contents = {"ca": authority.encode(), "cert": certificate.encode(), "key": key}
-    by_path = {place.path: contents[place.kind] for place in identity.places}
+    identity, store, trust = wanted.identity, Path(root, wanted.identity.store), wanted.trust
+    what = f"cannot install the {wanted.identity.name} certificates"
+    contents = _signed(identity, store, certificate, what) if certificate else {}
     for place in identity.places:
-        fault = _fault(place, by_path, identity)
-        if _foreign(place, by_path[place.path], authority):
+        with contextlib.suppress(FileNotFoundError):
+            contents.setdefault(place.path, Path(root, place.path).read_bytes())
+    for place in identity.places:
+        text = {"ca": trust.text, "crl": trust.crl}.get(place.kind)
+        if text:
+            contents[place.path] = text.encode()
+    ours = _ours(trust)
+    for place in identity.places:
+        if place.path not in contents and place.kind != "crl":
+            raise Refused(f"{what}: there is no {place.name}")
+        fault = _fault(place, contents, identity) if place.path in contents else None
+        if not fault and place.kind == "cert" and _foreign(place, contents[place.path], ours):
             fault = "is not signed by this authority"
         if fault:
             raise Refused(f"{what}: {place.name} {fault}; another run may be at work")
-    serial = f"{x509.load_pem_x509_certificate(certificate.encode()).serial_number:x}"
-    key_group = _key_group(wanted)
-    fresh = store / serial
-    _make_directory(fresh)
-    for place in identity.places:
-        owner, owning = user(wanted.owner), key_group if place.kind == "key" else -1
-        write(fresh / place.name, by_path[place.path], mode=identity.mode(place), uid=owner, gid=owning)
-    if not all(_is_ours(identity, root, place) for place in identity.places):
-        _adopt(identity, root)
-    _link(serial, store / "current")
+    _exchange(wanted, root, contents)
     # From here on the new set is in use; what follows is tidying.
+    used = current(identity, root)
     for path in store.iterdir():
-        if path.name not in (serial, "current"):
+        if path.name not in (used, "current", LOADED) and (certificate or path.name != "pending.pem"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def current(identity: Identity, root: str) -> str:
+    """The name of the set that is in use; empty when there is none."""
+    path = Path(root, identity.store, "current")
+    return os.readlink(path) if path.is_symlink() else ""
+
+
+def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dict[str, bytes]:
+    """Certificates and key by place; one certificate for each purpose."""
+    pending = store / "pending.pem"
+    try:
+        key = pending.read_bytes()
+    except FileNotFoundError:
+        raise Failed(f"{what}: no key waits for them in {pending}; run again") from None
+    given = {text: describe(_pem(text)).usages if _pem(text) else () for text in each(certificate)}
+    contents = {}
+    for place in identity.places:
+        if place.kind == "key":
+            contents[place.path] = key
+        if place.kind == "cert":
+            found = [text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)]
+            if not found:
+                raise Refused(f"{what}: none of those given is for {place.purpose}Auth")
+            contents[place.path] = found[0].encode()
+    return contents
+
+
+def _exchange(wanted: Wanted, root: str, contents: t.Mapping[str, bytes]) -> None:
+    """Write a complete set, and let all places show it with one rename."""
+    identity, store = wanted.identity, Path(root, wanted.identity.store)
+    places = [place for place in identity.places if place.path in contents]
+    public = b"".join(contents[place.path] for place in places if place.kind != "key")
+    fresh = store / hashlib.sha256(public).hexdigest()[:16]
+    key_group = _key_group(wanted)
+    _make_directory(fresh)
+    for place in places:
+        owner, owning = user(wanted.owner), key_group if place.kind == "key" else -1
+        write(fresh / place.name, contents[place.path], mode=identity.mode(place), uid=owner, gid=owning)
+    if not all(_is_ours(identity, root, place) for place in places):
+        _adopt(identity, root, places)
+    _link(fresh.name, store / "current")
 
 
 def set_mode(path: str, *, owner: str, group_name: str | None, mode: int) -> None:
@@ -182,59 +249,80 @@ def pem(key: t.Any) -> bytes:
     return t.cast(bytes, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
 
 
-def describe(certificate: t.Any) -> Certificate:
-    """What a certificate says."""
+def describe(certificate: t.Any, authorities: t.Mapping[str, str] | None = None) -> Certificate:
+    """What a certificate says; `authorities` are those (fingerprint -> PEM) that may have signed it."""
     names = extension(certificate, x509.SubjectAlternativeName)
     usage = extension(certificate, x509.KeyUsage)
-    extended = extension(certificate, x509.ExtendedKeyUsage)
-    usages = {
-        "digitalSignature": usage and usage.digital_signature,
-        "keyEncipherment": usage and usage.key_encipherment,
-        "serverAuth": extended and ExtendedKeyUsageOID.SERVER_AUTH in extended,
-        "clientAuth": extended and ExtendedKeyUsageOID.CLIENT_AUTH in extended,
-    }
+    permitted = [word for word, on in _plain_usages(usage).items() if on]
+    with contextlib.suppress(x509.ExtensionNotFound):
+        found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+        short = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
+        mark = " (critical)" if found.critical else ""
+        permitted += [short.get(oid, oid.dotted_string) + mark for oid in found.value]
     return Certificate(
         subject=spelled(certificate.subject),
         names=tuple(sorted(str(name.value) for name in names or [])),
-        usages=tuple(sorted(name for name, on in usages.items() if on)),
+        usages=tuple(sorted(permitted)),
         not_after=validity(certificate)[1],
         serial=f"{certificate.serial_number:x}",
-        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+        fingerprint=fingerprint(certificate),
+        issuer=next((digest for digest, text in (authorities or {}).items() if signed(certificate, text)), ""),
     )
 
 
-def authority_of(certificate: str) -> str:
-    """A CA's name and fingerprint, for people."""
-    return _vouches(Place("", "ca"), certificate.encode())
+def _plain_usages(usage: t.Any) -> dict[str, bool]:
+    """What beside its purpose a certificate permits; one that permits to sign others is a CA."""
+    names = {"digitalSignature": "digital_signature", "keyEncipherment": "key_encipherment", "keyCertSign": "key_cert_sign"}
+    return {word: bool(usage and getattr(usage, name)) for word, name in names.items()}
 
 
-def _vouches(place: Place, content: bytes) -> str:
-    certificate = parsed(content)
-    if certificate is None:
-        return f"{place.path}, which is no certificate"
+def general(name: str) -> t.Any:
+    """A name or an address as certificates hold it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(text: str) -> t.Any:
+    return parsed(text.encode())
+
+
+def _ours(trust: Trust) -> dict[str, str]:
+    """The CAs of the authority, PEM by fingerprint: those that are trusted, and those that were."""
+    return {**{fingerprint(_pem(text)): text for text in each(trust.text)}, **trust.retired}
+
+
+def _vouching(place: Place, content: bytes, ours: t.Container[str]) -> list[str]:
+    """Who is meant by a foreign file, for people."""
     if place.kind != "ca":
-        return f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"
-    return f"{certificate.subject.rfc4514_string()} (SHA-256 {certificate.fingerprint(hashes.SHA256()).hex()})"
+        certificate = parsed(content)
+        return [f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"]
+    cas = [_pem(text) for text in each(content.decode(errors="replace"))]
+    if not cas or None in cas:
+        return [f"{place.path}, which is no certificate"]
+    return [called(one) for one in cas if fingerprint(one) not in ours]
 
 
-def _foreign(place: Place, content: bytes, authority: str | None) -> bool:
-    """Whether a CA's certificate, or a certificate, comes from another CA."""
+def _foreign(place: Place, content: bytes, ours: t.Mapping[str, str]) -> bool:
+    """Whether a CA's certificate, or a certificate, comes from another authority."""
     if place.kind == "ca":
-        return authority is None or content.strip() != authority.encode().strip()
+        cas = [_pem(text) for text in each(content.decode(errors="replace"))]
+        return not cas or any(one is None or fingerprint(one) not in ours for one in cas)
     certificate = parsed(content) if place.kind == "cert" else None
-    return certificate is not None and (authority is None or not signed(certificate, authority))
+    return certificate is not None and not any(signed(certificate, text) for text in ours.values())
 
 
 def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
     """What is wrong with the content of one place, in words; None when nothing is."""
-    if place.kind == "ca":
+    if place.kind in ("ca", "crl"):
         return None
     if place.kind == "cert":
         return None if parsed(contents[place.path]) else "is not a certificate"
     # A key belongs to the certificate named just before it.
     partner = identity.places[identity.places.index(place) - 1].path
     certificate = parsed(contents.get(partner, b""))
-    public = _public_of(contents[place.path])
+    public = public_of(contents[place.path])
     if public is None:
         return "is not a private key without passphrase"
     if certificate is None or public != public_bytes(certificate.public_key()):
@@ -250,9 +338,10 @@ def name(subject: str) -> t.Any:
 
 
 @functools.cache  # the library checks the primes of each key it reads, which takes its time
-def _public_of(key: bytes) -> bytes | None:
+def public_of(key: bytes, passphrase: str | None = None) -> bytes | None:
+    """The public half of a private key (PEM); None where it cannot be read so."""
     try:
-        return public_bytes(serialization.load_pem_private_key(key, password=None).public_key())
+        return public_bytes(serialization.load_pem_private_key(key, password=passphrase.encode() if passphrase else None).public_key())
     except (ValueError, TypeError):
         return None
 
@@ -285,18 +374,18 @@ def _target(identity: Identity, place: Place) -> str:
     return posixpath.join(posixpath.relpath(identity.store, posixpath.dirname(place.path)), "current", place.name)
 
 
-def _adopt(identity: Identity, root: str) -> None:
+def _adopt(identity: Identity, root: str, places: t.Sequence[Place]) -> None:
     """Turn plain files into links without changing what is read through them: copy first, then link one by one."""
     store = Path(root, identity.store)
     kept = store / f"adopted-{os.getpid()}"
     _make_directory(kept)
-    for place in identity.places:
+    for place in places:
         path = Path(root, place.path)
         with contextlib.suppress(FileNotFoundError):
             content, status = path.read_bytes(), path.stat()
             write(kept / place.name, content, mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid)
     _link(kept.name, store / "current")
-    for place in identity.places:
+    for place in places:
         path = Path(root, place.path)
         _make_directory(path.parent)
         _link(_target(identity, place), path)

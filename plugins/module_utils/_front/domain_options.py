@@ -70,9 +70,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "agent"]},
 }
-GUEST_OPTIONS["disks"]["options"].update(
-    size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]}
-)
+GUEST_OPTIONS["disks"]["options"].update(size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]})
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
 _MAKING = ("image", "clone", "size")

@@ -12,31 +12,78 @@ import typing as t
 from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted, check_names
+from ansible_collections.corral.virt.plugins.module_utils._files import certificate
+from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, Trust, Wanted, check_names
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
-__all__ = ["OPTIONS", "wanted"]
+__all__ = ["OPTIONS", "renew_before", "said", "trusts", "wanted"]
 
 OPTIONS: dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "revoked"], "default": "present"},
     "name": {"type": "str"},
     "names": {"type": "list", "elements": "str"},
     "identities": {"type": "list", "elements": "str", "choices": list(IDENTITIES), "default": list(IDENTITIES)},
     "ca_dir": {"type": "path", "default": "~/.config/corral/ca", "fallback": (env_fallback, ["CORRAL_VIRT_CA_DIR"])},
+    "ca_passphrase": {"type": "str", "no_log": True, "fallback": (env_fallback, ["CORRAL_VIRT_CA_PASSPHRASE"])},
+    "ca_constraints": {"type": "list", "elements": "str", "default": []},
+    "new_authority": {"type": "bool", "default": False},
     "controller": {"type": "bool", "default": False},
+    "hypervisors": {"type": "list", "elements": "str"},
     "days": {"type": "int", "default": 365},
     "renew_before": {"type": "int", "default": 30},
     "force": {"type": "bool", "default": False},
     "replace_authority": {"type": "bool", "default": False},
     "pki_dir": {"type": "path", "default": "/etc/pki"},
     "qemu_group": {"type": "str"},
+    "daemon": {"type": "str", "choices": list(DAEMONS)},
     "ca_certificate": {"type": "str"},
     "ca_key": {"type": "str", "no_log": True},
+    "ca_crl": {"type": "str"},
+    "qemu_ca_certificate": {"type": "str"},
+    "qemu_ca_key": {"type": "str", "no_log": True},
+    "qemu_ca_crl": {"type": "str"},
+    "retired_ca_certificates": {"type": "str"},
+    "revoked": {"type": "dict"},
     "certificates": {"type": "dict"},
 }
+_PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
 
-def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str | None]) -> list[Wanted]:
-    """What the user said, one per identity; raises BadInput with every problem. `group` finds that of QEMU."""
+def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
+    """What the authorities say, by name; raises BadInput with every problem."""
+    found, problems = {}, []
+    for authority, prefix in _PREFIXES.items():
+        try:
+            found[authority] = certificate.trust(
+                params[f"{prefix}ca_certificate"] or "",
+                params[f"{prefix}ca_crl"] or "",
+                retired=params["retired_ca_certificates"] or "",
+                revoked=params["revoked"],
+                what=f"{prefix}ca_certificate",
+            )
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def said(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
+    """The options that hold what the authorities say."""
+    texts = {f"{prefix}ca_{what}": found[name] for name, prefix in _PREFIXES.items() for what in ("certificate", "crl")}
+    return {
+        **{option: trust.crl if option.endswith("crl") else trust.text for option, trust in texts.items()},
+        "retired_ca_certificates": "".join(dict.fromkeys(text for trust in found.values() for text in trust.retired.values())),
+        "revoked": {serial: subject for trust in found.values() for serial, subject in trust.revoked.items()},
+    }
+
+
+def wanted(
+    params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
+) -> dict[str, Wanted]:
+    """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
     problems: list[str] = []
     names: tuple[str, ...] = ()
     try:
@@ -53,15 +100,22 @@ def wanted(params: t.Mapping[str, t.Any], *, group: t.Callable[[str | None], str
         problems.append("identities: name at least one of " + ", ".join(IDENTITIES))
     if problems:
         raise BadInput(problems)
-    return [
-        Wanted(
+    return {
+        name: Wanted(
             identity=IDENTITIES[name],
             common_name=params["name"],
             names=names,
-            renew_before=datetime.timedelta(days=params["renew_before"]),
+            renew_before=renew_before(params, name),
             group=group(params["qemu_group"]) if IDENTITIES[name].shared_key else "root",
             force=params["force"],
             replace_authority=params["replace_authority"],
+            trust=trusts[IDENTITIES[name].authority],
         )
         for name in dict.fromkeys(params["identities"])
-    ]
+    }
+
+
+def renew_before(params: t.Mapping[str, t.Any], identity: str) -> datetime.timedelta:
+    """How long before its end this host's certificate is renewed."""
+    before, days = (datetime.timedelta(days=params[option]) for option in ("renew_before", "days"))
+    return renewal(identity, params["name"], renew_before=before, days=days)

@@ -15,21 +15,22 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["CONTROLLER", "IDENTITIES", "ORGANIZATION", "USAGES"]
-__all__ += ["Certificate", "File", "Found", "Identity", "Place", "Wanted", "check_names"]
+__all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "ORGANIZATION"]
+__all__ += ["Certificate", "File", "Found", "Identity", "Place", "Trust", "Wanted", "check_names", "usages"]
 
 ORGANIZATION = "corral.virt"
-# libvirt 9.0 refuses a certificate that does not permit key encipherment.
-USAGES = ("clientAuth", "digitalSignature", "keyEncipherment", "serverAuth")
+# Who signs for whom: QEMU's keys are within reach of its guests, so what vouches for them vouches for nobody else.
+AUTHORITIES = ("libvirt", "qemu")
 _LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, cert or key."""
+    """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, crl, cert or key; a cert is for one `purpose`."""
 
     path: str
     kind: str
+    purpose: str = ""
 
     @property
     def name(self) -> str:
@@ -38,24 +39,31 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """One key pair and the places that show it. `store` keeps the complete sets, below the PKI directory."""
+    """One key and the places that show it. `store` keeps the complete sets, below the PKI directory."""
 
     name: str
-    unit: str  # OU of the certificate
+    authority: str  # of AUTHORITIES
     store: str
     places: tuple[Place, ...]
     shared_key: bool = False  # a group may read the key, not only its owner
+
+    @property
+    def purposes(self) -> tuple[str, ...]:
+        """A certificate each: who has taken over a client's cannot play a server with it."""
+        return tuple(place.purpose for place in self.places if place.kind == "cert")
 
     def mode(self, place: Place) -> int:
         """Permission bits of one of the places."""
         return 0o644 if place.kind != "key" else 0o640 if self.shared_key else 0o600
 
 
-def _identity(name: str, unit: str, store: str, ca: str, pairs: t.Sequence[tuple[str, str]], *, shared: bool = False) -> Identity:
-    places = [Place(ca, "ca")]
-    for cert, key in pairs:
-        places += [Place(cert, "cert"), Place(key, "key")]
-    return Identity(name=name, unit=unit, store=store, places=tuple(places), shared_key=shared)
+def _identity(
+    name: str, authority: str, store: str, trust: tuple[str, str], pairs: t.Mapping[str, tuple[str, str]], *, shared: bool = False
+) -> Identity:
+    places = [Place(trust[0], "ca"), Place(trust[1], "crl")]
+    for purpose, (cert, key) in pairs.items():
+        places += [Place(cert, "cert", purpose), Place(key, "key", purpose)]
+    return Identity(name=name, authority=authority, store=store, places=tuple(places), shared_key=shared)
 
 
 # Two keys and two names per host: whoever breaks out of QEMU holds none that opens another hypervisor.
@@ -64,18 +72,18 @@ IDENTITIES = {
         "libvirt",
         "libvirt",
         "libvirt/corral",
-        "CA/cacert.pem",
-        [
-            ("libvirt/servercert.pem", "libvirt/private/serverkey.pem"),
-            ("libvirt/clientcert.pem", "libvirt/private/clientkey.pem"),
-        ],
+        ("CA/cacert.pem", "CA/cacrl.pem"),
+        {
+            "server": ("libvirt/servercert.pem", "libvirt/private/serverkey.pem"),
+            "client": ("libvirt/clientcert.pem", "libvirt/private/clientkey.pem"),
+        },
     ),
     "qemu": _identity(
         "qemu",
         "qemu",
         "qemu/corral",
-        "qemu/ca-cert.pem",
-        [("qemu/server-cert.pem", "qemu/server-key.pem"), ("qemu/client-cert.pem", "qemu/client-key.pem")],
+        ("qemu/ca-cert.pem", "qemu/ca-crl.pem"),
+        {"server": ("qemu/server-cert.pem", "qemu/server-key.pem"), "client": ("qemu/client-cert.pem", "qemu/client-key.pem")},
         shared=True,
     ),
 }
@@ -84,9 +92,14 @@ CONTROLLER = _identity(
     "controller",
     "libvirt",
     "controller/corral",
-    "controller/cacert.pem",
-    [("controller/clientcert.pem", "controller/clientkey.pem")],
+    ("controller/cacert.pem", "controller/cacrl.pem"),
+    {"client": ("controller/clientcert.pem", "controller/clientkey.pem")},
 )
+
+
+def usages(purpose: str) -> tuple[str, ...]:
+    """What a certificate for a purpose permits, and nothing else. libvirt 9.0 refuses one that does not permit key encipherment."""
+    return tuple(sorted(("digitalSignature", "keyEncipherment", f"{purpose}Auth (critical)")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +112,7 @@ class Certificate:
     not_after: datetime.datetime  # UTC
     serial: str  # hex
     fingerprint: str  # SHA-256, hex
+    issuer: str = ""  # fingerprint of the CA among those that are known, SHA-256, hex; empty: another one
 
     def result(self) -> dict[str, object]:
         """For the module's result."""
@@ -112,8 +126,21 @@ class Certificate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Trust:
+    """What an authority says at present: the CAs that are trusted, of which one signs, and who is revoked. Nothing: there is none yet."""
+
+    text: str = ""  # the CAs, PEM
+    crl: str = ""  # PEM, of one CA or several
+    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint (SHA-256, hex) -> name, of the CAs in `text`
+    signer: str = ""  # fingerprint of the one that signs
+    retired: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint -> PEM, of CAs that a host may show, and loses
+    refuses: tuple[str, ...] = ()  # serials in the CRL, hex, sorted
+    revoked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # serial in hex -> subject, of certificates that are still valid
+
+
+@dataclasses.dataclass(frozen=True)
 class File:
-    """One place as found, links followed. `foreign`: from another CA; `fault`: what else is wrong with the content."""
+    """One place as found, links followed. `foreign`: from another authority; `fault`: what else is wrong with the content."""
 
     place: Place
     owner: str
@@ -125,11 +152,16 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One identity as it stands: its files by path, its (first) certificate, and who else than our CA vouches for them."""
+    """One identity as it stands."""
 
-    files: t.Mapping[str, File]
-    certificate: Certificate | None = None
-    authorities: tuple[str, ...] = ()  # foreign ones, in words
+    files: t.Mapping[str, File]  # by path
+    certificates: t.Mapping[str, Certificate] = dataclasses.field(default_factory=dict)  # by purpose
+    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint of a CA (SHA-256, hex) -> its name
+    refuses: tuple[str, ...] = ()  # serials in the CRL, hex, sorted
+    stands: tuple[str, ...] = ()  # of these, the serials that a CA has revoked that is still trusted
+    same_crl: bool = True  # its text is what the authority says
+    crl: str = ""  # as found, PEM
+    authorities: tuple[str, ...] = ()  # in words: who vouches for these files and is not our authority
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +176,12 @@ class Wanted:
     group: str | None = "root"  # None: QEMU is not installed yet
     force: bool = False
     replace_authority: bool = False
+    trust: Trust = dataclasses.field(default_factory=Trust)
 
     @property
     def subject(self) -> str:
         """The distinguished name as libvirt's `tls_allowed_dn_list` compares it: in the certificate's order."""
-        return f"O={ORGANIZATION},OU={self.identity.unit},CN={self.common_name}"
+        return f"O={ORGANIZATION},OU={self.identity.authority},CN={self.common_name}"
 
 
 def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:

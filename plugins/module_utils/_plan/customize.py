@@ -173,7 +173,7 @@ def _file(path: str, content: str, *, mode: str = "600", owner: object = None, a
           quoted: bool = False) -> str:  # fmt: skip
     """Lines of shell that write a file; `quoted` says that the path is shell already, `coded` that the content is base64."""
     place, data = path if quoted else shlex.quote(path), content if coded else _coded(content)
-    lines = [f"(umask 022; mkdir -p \"$(dirname {place})\"); (umask 077; echo {data} | base64 -d >{'>' if append else ''}{place})"]
+    lines = [f'(umask 022; mkdir -p "$(dirname {place})"); (umask 077; echo {data} | base64 -d >{">" if append else ""}{place})']
     return "\n".join([*lines, f"chmod {shlex.quote(mode)} {place}", *([f"chown {shlex.quote(str(owner))} {place}"] if owner else [])])
 
 

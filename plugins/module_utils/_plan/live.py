@@ -51,8 +51,14 @@ POLICY: dict[str, str] = {
     "disks[].iotune": IOTUNE,
     **dict.fromkeys(
         (
-            "interfaces[].link", "interfaces[].bridge", "interfaces[].network", "interfaces[].type", "interfaces[].portgroup",
-            "interfaces[].vlan", "interfaces[].filterref.name", "interfaces[].filterref.parameters",
+            "interfaces[].link",
+            "interfaces[].bridge",
+            "interfaces[].network",
+            "interfaces[].type",
+            "interfaces[].portgroup",
+            "interfaces[].vlan",
+            "interfaces[].filterref.name",
+            "interfaces[].filterref.parameters",
             "interfaces[].bandwidth",
         ),
         UPDATE,

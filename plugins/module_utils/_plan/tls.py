@@ -2,19 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which certificates must be issued anew, which files only need other permissions. The caller brings the time."""
+"""Which certificates must be issued anew, which files say only that others are trusted, which need other permissions.
+
+The caller brings the time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import USAGES, File, Found, Identity, Place, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import File, Found, Identity, Place, Wanted, usages
 
-__all__ = ["Install", "Plan", "Request", "SetMode", "decide", "refuse_foreign"]
+__all__ = ["Install", "Load", "Plan", "Request", "SetMode", "SetTrust", "decide", "refuse_foreign", "renewal"]
 
 _DAY = datetime.timedelta(days=1)
 
@@ -32,13 +36,24 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Install:
-    """Put a signed certificate and its key in place."""
+    """Put signed certificates (PEM) and their key in place."""
 
     wanted: Wanted
     certificate: str = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
         return f"install {self.wanted.identity.name} certificate"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetTrust:
+    """Trust and refuse whom the authority says, with the key and the certificates in place."""
+
+    wanted: Wanted
+    why: str
+
+    def __str__(self) -> str:
+        return f"say whom {self.wanted.identity.name} trusts ({self.why})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,69 +70,121 @@ class SetMode:
 
 
 @dataclasses.dataclass(frozen=True)
+class Load:
+    """Let the daemon that serves TLS read its files, and part with clients whose certificates were revoked."""
+
+    daemon: str
+
+    def __str__(self) -> str:
+        return f"let {self.daemon} read its certificates"
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """What is to be done for one identity, and how that shows."""
 
-    steps: tuple[Request | SetMode, ...]
+    steps: tuple[Request | SetTrust | SetMode, ...]
     changes: tuple[Change, ...]
 
 
 def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:
-    """A new certificate where anything about it is wrong; other permissions where only those are."""
-    changes = list(_changes(wanted, found, now))
-    if changes:
-        why = ", ".join(sorted({change.where.split(".", 1)[1] for change in changes}, key=_ORDER.index))
-        return Plan((Request(wanted.identity, "missing" if not found.files else why),), tuple(changes))
+    """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions. The first mends the rest."""
+    anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
+    if anew:
+        why = "missing" if not found.files else _why(anew)
+        return Plan((Request(wanted.identity, why),), (*anew, *trust))
+    if trust:
+        return Plan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
     return Plan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
 
 
-def refuse_foreign(found: t.Sequence[tuple[Wanted, Found]], *, ours: str | None) -> None:
+def renewal(identity: str, name: str, *, renew_before: datetime.timedelta, days: datetime.timedelta) -> datetime.timedelta:
+    """How long before its end a certificate is renewed: up to twice `renew_before`, so that not all hosts renew on one day."""
+    spread = min(renew_before, (days - renew_before) / 2)
+    turn = int(hashlib.sha256(f"{identity} {name}".encode()).hexdigest(), 16) % 1000
+    return renew_before + spread * turn / 1000
+
+
+def refuse_foreign(found: t.Sequence[tuple[Wanted, Found]]) -> None:
     """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now. Raises Refused."""
     theirs = sorted({authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities})
     if theirs:
         name = found[0][0].common_name
+        ours = sorted({called for wanted, _state in found for called in wanted.trust.trusts.values()})
         raise Refused(
-            f"cannot give {name} certificates: it belongs to another authority. There: {', '.join(theirs)}. Here: {ours or 'none yet'}. "
-            "Bring that authority's ca-cert.pem and ca-key.pem into the directory of the CA on this controller (ca_dir; pki_ca_dir of role "
+            f"cannot give {name} certificates: it belongs to another authority. There: {', '.join(theirs)}. Here: "
+            f"{', '.join(ours) or 'none yet'}. Bring the directory of that authority to this controller (ca_dir; pki_ca_dir of role "
             "pki), or say replace_authority: true (pki_replace_authority), which shuts out every client and hypervisor of the other one"
         )
 
 
-_ORDER = ["authority", "files", "subject", "names", "usage", "not_after", "key", "renewal"]
+_ORDER = ["authority", "files", "subject", "names", "usage", "revoked", "issuer", "not_after", "key", "renewal", "trusts", "refuses"]
+
+
+def _why(changes: t.Iterable[Change]) -> str:
+    return ", ".join(sorted({change.where.rpartition(".")[2] for change in changes}, key=_ORDER.index))
 
 
 def _changes(wanted: Wanted, found: Found, now: datetime.datetime) -> t.Iterator[Change]:
-    """Everything that only a new certificate mends, in texts that can be said before it exists: check mode does."""
-    prefix, certificate = wanted.identity.name, found.certificate
+    """Everything that only new certificates mend, in texts that can be said before they exist: check mode does."""
+    prefix = wanted.identity.name
+    if any(file.foreign for file in found.files.values()):
+        yield Change(f"{prefix}.authority", ", ".join(found.authorities) or "another authority", "this authority")
+    parts = [place for place in wanted.identity.places if place.kind in ("cert", "key")]
+    faults = {place.path: found.files[place.path].fault for place in parts if place.path in found.files and found.files[place.path].fault}
+    missing = [place.path for place in parts if place.path not in found.files]
+    if missing or faults:
+        before = [f"{path} {fault}" for path, fault in sorted(faults.items())]
+        yield Change(f"{prefix}.files", before or None, sorted([*missing, *faults]))
+    for purpose in wanted.identity.purposes:
+        yield from _of_one(wanted, found, purpose, now)
+    for path, file in sorted(found.files.items()):
+        if file.place.kind == "key" and file.mode & 0o077 & ~wanted.identity.mode(file.place):
+            yield Change(f"{prefix}.key", f"{path} could be read by others ({file.mode:04o})", "a new key")
+    if wanted.force and found.certificates:
+        yield Change(f"{prefix}.renewal", "not asked for", "asked for")
+
+
+def _of_one(wanted: Wanted, found: Found, purpose: str, now: datetime.datetime) -> t.Iterator[Change]:
+    """What is wrong with the certificate for one purpose."""
+    prefix, certificate, trust = f"{wanted.identity.name}.{purpose}", found.certificates.get(purpose), wanted.trust
 
     def change(where: str, before: object, after: object) -> t.Iterator[Change]:
         if before != after:
             yield Change(f"{prefix}.{where}", before, after)
 
-    if any(file.foreign for file in found.files.values()):
-        yield Change(f"{prefix}.authority", ", ".join(found.authorities) or "another authority", "this authority")
-    faults = {path: file.fault for path, file in found.files.items() if file.fault}
-    missing = [place.path for place in wanted.identity.places if place.path not in found.files]
-    if missing or faults:
-        before = [f"{path} {fault}" for path, fault in sorted(faults.items())]
-        yield Change(f"{prefix}.files", before or None, sorted([*missing, *faults]))
     yield from change("subject", certificate and certificate.subject, wanted.subject)
     yield from change("names", certificate and list(certificate.names), list(wanted.names))
-    yield from change("usage", certificate and list(certificate.usages), list(USAGES))
-    if certificate and certificate.not_after - now < wanted.renew_before:
+    yield from change("usage", certificate and list(certificate.usages), list(usages(purpose)))
+    if certificate is None:
+        return
+    if certificate.serial in trust.revoked or certificate.serial in trust.refuses:
+        yield Change(f"{prefix}.revoked", f"{certificate.serial} is revoked", "another one")
+    if certificate.issuer != trust.signer and certificate.issuer in {**trust.trusts, **trust.retired}:
+        known = {**dict.fromkeys(trust.retired, "a CA that has retired"), **trust.trusts}
+        yield Change(f"{prefix}.issuer", known[certificate.issuer], known[trust.signer])
+    if certificate.not_after - now < wanted.renew_before:
         left = (certificate.not_after - now) // _DAY
         yield Change(f"{prefix}.not_after", f"{certificate.not_after:%Y-%m-%d} ({left} days left)", "renewed")
-    if wanted.force and certificate:
-        yield Change(f"{prefix}.renewal", "not asked for", "asked for")
-    for path, file in sorted(found.files.items()):
-        if file.place.kind == "key" and file.mode & 0o077 & ~wanted.identity.mode(file.place):
-            yield Change(f"{prefix}.key", f"{path} could be read by others ({file.mode:04o})", "a new key")
+
+
+def _trust(wanted: Wanted, found: Found) -> t.Iterator[Change]:
+    """Whom the files let in, and whom they keep out, where that is not what the authority says."""
+    prefix, trust = wanted.identity.name, wanted.trust
+    before, after = sorted(found.trusts.values()), sorted(trust.trusts.values())
+    if before != after:
+        yield Change(f"{prefix}.trusts", before or None, after)
+    # What another controller revoked stays so: this one has yet to learn of it.
+    if not found.same_crl and {*found.stands} <= {*trust.refuses}:
+        yield Change(f"{prefix}.refuses", list(found.refuses), list(trust.refuses))
 
 
 def _modes(wanted: Wanted, found: Found) -> t.Iterator[SetMode]:
     for place in wanted.identity.places:
-        file, mode = found.files[place.path], wanted.identity.mode(place)
+        file, mode = found.files.get(place.path), wanted.identity.mode(place)
+        if file is None:
+            continue  # no authority need have a CRL
         group = wanted.group if place.kind == "key" else "root" if wanted.owner == "root" else wanted.group
         if (file.owner, file.group, file.mode) != (wanted.owner, group, mode):
             yield SetMode(place, wanted.owner, group, mode)

@@ -1,0 +1,463 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The two authorities on the controller, and all that they signed:
+
+    libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
+    qemu/1/ca-cert.pem, ca-key.pem
+    ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and trusted by QEMU
+                                        until nobody uses what it signed
+    issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one: superseded/SERIAL.pem
+    revoked/SERIAL.json                 one that nobody may use
+    crl/FINGERPRINT.pem                 the list of what a CA has revoked
+    hosts/NAME.json                     whom a host was seen to trust
+    controller/                         the controller's own certificate
+
+Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is decided under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import json
+import stat
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each, fingerprint, parsed, refused, signed, trust
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation, Holder, due, lacking, trusted
+from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+
+try:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+except ImportError:
+    x509 = None  # type: ignore[assignment]
+
+__all__ = ["Authorities", "Clock", "MakeAuthority", "ProtectKey", "Revoke", "given", "now"]
+
+Clock = t.Callable[[], datetime.datetime]
+
+_ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeAuthority:
+    """Make a CA's key and certificate."""
+
+    authority: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"make a certificate authority for {self.authority} in {self.directory}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtectKey:
+    """Write a CA's key with the passphrase."""
+
+    directory: str
+
+    def __str__(self) -> str:
+        return f"protect {self.directory}/ca-key.pem with the passphrase"
+
+
+@dataclasses.dataclass(frozen=True)
+class Issued:
+    """A certificate that was signed here."""
+
+    path: Path
+    serial: str  # hex
+    holder: str  # its common name
+    authority: str  # whose identity it is for
+    issuer: str  # SHA-256 of the CA, hex; empty: one that is not here
+    subject: str
+    names: tuple[str, ...]
+    not_after: datetime.datetime
+
+    @property
+    def superseded(self) -> bool:
+        return self.path.parent.name == "superseded"
+
+
+@dataclasses.dataclass(frozen=True)
+class Revoke:
+    """Revoke one certificate."""
+
+    certificate: Issued
+
+    def __str__(self) -> str:
+        one = self.certificate
+        return f"revoke {one.serial} of {one.holder} ({one.subject}, valid until {one.not_after:%Y-%m-%d})"
+
+
+class _Pair(t.NamedTuple):
+    """A CA as it is kept, or given: `place` says where, in words; `key` (PEM) is empty where only its certificate is known."""
+
+    generation: Generation
+    certificate: str
+    place: str
+    key: t.Callable[[], str]
+
+
+def now() -> datetime.datetime:
+    """What the controller's clock says."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+class Authorities:
+    """What is in the directory. With `given` (certificates and key in PEM by authority), it holds only what these sign."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        given: t.Mapping[str, tuple[str, str]] | None = None,
+        passphrase: str | None = None,
+        retired: str = "",
+        clock: Clock = now,
+    ) -> None:
+        files.need_library(_ca.OLDEST, install=f"pip install 'cryptography>={_ca.OLDEST}' beside ansible-core")
+        self._directory = Path(directory)
+        self._given = given
+        self._passphrase = passphrase
+        self._retired = retired
+        self._clock = clock
+        self._inside = False
+
+    # What is there ---------------------------------------------------------------------------------------------------
+
+    def trust(self, authority: str, *, name: str, keep: bool) -> Trust:
+        """What an authority says to one of its hosts; nothing when there is none yet. `keep`: write a list of revoked ones down."""
+        pairs = self._pairs(authority)
+        if not pairs:
+            return Trust()
+        by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._issued()
+        chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
+        text = "".join(pair.certificate for pair in chosen)
+        gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
+        crl = "".join(self._crl(authority, pair, issued, keep=keep) for pair in chosen)
+        moment = self._clock()
+        off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
+        off.update({serial: entry["subject"] for serial, entry in self._revoked().items()})
+        return trust(text, crl, retired=gone, revoked=off)
+
+    def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
+        """The CA that is to be made, if one is."""
+        if self._given is not None or not due(self._generations(authority), now=self._clock(), days=datetime.timedelta(days=days)):
+            return []
+        return [self.another(authority)]
+
+    def another(self, authority: str) -> MakeAuthority:
+        """One more CA."""
+        numbers = [int(path.parent.name) for path in (self._directory / authority).glob("[0-9]*/ca-cert.pem")]
+        return MakeAuthority(authority, str(self._directory / authority / str(max(numbers, default=0) + 1)))
+
+    def unprotected(self) -> list[ProtectKey]:
+        """The keys that are not written with the passphrase that was given."""
+        if not self._passphrase or self._given is not None:
+            return []
+        keys = [self._directory / "ca-key.pem", *sorted(self._directory.glob("*/[0-9]*/ca-key.pem"))]
+        return [ProtectKey(str(path.parent)) for path in keys if path.exists() and b"ENCRYPTED" not in path.read_bytes()]
+
+    def rolling(self, *, name: str) -> dict[str, list[str]]:
+        """By authority, where a CA is replaced just now: who has yet to trust the new one, or to give up the old one's certificates."""
+        found, issued = {}, self._issued()
+        for authority in AUTHORITIES:
+            pairs = self._pairs(authority) if self._given is None else []
+            generations = [pair.generation for pair in pairs]
+            if len(generations) < 2 or len(self._chosen(authority, pairs, issued, name)) == 1:
+                continue
+            holders = self._holders(authority, issued)
+            late = {*lacking(generations[-1], holders, name="")}
+            late |= {holder.name for holder in holders if holder.uses - {generations[-1].digest}}
+            found[authority] = sorted(late)
+        return found
+
+    def ends(self) -> dict[str, datetime.datetime]:
+        """When the last CA of each authority ends."""
+        return {authority: pairs[-1].generation.not_after for authority in AUTHORITIES if (pairs := self._pairs(authority))}
+
+    # What is done ----------------------------------------------------------------------------------------------------
+
+    def make(self, step: MakeAuthority, *, within: t.Sequence[str] = ()) -> None:
+        """Make a CA unless another process has just done so."""
+        with self.locked():
+            place = Path(step.directory)
+            if (place / "ca-cert.pem").exists():
+                return
+            certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The certificate last: where it is, the key is too.
+            files.write(place / "ca-key.pem", key, mode=0o600)
+            files.write(place / "ca-cert.pem", certificate, mode=0o644)
+
+    def protect(self, step: ProtectKey) -> None:
+        """Write a key again, with the passphrase."""
+        with self.locked():
+            path = Path(step.directory, "ca-key.pem")
+            opened = _ca.CertificateAuthority(
+                (path.parent / "ca-cert.pem").read_text(), path.read_text(), passphrase=None, named=f"the CA in {path.parent}"
+            )
+            files.write(path, _ca.encrypted(opened.key, self._passphrase), mode=0o600)
+
+    def sign(self, request: str, wanted: Wanted, *, days: int) -> str:
+        """The certificates (PEM) of an identity, for the key of the request.
+
+        Nobody gets a name that stands in another one's certificate, as long as that is valid.
+        """
+        authority = wanted.identity.authority
+        with self.locked():
+            issued = self._issued()
+            self._refuse_taken(wanted, issued)
+            pairs = self._pairs(authority)
+            first = self._chosen(authority, pairs, issued, wanted.common_name)[0]
+            (pair,) = [pair for pair in pairs if pair.generation.digest == first]
+            texts = self._open(pair).sign(request, wanted, days=days, now=self._clock())
+            for serial, text in texts:
+                # What was never written down can never be revoked.
+                self._write(f"issued/{serial}.pem", text)
+        return "".join(text.decode() for _serial, text in texts)
+
+    def seen(self, name: str, *, trusts: t.Mapping[str, t.Sequence[str]], serials: t.Mapping[str, t.Sequence[str]], **more: t.Any) -> None:
+        """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
+        with self.locked():
+            before = self._host(name)
+            said = {**more, "trusts": {**before.get("trusts", {}), **{key: sorted(value) for key, value in trusts.items()}}}
+            said["ends"] = {**before.get("ends", {}), **more.get("ends", {})}
+            if said != before:
+                self._write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
+            for one in self._issued():
+                if one.holder == name and not one.superseded and one.authority in serials and one.serial not in serials[one.authority]:
+                    (self._directory / "superseded").mkdir(mode=0o700, exist_ok=True)
+                    one.path.rename(self._directory / "superseded" / one.path.name)
+
+    def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
+        """The valid certificates of these holders."""
+        moment = self._clock()
+        return [Revoke(one) for one in self._issued() if one.holder in names and one.not_after > moment]
+
+    def gone(self, *, stay: t.Collection[str], inventory: t.Sequence[str]) -> list[str]:
+        """Who was in this inventory, and is not any more."""
+        names = []
+        for path in sorted(self._directory.glob("hosts/*.json")):
+            said = json.loads(path.read_text())
+            if path.stem not in stay and said.get("inventory") == sorted(inventory):
+                names.append(path.stem)
+        return names
+
+    def revoke(self, step: Revoke) -> None:
+        """Let a certificate be refused by all who read the list after this."""
+        one = step.certificate
+        with self.locked():
+            self._write_revoked(one.serial, one.issuer, one.subject)
+            one.path.unlink(missing_ok=True)
+            (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
+
+    def adopt(self, authority: str, crl: str) -> bool:
+        """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another controller."""
+        known = self._revoked()
+        pairs = self._pairs(authority)
+        fresh = []
+        for text in each(crl, "X509 CRL"):
+            found = x509.load_pem_x509_crl(text.encode())
+            for pair in pairs:
+                if found.is_signature_valid(parsed(pair.certificate.encode()).public_key()):
+                    fresh += [(f"{entry.serial_number:x}", pair.generation.digest) for entry in found]
+        here = {one.serial for one in self._off(authority, pairs, self._issued())}
+        fresh = [(serial, issuer) for serial, issuer in fresh if serial not in known and serial not in here]
+        with self.locked():
+            for serial, issuer in fresh:
+                self._write_revoked(serial, issuer, "")
+        return bool(fresh)
+
+    @contextlib.contextmanager
+    def locked(self) -> t.Iterator[None]:
+        """One at a time in here; whoever is in may enter again."""
+        if self._inside:
+            yield
+            return
+        if not self._directory.exists():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = self._directory / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# Nothing here belongs into version control.\n*\n")
+        with (self._directory / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._inside = True
+            try:
+                yield
+            finally:
+                self._inside = False
+
+    # How ---------------------------------------------------------------------------------------------------------------
+
+    def _pairs(self, authority: str) -> list[_Pair]:
+        """The CAs, oldest first. Raises Refused when one cannot be used."""
+        if self._given is not None:
+            return self._given_pairs(authority)
+        folders = sorted(self._directory.glob(f"{authority}/[0-9]*"), key=lambda path: int(path.name))
+        pairs = [self._kept(folder, shared=False) for folder in folders if (folder / "ca-cert.pem").exists()]
+        if (self._directory / "ca-cert.pem").exists():
+            pairs.insert(0, self._kept(self._directory, shared=authority != "libvirt"))
+        return pairs
+
+    def _kept(self, folder: Path, *, shared: bool) -> _Pair:
+        named, path, text = f"the CA in {folder}", folder / "ca-key.pem", (folder / "ca-cert.pem").read_text()
+        certificate = parsed(text.encode())
+        if certificate is None:
+            raise Refused(f"cannot use {named}: its certificate cannot be read; restore it")
+        if not path.exists():
+            raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {_ANEW}")
+
+        def key() -> str:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & 0o077:
+                raise Refused(f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {_ANEW}")
+            return path.read_text()
+
+        generation = Generation(fingerprint(certificate), files.describe(certificate).not_after, shared=shared)
+        return _Pair(generation, text, named, key)
+
+    def _given_pairs(self, authority: str) -> list[_Pair]:
+        """Those of the texts: the one that the key fits signs, the others are only trusted."""
+        certificates, key = (self._given or {}).get(authority, ("", ""))
+        named = f"the CA that is given for {authority}"
+        pairs = []
+        for text in each(certificates):
+            certificate = parsed(text.encode())
+            if certificate is None:
+                raise Refused(f"cannot use {named}: a certificate in it cannot be read; bring the right one")
+            generation = Generation(fingerprint(certificate), files.describe(certificate).not_after)
+            fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(certificate.public_key())
+            pairs.append(_Pair(generation, text, named, (lambda: key) if fits else str))
+        fitting = [pair for pair in pairs if pair.key()]
+        if pairs and not fitting:
+            _ca.CertificateAuthority(pairs[0].certificate, key, passphrase=self._passphrase, named=named)  # says what is wrong with it
+        return [*(pair for pair in pairs if pair not in fitting), *fitting]
+
+    def _generations(self, authority: str) -> list[Generation]:
+        return [pair.generation for pair in self._pairs(authority)]
+
+    def _chosen(self, authority: str, pairs: t.Sequence[_Pair], issued: t.Sequence[Issued], name: str) -> tuple[str, ...]:
+        """The CAs that one of the hosts trusts, the one that signs first."""
+        generations = [pair.generation for pair in pairs]
+        if self._given is not None:
+            return tuple(generation.digest for generation in reversed(generations))
+        return trusted(generations, self._holders(authority, issued), name=name, now=self._clock())
+
+    def _holders(self, authority: str, issued: t.Sequence[Issued]) -> list[Holder]:
+        """Who holds valid certificates. Of whom no more is known, trusts who signed these."""
+        moment, uses = self._clock(), t.cast(dict[str, set[str]], {})
+        for one in issued:
+            if one.authority == authority and one.not_after > moment and not one.superseded:
+                uses.setdefault(one.holder, set()).add(one.issuer)
+        return [Holder(name, self._known(name, authority) or used, used) for name, used in uses.items()]
+
+    def _known(self, name: str, authority: str) -> set[str]:
+        return {*self._host(name).get("trusts", {}).get(authority, [])}
+
+    def _host(self, name: str) -> dict[str, t.Any]:
+        path = self._directory / f"hosts/{name}.json"
+        return t.cast(dict[str, t.Any], json.loads(path.read_text())) if path.exists() else {}
+
+    def _issued(self) -> list[Issued]:
+        """Everything that was signed here and not revoked."""
+        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._pairs(authority)}
+        revoked = self._revoked()
+        found = []
+        for path in sorted([*self._directory.glob("issued/*.pem"), *self._directory.glob("superseded/*.pem")]):
+            certificate = parsed(path.read_bytes())
+            if certificate is None:
+                raise Refused(f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is gone")
+            said = files.describe(certificate)
+            if said.serial in revoked:
+                continue
+            holder, unit = (
+                str(certificate.subject.get_attributes_for_oid(oid)[0].value)
+                for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
+            )
+            issuer = next((digest for text, digest in cas.items() if signed(certificate, text)), "")
+            found.append(Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after))
+        return found
+
+    @staticmethod
+    def _off(authority: str, pairs: t.Sequence[_Pair], issued: t.Sequence[Issued]) -> list[Issued]:
+        """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as servers too."""
+        own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
+        return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
+
+    def _revoked(self) -> dict[str, dict[str, str]]:
+        return {path.stem: json.loads(path.read_text()) for path in sorted(self._directory.glob("revoked/*.json"))}
+
+    def _crl(self, authority: str, pair: _Pair, issued: t.Sequence[Issued], *, keep: bool) -> str:
+        """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
+        digest = pair.generation.digest
+        entries = {serial: entry["since"] for serial, entry in self._revoked().items() if entry["issuer"] == digest}
+        off = self._off(authority, [pair], issued)
+        entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
+        path = self._directory / f"crl/{digest}.pem"
+        if path.exists() and refused(path.read_text()) == sorted(entries, key=lambda serial: int(serial, 16)):
+            return path.read_text()
+        if not pair.key():
+            return ""
+        lines = [_ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()]
+        text = self._open(pair).crl(lines)
+        if keep:
+            with self.locked():
+                self._write(f"crl/{digest}.pem", text)
+        return text.decode()
+
+    def _open(self, pair: _Pair) -> _ca.CertificateAuthority:
+        return _ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)
+
+    def _refuse_taken(self, wanted: Wanted, issued: t.Sequence[Issued]) -> None:
+        """Raises Refused with every name that another one has."""
+        moment, taken = self._clock(), []
+        for one in issued:
+            both = sorted({*one.names} & {*wanted.names})
+            if one.holder != wanted.common_name and both and one.not_after > moment:
+                taken.append(f"{', '.join(both)} is {one.holder}'s until {one.not_after:%Y-%m-%d} ({one.path})")
+        if taken:
+            raise Refused(
+                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each other: "
+                "correct the names, or revoke the other one's certificates if that host is gone (virt_tls with state: revoked)"
+            )
+
+    def _write_revoked(self, serial: str, issuer: str, subject: str) -> None:
+        since = self._clock().replace(microsecond=0).isoformat()
+        self._write(f"revoked/{serial}.json", json.dumps({"issuer": issuer, "subject": subject, "since": since}).encode() + b"\n")
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self._directory / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        files.write(path, content, mode=0o644)
+
+
+def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
+    """The authorities whose certificates and keys the options hold; None: those of the directory. Raises BadInput for half of one."""
+    texts = {
+        "libvirt": (params["ca_certificate"] or "", params["ca_key"] or ""),
+        "qemu": (params["qemu_ca_certificate"] or "", params["qemu_ca_key"] or ""),
+    }
+    if not any(key for _certificate, key in texts.values()):
+        return None
+    needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
+    problems = [
+        f"{prefix}{option} is missing: the authority of {name} is given with both, its certificate and its key"
+        for name, prefix in (("libvirt", ""), ("qemu", "qemu_"))
+        for option, text in zip(("ca_certificate", "ca_key"), texts[name], strict=True)
+        if not text and (name in needed or any(texts[name]))
+    ]
+    problems += [f"{option}: with ca_key, the list of revoked ones is made here" for option in ("ca_crl", "qemu_ca_crl") if params[option]]
+    if params["new_authority"]:
+        problems.append("new_authority: with ca_key, bring the new CA beside the old one in ca_certificate, and its key")
+    if problems:
+        raise BadInput(problems)
+    return texts

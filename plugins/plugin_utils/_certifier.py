@@ -1,0 +1,198 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a host gets its certificates: the controller's half of the talk, whoever carries it to the host and back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _changes
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, said, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
+
+__all__ = ["CONTROLLER_NAME", "Certifier"]
+
+Variables = dict[str, t.Any]
+
+CONTROLLER_NAME = "controller"
+_HERE_ONLY = ("ca_key", "qemu_ca_key", "ca_passphrase")  # never sent to a host
+_CALLS = 4  # of the module; more would mean that host and controller never agree
+
+
+@dataclasses.dataclass
+class Certifier:
+    """One host's certificates, and the controller's. `ask` calls the module on the host; `inventory` is where the host is written down."""
+
+    params: Variables
+    gate: Gate
+    ask: t.Callable[[Variables], Variables]
+    inventory: t.Sequence[str] = ()
+    clock: Clock = now
+
+    @property
+    def authorities(self) -> Authorities:
+        """Those of the controller."""
+        retired = self.params["retired_ca_certificates"] or ""
+        passphrase, texts = self.params["ca_passphrase"], given(self.params)
+        return Authorities(self.params["ca_dir"], given=texts, passphrase=passphrase, retired=retired, clock=self.clock)
+
+    def certify(self, *, check: t.Callable[[], None]) -> Variables:
+        """One call of the module where nothing is to be signed, two where something is. `check` looks at the names before that."""
+        params = self.params
+        if params["name"] == CONTROLLER_NAME:
+            raise BadInput([f"name: {CONTROLLER_NAME} is what the certificate of the controller is called; the host needs another name"])
+        goals = wanted(params, trusts(params), group=lambda name: name)
+        sent = {option: value for option, value in params.items() if option not in _HERE_ONLY}
+        if params["ca_certificate"] and given(params) is None:
+            return self.ask(sent)
+        authorities = self.authorities
+
+        def call(**more: t.Any) -> Variables:
+            says = {name: authorities.trust(name, name=params["name"], keep=self.gate.open) for name in AUTHORITIES}
+            return self.ask({**sent, **said(says), **more})
+
+        result = call()
+        if result.get("failed"):
+            return result
+        if result["renewed"]:
+            check()
+        # Only now: a host that belongs to another authority is refused before there is one here.
+        done = self._keep(authorities, goals)
+        if self.gate.open:
+            result = self._agree(authorities, goals, result, call, again=bool(done))
+            if result.get("failed"):
+                return result
+            self._remember(authorities, result)
+        if params["controller"]:
+            self._certify_controller(authorities, result)
+        result["changed"] = result["changed"] or bool(done)
+        result["steps"] = [*done, *result["steps"]]
+        result["rolling"] = authorities.rolling(name=params["name"])
+        return {key: value for key, value in result.items() if key not in ("crl", "requests")}
+
+    def revoke(self) -> Variables:
+        """Nothing of this needs the host, which may be gone, or somebody else's by now."""
+        params = self.params
+        if (params["name"] is None) == (params["hypervisors"] is None):
+            raise BadInput(["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"])
+        authorities = self.authorities
+        if params["name"] is None:
+            names = authorities.gone(stay=[*params["hypervisors"], CONTROLLER_NAME], inventory=self.inventory)
+        else:
+            names = [params["name"]]
+        steps = authorities.to_revoke(names=names)
+        self.gate.run(steps, authorities.revoke)
+        changes = [_changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked") for step in steps]
+        return {"changed": bool(steps), "steps": [*map(str, steps)], "diff": _changes.diff(changes), "revoked": sorted(names)}
+
+    def _keep(self, authorities: Authorities, goals: t.Mapping[str, Wanted]) -> list[str]:
+        """Make the CAs that are due or asked for, and protect their keys: what was done, or would be."""
+        params = self.params
+        used = sorted({goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set()))
+        making = [step for name in used for step in authorities.due(name, days=params["days"])]
+        if params["new_authority"]:
+            making += [authorities.another(name) for name in used if name not in {step.authority for step in making}]
+        self.gate.run(making, lambda step: authorities.make(step, within=params["ca_constraints"]))
+        protecting = authorities.unprotected()
+        self.gate.run(protecting, authorities.protect)
+        return [*map(str, making), *map(str, protecting)]
+
+    def _agree(
+        self,
+        authorities: Authorities,
+        goals: t.Mapping[str, Wanted],
+        result: Variables,
+        call: t.Callable[..., Variables],
+        *,
+        again: bool,
+    ) -> Variables:
+        """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what another one revoked."""
+        for _turn in range(_CALLS):
+            for name, crl in result.get("crl", {}).items():
+                again |= authorities.adopt(name, crl)
+            requests = result.get("requests", {})
+            if not (again or requests):
+                return result
+            signed = {name: authorities.sign(csr, goals[name], days=self.params["days"]) for name, csr in requests.items()}
+            then = call(certificates=signed, force=False)
+            if then.get("failed"):
+                return then
+            result, again = _both(result, then), False
+        raise Failed(
+            f"cannot give {self.params['name']} certificates: it asks again and again; look at its files below {self.params['pki_dir']}"
+        )
+
+    def _remember(self, authorities: Authorities, result: Variables) -> None:
+        """What the host says of itself: whoever lies there is not understood by others, and delays the next roll-over."""
+        certificates = result["certificates"]
+        authorities.seen(
+            self.params["name"],
+            trusts=result["trusts"],
+            serials={name: [one["serial"] for one in pair.values()] for name, pair in certificates.items()},
+            ends={name: min(one["not_after"] for one in pair.values()) for name, pair in certificates.items()},
+            inventory=sorted(self.inventory),
+        )
+
+    def _certify_controller(self, authorities: Authorities, result: Variables) -> None:
+        """The same files, plan and steps as on a host, below the CA's directory."""
+        params, gate, root = self.params, self.gate, self.params["ca_dir"]
+        owner, group = files.me()
+
+        def goal() -> Wanted:
+            return Wanted(
+                CONTROLLER,
+                CONTROLLER_NAME,
+                (CONTROLLER_NAME,),
+                renew_before({**params, "name": CONTROLLER_NAME}, CONTROLLER_NAME),
+                owner=owner,
+                group=group,
+                force=params["force"],
+                replace_authority=True,
+                trust=authorities.trust("libvirt", name=CONTROLLER_NAME, keep=gate.open),
+            )
+
+        def do(step: Request | SetTrust | SetMode) -> None:
+            if isinstance(step, SetMode):
+                files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
+            elif isinstance(step, SetTrust):
+                files.install(step.wanted, root)
+            else:
+                csr = files.request(CONTROLLER, root, subject=wish.subject)
+                files.install(wish, root, certificate=authorities.sign(csr, wish, days=params["days"]))
+
+        with authorities.locked() if gate.open else contextlib.nullcontext():
+            # Another process may have done the same just now.
+            wish = goal()
+            plan = decide(wish, files.read(CONTROLLER, root, trust=wish.trust), now=self.clock())
+            gate.run(plan.steps, do)
+            found = files.read(CONTROLLER, root, trust=wish.trust)
+            shown = found.certificates.get("client")
+            if gate.open and shown:
+                authorities.seen(
+                    CONTROLLER_NAME,
+                    trusts={"libvirt": sorted(found.trusts)},
+                    serials={"libvirt": [shown.serial]},
+                    ends={"libvirt": shown.result()["not_after"]},
+                )
+        result["changed"] = result["changed"] or bool(plan.steps)
+        result["steps"] = [*result["steps"], *map(str, plan.steps)]
+        result["certificates"].update({CONTROLLER_NAME: {"client": shown.result()}} if shown else {})
+        for side, fields in _changes.diff(plan.changes).items():
+            result["diff"][side].update(fields)
+
+
+def _both(first: Variables, then: Variables) -> Variables:
+    """The results of two calls as one: what was done in both, what is there after the second."""
+    diff = {side: {**first["diff"][side], **then["diff"][side]} for side in ("before", "after")}
+    steps = [*first["steps"], *then["steps"]]
+    renewed = [*dict.fromkeys([*first["renewed"], *then["renewed"]])]
+    changed = first["changed"] or then["changed"]
+    return {**then, "changed": changed, "steps": steps, "diff": diff, "renewed": renewed}

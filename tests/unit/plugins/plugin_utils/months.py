@@ -1,0 +1,93 @@
+"""A cloud whose clock a test turns: the controller's half and the hosts' half of `virt_tls`, in directories, without Ansible between."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.modules import virt_tls
+from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
+
+START = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
+MONTH = datetime.timedelta(days=30)
+Told = dict[str, t.Any]
+# Where a server and a client of each kind find their files.
+_FILES = {
+    "libvirt": ("CA/cacert.pem", "CA/cacrl.pem", "libvirt/servercert.pem", "libvirt/clientcert.pem"),
+    "qemu": ("qemu/ca-cert.pem", "qemu/ca-crl.pem", "qemu/server-cert.pem", "qemu/client-cert.pem"),
+}
+
+
+class Cloud:
+    """Hosts `h1`, `h2`, ... below `place`, and the controller's directory `ca`."""
+
+    def __init__(self, place: Path, *, hosts: int = 3) -> None:
+        self.place = place
+        self.now = START
+        self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
+        self.inventory = ["hosts.yml"]
+
+    def visit(self, host: str, *, check_mode: bool = False, **said: t.Any) -> Told:
+        """What the action says of one host."""
+        gate = Gate(check_mode=check_mode)
+
+        def ask(params: Told) -> Told:
+            given = {**_defaults(), **params}
+            return virt_tls.run(given, gate, lambda: self.now)
+
+        address = f"10.0.0.{host[1:]}"
+        own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
+        params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **said}
+        return Certifier(params, gate, ask, self.inventory, lambda: self.now).certify(check=lambda: None)
+
+    def play(self, *hosts: str, **said: t.Any) -> dict[str, Told]:
+        """As role pki does: every host, and once more for each step of a roll-over."""
+        told = {host: self.visit(host, **said) for host in hosts or self.hosts}
+        again = {key: value for key, value in said.items() if key not in ("force", "new_authority")}
+        for _step in range(2):
+            if any(one["rolling"] for one in told.values()):
+                assert not self.refusals(*hosts)
+                later = {host: self.visit(host, **again) for host in hosts or self.hosts}
+                told = {host: {**later[host], "changed": told[host]["changed"] or later[host]["changed"]} for host in later}
+        return told
+
+    def revoke(self, **said: t.Any) -> Told:
+        """`state: revoked`, which asks no host."""
+        params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **said}
+        return Certifier(params, Gate(check_mode=False), lambda _params: {}, self.inventory, lambda: self.now).revoke()
+
+    def refusals(self, *hosts: str) -> list[str]:
+        """Every certificate of a host, or of the controller, that openssl would refuse now with the files of another one."""
+        found, everybody = [], hosts or tuple(self.hosts)
+        for who in [*everybody, "controller"]:
+            others = [host for host in everybody if host != who]
+            for kind in _FILES if who != "controller" else ["libvirt"]:
+                server, client = _FILES[kind][2:]
+                clients = [self.path(host, client) for host in others if who != "controller"]
+                if kind == "libvirt" and who != "controller":
+                    clients.append(self.place / "ca/controller/clientcert.pem")
+                found.append(self.refused(who, kind, "server", *(self.path(host, server) for host in others)))
+                found.append(self.refused(who, kind, "client", *clients) if clients else "")
+        return [f"{self.now:%Y-%m-%d} {what}" for what in found if what]
+
+    def path(self, host: str, name: str) -> Path:
+        """A file below /etc/pki of a host."""
+        return self.place / host / name
+
+    def refused(self, who: str, kind: str, purpose: str, *certificates: Path) -> str:
+        """What openssl says to certificates with the files of somebody: empty when all are taken."""
+        ca, crl = (self.place / who / name for name in _FILES[kind][:2])
+        if who == "controller":
+            ca, crl = (self.place / "ca/controller" / name for name in ("cacert.pem", "cacrl.pem"))
+        words = ["openssl", "verify", "-CAfile", str(ca), "-CRLfile", str(crl), "-crl_check", "-x509_strict"]
+        words += ["-attime", str(int(self.now.timestamp())), "-purpose", f"ssl{purpose}", *map(str, certificates)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else f"{who} refuses: {done.stderr.strip() or done.stdout.strip()}"
+
+
+def _defaults() -> Told:
+    return {name: option.get("default") for name, option in OPTIONS.items()}
