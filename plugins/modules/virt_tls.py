@@ -167,8 +167,8 @@ options:
     type: dict
   certificates:
     description:
-      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One for servers and one for
-        clients, in one text.
+      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One for servers and one
+        for clients, in one text.
     type: dict
 requirements:
   - cryptography >= 3.1 on the host
