@@ -193,7 +193,8 @@ class Authorities:
             if (place / "ca-cert.pem").exists():
                 return
             certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (place.parent, place):
+                folder.mkdir(mode=0o700, exist_ok=True)
             # The certificate last: where it is, the key is too.
             files.write(place / "ca-key.pem", key, mode=0o600)
             files.write(place / "ca-cert.pem", certificate, mode=0o644)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -67,11 +68,11 @@ def test_both_authorities_are_named_and_the_remedies_mend_it(hosts: Hosts) -> No
     Hosts(hosts.place / "elsewhere").certify(hosts.second, hosts="h1")
     before = hosts.files("h1")
     told = hosts.certify(hosts.second)["h1"]
-    assert told["failed"] and hosts.fingerprint("h1") in told["msg"] and _fingerprint(hosts.second / "ca-cert.pem") in told["msg"]
-    assert "ca-cert.pem and ca-key.pem" in told["msg"] and "pki_replace_authority" in told["msg"]
+    assert told["failed"] and hosts.fingerprint("h1") in told["msg"] and _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") in told["msg"]
+    assert "Bring the directory of that authority" in told["msg"] and "pki_replace_authority" in told["msg"]
     assert hosts.files("h1") == before
-    for name in ("ca-cert.pem", "ca-key.pem"):
-        (hosts.second / name).write_bytes((hosts.first / name).read_bytes())
+    shutil.rmtree(hosts.second)
+    shutil.copytree(hosts.first, hosts.second)
     assert hosts.certify(hosts.second)["h1"]["changed"] is False
     assert hosts.files("h1") == before
 
@@ -81,7 +82,7 @@ def test_who_means_it_replaces_it(hosts: Hosts) -> None:
     assert hosts.certify(hosts.second, replace_authority=True, options=["--check"])["h1"]["changed"]
     assert hosts.fingerprint("h1") == old
     assert hosts.certify(hosts.second, replace_authority=True)["h1"]["changed"]
-    assert hosts.fingerprint("h1") == _fingerprint(hosts.second / "ca-cert.pem") != old
+    assert hosts.fingerprint("h1") == _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") != old
     assert not hosts.certify(hosts.second, replace_authority=True)["h1"]["changed"]
 
 
@@ -96,12 +97,16 @@ def test_what_somebody_else_has_set_up_is_refused_too(hosts: Hosts) -> None:
 
 
 def test_an_authority_given_as_texts_serves_and_is_not_written(hosts: Hosts) -> None:
-    texts = {"ca_certificate": (hosts.first / "ca-cert.pem").read_text(), "ca_key": (hosts.first / "ca-key.pem").read_text()}
+    texts = {
+        f"{prefix}ca_{option}": (hosts.first / f"{authority}/1/ca-{name}.pem").read_text()
+        for authority, prefix in (("libvirt", ""), ("qemu", "qemu_"))
+        for option, name in (("certificate", "cert"), ("key", "key"))
+    }
     told = hosts.certify(hosts.second, **texts, controller=True, force=True, options=["-vvvv", "--diff"])
     assert told["h1"]["changed"] and {*told["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
-    key = texts["ca_key"].splitlines()[5]
-    assert key not in hosts.stdout
-    assert not [path for place in ("second ca", "h1", "h2") for path in (hosts.place / place).rglob("*.pem") if key in path.read_text()]
+    for key in (texts[name].splitlines()[5] for name in ("ca_key", "qemu_ca_key")):
+        assert key not in hosts.stdout
+        assert not [path for place in ("second ca", "h1", "h2") for path in (hosts.place / place).rglob("*.pem") if key in path.read_text()]
     assert hosts.certify(hosts.second, **texts, controller=True)["h1"]["changed"] is False
 
 
@@ -131,7 +136,5 @@ def test_no_host_gets_a_name_that_stands_in_a_valid_certificate_of_another_one(h
     hosts.hosts(hyper={"h9": {"ansible_host": "10.0.0.1", "root": str(hosts.place / "h9")}})
     told = hosts.certify(hosts.first)["h9"]
     assert told["failed"] and "10.0.0.1 is h1's until " in told["msg"]
-    for path in (hosts.first / "issued").iterdir():
-        if str(path) in told["msg"]:
-            path.unlink()
+    hosts.run({"corral.virt.virt_tls": {"state": "revoked", "name": "h1", "ca_dir": str(hosts.first)}, "register": "told"})
     assert hosts.certify(hosts.first)["h9"]["changed"]

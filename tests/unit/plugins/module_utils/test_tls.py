@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import grp
 import itertools
@@ -17,36 +18,42 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each, trust
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,
     IDENTITIES,
-    USAGES,
     Certificate,
     File,
     Found,
+    Trust,
     Wanted,
     check_names,
+    usages,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, decide
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide, refuse_foreign, renewal
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 LIBVIRT = IDENTITIES["libvirt"]
-GOAL = Wanted(LIBVIRT, "hyper1", ("10.0.0.1", "hyper1"), datetime.timedelta(days=30))
-GOOD = Certificate(GOAL.subject, GOAL.names, USAGES, NOW + datetime.timedelta(days=200), "5f", "ab")
+CA, OLD = {"aa": "the CA"}, {"bb": "PEM"}
+TRUST = Trust("PEM", "CRL", trusts=CA, signer="aa", retired=OLD, refuses=("e0",), revoked={"e0": "CN=gone"})
+GOAL = Wanted(LIBVIRT, "hyper1", ("10.0.0.1", "hyper1"), datetime.timedelta(days=30), trust=TRUST)
+GOOD = Certificate(GOAL.subject, GOAL.names, usages("server"), NOW + datetime.timedelta(days=200), "5f", "ab", "aa")
 
 
-def found(certificate: Certificate | None = GOOD, **faults: dict[str, t.Any]) -> Found:
-    """All files in order, except what `faults` says by file name (with `_` for `.`)."""
+def found(server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]) -> Found:
+    """All files in order, except what `faults` says by file name (with `_` for `.`), and `state` of the rest."""
     rows = {}
     for place in LIBVIRT.places:
         fields = {"owner": "root", "group": "root", "mode": LIBVIRT.mode(place)}
         rows[place.path] = File(place, **{**fields, **faults.get(place.name.replace(".", "_"), {})})
-    return Found(rows, certificate)
+    client = dataclasses.replace(GOOD, usages=usages("client"), serial="60")
+    certificates = {"server": server, "client": client} if server else {}
+    return Found(rows, certificates, **{"trusts": CA, "refuses": ("e0",), "stands": ("e0",), **(state or {})})
 
 
 def changed(**fields: t.Any) -> Certificate:
-    return Certificate(**{**GOOD.__dict__, **fields})
+    return dataclasses.replace(GOOD, **fields)
 
 
 def test_what_is_as_wanted_needs_nothing() -> None:
@@ -55,18 +62,24 @@ def test_what_is_as_wanted_needs_nothing() -> None:
     assert not plan.changes
 
 
+BOTH = {f"{purpose}.{what}" for purpose in ("server", "client") for what in ("subject", "names", "usage")}
+
+
 @pytest.mark.parametrize(
     ("state", "where"),
     [
-        (Found({}), {"files", "subject", "names", "usage"}),
+        (Found({}), {"files", "trusts", *BOTH}),
         (found(cacert_pem={"foreign": True}), {"authority"}),
         (found(serverkey_pem={"fault": "does not belong to servercert.pem"}), {"files"}),
-        (found(changed(names=("hyper1",))), {"names"}),
-        (found(changed(names=(*GOAL.names, "old"))), {"names"}),
-        (found(changed(subject="CN=x")), {"subject"}),
-        (found(changed(usages=("serverAuth",))), {"usage"}),
-        (found(changed(not_after=NOW + datetime.timedelta(days=29, hours=23))), {"not_after"}),
-        (found(changed(not_after=NOW - datetime.timedelta(days=5))), {"not_after"}),
+        (found(changed(names=("hyper1",))), {"server.names"}),
+        (found(changed(names=(*GOAL.names, "old"))), {"server.names"}),
+        (found(changed(subject="CN=x")), {"server.subject"}),
+        (found(changed(usages=(*usages("server"), "clientAuth (critical)"))), {"server.usage"}),
+        (found(changed(usages=("digitalSignature", "keyEncipherment", "serverAuth"))), {"server.usage"}),
+        (found(changed(not_after=NOW + datetime.timedelta(days=29, hours=23))), {"server.not_after"}),
+        (found(changed(not_after=NOW - datetime.timedelta(days=5))), {"server.not_after"}),
+        (found(changed(serial="e0")), {"server.revoked"}),
+        (found(changed(issuer="bb")), {"server.issuer"}),
         (found(serverkey_pem={"mode": 0o644}), {"key"}),
     ],
 )
@@ -74,6 +87,40 @@ def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: Found, wher
     plan = decide(GOAL, state, now=NOW)
     assert [type(step) for step in plan.steps] == [Request]
     assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
+
+
+@pytest.mark.parametrize(
+    ("state", "where"),
+    [
+        ({"trusts": {**CA, "bb": "an older one"}}, {"trusts"}),
+        ({"trusts": {}}, {"trusts"}),
+        ({"same_crl": False, "stands": (), "refuses": ()}, {"refuses"}),
+        ({"same_crl": False, "stands": (), "refuses": ("e1",)}, {"refuses"}),  # a list of a CA that is not trusted any more
+    ],
+)
+def test_whom_others_trust_changes_without_a_new_key(state: dict[str, t.Any], where: set[str]) -> None:
+    plan = decide(GOAL, found(state=state), now=NOW)
+    assert [type(step) for step in plan.steps] == [SetTrust]
+    assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
+
+
+def test_what_another_controller_revoked_stays_revoked() -> None:
+    plan = decide(GOAL, found(state={"same_crl": False, "stands": ("e0", "e1"), "refuses": ("e0", "e1")}), now=NOW)
+    assert not plan.steps and not plan.changes
+
+
+def test_a_host_of_another_authority_is_refused_unless_it_is_meant() -> None:
+    state = found(state={"authorities": ("CN=theirs (SHA-256 cc)",)})
+    with pytest.raises(Refused, match=r"There: CN=theirs \(SHA-256 cc\). Here: the CA. Bring the directory"):
+        refuse_foreign([(GOAL, state)])
+    refuse_foreign([(dataclasses.replace(GOAL, replace_authority=True), state), (GOAL, found())])
+
+
+def test_hosts_renew_on_days_of_their_own() -> None:
+    month = datetime.timedelta(days=30)
+    days = {renewal("libvirt", f"h{number}", renew_before=month, days=month * 12) for number in range(100)}
+    assert len(days) > 90 and month <= min(days) < month * 1.1 and month * 1.9 < max(days) <= month * 2
+    assert max(renewal("qemu", f"h{number}", renew_before=month, days=month * 1.2) for number in range(100)) <= month * 1.1
 
 
 def test_a_certificate_valid_long_enough_is_kept() -> None:
@@ -94,7 +141,7 @@ def test_every_problem_of_the_input_is_told_at_once() -> None:
     params = {name: option.get("default") for name, option in OPTIONS.items()}
     params.update(name="a/b", names=["ok", "not a name", "10.0.0.256.1.", "x" * 64], days=10, renew_before=10, identities=[])
     with pytest.raises(BadInput, match="not a valid name") as caught:
-        wanted(params, group=lambda name: name)
+        wanted(params, {}, group=lambda name: name)
     assert len(caught.value.problems) == 6
 
 
@@ -118,72 +165,125 @@ def _ready_keys(keys: list[t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
 # On disk, with a real CA --------------------------------------------------------------------------------------------
 
 
+class Signer:
+    """A CA in memory."""
+
+    def __init__(self) -> None:
+        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+        certificate, key = (text.decode() for text in ca.make("libvirt", now=NOW))
+        self._authority = ca.CertificateAuthority(certificate, key, passphrase=None, named="the CA")
+        self.trust = trust(certificate, self._authority.crl([]).decode())
+
+    def sign(self, csr: str, wanted: Wanted) -> str:
+        return "".join(text.decode() for _serial, text in self._authority.sign(csr, wanted, days=100, now=NOW))
+
+
 @pytest.fixture
-def authority(tmp_path: Path) -> t.Any:
-    ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
-    authority = ca.Authority(str(tmp_path / "ca"))
-    authority.make()
-    return authority
+def authority() -> Signer:
+    return Signer()
 
 
-def goal(identity: str = "libvirt", **fields: t.Any) -> Wanted:
+def goal(authority: Signer, identity: str = "libvirt", **fields: t.Any) -> Wanted:
     owner, group = files.me()
     days = datetime.timedelta(days=30)
+    fields = {"trust": authority.trust, **fields}
     return Wanted(IDENTITIES.get(identity, CONTROLLER), "hyper1", ("10.0.0.1", "hyper1"), days, owner, group, **fields)
 
 
-def issue(authority: t.Any, wanted: Wanted, root: Path) -> None:
+def issue(authority: Signer, wanted: Wanted, root: Path) -> None:
     csr = files.request(wanted.identity, str(root), subject=wanted.subject)
-    signed = authority.sign(csr, wanted, days=100)
-    files.install(wanted, str(root), certificate=signed, authority=authority.certificate())
+    files.install(wanted, str(root), certificate=authority.sign(csr, wanted))
 
 
-def read(authority: t.Any, wanted: Wanted, root: Path) -> Found:
-    return files.read(wanted.identity, str(root), authority=authority.certificate())
+def read(authority: Signer, wanted: Wanted, root: Path) -> Found:
+    return files.read(wanted.identity, str(root), trust=authority.trust)
 
 
 @pytest.mark.parametrize("identity", ["libvirt", "qemu", "controller"])
-def test_installed_is_as_wanted(authority: t.Any, tmp_path: Path, identity: str) -> None:
-    wanted, root = goal(identity), tmp_path / "pki"
+def test_installed_is_as_wanted(authority: Signer, tmp_path: Path, identity: str) -> None:
+    wanted, root = goal(authority, identity), tmp_path / "pki"
     issue(authority, wanted, root)
     state = read(authority, wanted, root)
-    now = datetime.datetime.now(datetime.UTC)
-    assert not decide(wanted, state, now=now).changes
-    assert state.certificate is not None
-    assert state.certificate.subject == f"O=corral.virt,OU={wanted.identity.unit},CN=hyper1"
+    assert not decide(wanted, state, now=NOW).changes
+    assert {*state.certificates} == {*wanted.identity.purposes}
+    assert {one.subject for one in state.certificates.values()} == {f"O=corral.virt,OU={wanted.identity.authority},CN=hyper1"}
     left = [path.name for path in (root / wanted.identity.store).iterdir() if path.name != "current"]
-    assert left == [state.certificate.serial], "only the set in use stays"
+    assert left == [files.current(wanted.identity, str(root))], "only the set in use stays"
 
 
-def test_a_renewal_replaces_key_and_certificate(authority: t.Any, tmp_path: Path) -> None:
+def test_a_renewal_replaces_key_and_certificate(authority: Signer, tmp_path: Path) -> None:
     key = tmp_path / "pki/libvirt/private/serverkey.pem"
-    issue(authority, goal(), tmp_path / "pki")
+    issue(authority, goal(authority), tmp_path / "pki")
     before = key.read_text()
-    issue(authority, goal(), tmp_path / "pki")
+    issue(authority, goal(authority), tmp_path / "pki")
     assert key.read_text() != before
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_another_authority_is_seen(authority: t.Any, tmp_path: Path) -> None:
-    issue(authority, goal(), tmp_path / "pki")
-    other = type(authority)(str(tmp_path / "other"))
-    other.make()
-    state = read(other, goal(), tmp_path / "pki")
+def test_others_are_trusted_with_the_same_key(authority: Signer, tmp_path: Path) -> None:
+    root = tmp_path / "pki"
+    issue(authority, goal(authority), root)
+    before = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
+    both = trust(authority.trust.text + Signer().trust.text, authority.trust.crl)
+    files.request(LIBVIRT, str(root), subject="CN=x")  # another run waits for its certificates
+    files.install(goal(authority, trust=both), str(root))
+    after = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
+    assert {path for path in after if after[path] != before[path]} == {"CA/cacert.pem"}
+    assert after["CA/cacert.pem"].decode() == both.text
+    assert (root / "libvirt/corral/pending.pem").exists()
+
+
+def test_another_authority_is_seen(authority: Signer, tmp_path: Path) -> None:
+    issue(authority, goal(authority), tmp_path / "pki")
+    other = Signer()
+    state = read(other, goal(other), tmp_path / "pki")
     assert {file.place.kind for file in state.files.values() if file.foreign} == {"ca", "cert"}
     assert not any(file.fault for file in state.files.values())
+    assert [name.startswith("CN=corral.virt libvirt CA ") for name in state.authorities] == [True]
 
 
-def test_a_certificate_for_another_key_is_refused(authority: t.Any, tmp_path: Path) -> None:
+def test_a_stranger_beside_our_ca_is_a_stranger(authority: Signer, tmp_path: Path) -> None:
+    """Somebody let another authority's clients in; that is theirs to take back."""
+    issue(authority, goal(authority), tmp_path / "pki")
+    stranger = Signer()
+    with (tmp_path / "pki/CA/cacert.pem").open("a") as bundle:
+        bundle.write(stranger.trust.text)
+    state = read(authority, goal(authority), tmp_path / "pki")
+    assert state.authorities == tuple(stranger.trust.trusts.values())
+
+
+def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: Path) -> None:
     root = str(tmp_path / "pki")
-    signed = authority.sign(files.request(LIBVIRT, root, subject=goal().subject), goal(), days=100)
-    files.request(LIBVIRT, root, subject=goal().subject)  # another run
+    signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
+    files.request(LIBVIRT, root, subject=goal(authority).subject)  # another run
     with pytest.raises(Refused, match="does not belong"):
-        files.install(goal(), root, certificate=signed, authority=authority.certificate())
+        files.install(goal(authority), root, certificate=signed)
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
 
 
-def test_without_qemu_its_key_has_nobody_to_belong_to(authority: t.Any, tmp_path: Path) -> None:
-    wanted = Wanted(IDENTITIES["qemu"], "hyper1", ("hyper1",), datetime.timedelta(days=30), files.me()[0], None)
+def test_a_certificate_for_one_purpose_alone_is_refused(authority: Signer, tmp_path: Path) -> None:
+    root = str(tmp_path / "pki")
+    signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
+    with pytest.raises(Refused, match="none of those given is for clientAuth"):
+        files.install(goal(authority), root, certificate=each(signed)[0])
+    assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
+
+
+def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GnuTLS takes nobody's certificate with it."""
+    ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+    monkeypatch.setattr(ca, "LIFE", datetime.timedelta(days=1))
+    certificate, key = (text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)))
+    ended = ca.CertificateAuthority(certificate, key, passphrase=None, named="it").crl([]).decode()
+    with pytest.raises(BadInput, match="qemu_ca_crl: it is valid until 2020-01-02 00:00 UTC"):
+        trust(certificate, ended, what="qemu_ca_certificate")
+    for text in ("no list", authority.trust.crl.replace("A", "!")):
+        with pytest.raises(BadInput, match="ca_crl: not a list of revoked certificates in PEM"):
+            trust(certificate, text)
+
+
+def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_path: Path) -> None:
+    wanted = Wanted(IDENTITIES["qemu"], "hyper1", ("hyper1",), datetime.timedelta(days=30), files.me()[0], None, trust=authority.trust)
     with pytest.raises(Failed, match="install QEMU"):
         issue(authority, wanted, tmp_path / "pki")
 
@@ -197,12 +297,12 @@ class PowerCut(Exception):
     """Nothing after this happens."""
 
 
-def lay_plain(authority: t.Any, root: Path) -> None:
+def lay_plain(authority: Signer, root: Path) -> None:
     """Files as somebody else would have put them, with a pair each for server and client."""
     for pair in (0, 1):
         scratch = root.with_name(f"scratch{pair}")
-        issue(authority, goal(), scratch)
-        for place in LIBVIRT.places[1 + 2 * pair : 3 + 2 * pair] + LIBVIRT.places[:1]:
+        issue(authority, goal(authority), scratch)
+        for place in LIBVIRT.places[2 + 2 * pair : 4 + 2 * pair] + LIBVIRT.places[:2]:
             target = root / place.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((scratch / place.path).read_bytes())
@@ -210,29 +310,29 @@ def lay_plain(authority: t.Any, root: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "ours", "plain"])
-def test_a_power_cut_leaves_the_old_set_or_the_new(authority: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+def test_a_power_cut_leaves_the_old_set_or_the_new(authority: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     """Cut at each write in turn: what libvirt would read must be whole, and the next run must mend the rest."""
     cut = 0
     while True:
         cut += 1
         root = tmp_path / f"pki{cut}"
         if before == "ours":
-            issue(authority, goal(), root)
+            issue(authority, goal(authority), root)
         elif before == "plain":
             lay_plain(authority, root)
-        csr = files.request(LIBVIRT, str(root), subject=goal().subject)
-        signed = authority.sign(csr, goal(), days=100)
+        csr = files.request(LIBVIRT, str(root), subject=goal(authority).subject)
+        signed = authority.sign(csr, goal(authority))
         old = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places if (root / place.path).exists()}
         with monkeypatch.context() as patch:
             reached = powerless_after(cut, patch)
             with contextlib.suppress(PowerCut):
-                files.install(goal(), str(root), certificate=signed, authority=authority.certificate())
+                files.install(goal(authority), str(root), certificate=signed)
         now = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places if (root / place.path).exists()}
-        whole = not any(file.fault or file.foreign for file in read(authority, goal(), root).files.values())
+        whole = not any(file.fault or file.foreign for file in read(authority, goal(authority), root).files.values())
         assert now == old or (whole and len(now) == len(LIBVIRT.places)), f"write {cut} left halves"
-        issue(authority, goal(), root)
-        state = read(authority, goal(), root)
-        assert not decide(goal(), state, now=datetime.datetime.now(datetime.UTC)).changes
+        issue(authority, goal(authority), root)
+        state = read(authority, goal(authority), root)
+        assert not decide(goal(authority), state, now=NOW).changes
         if not reached():
             break  # there was no more to cut
     assert cut > 6

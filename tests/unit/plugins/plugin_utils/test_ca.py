@@ -1,4 +1,4 @@
-"""The CA: made once whoever asks, private, and signing only what the controller wants."""
+"""The authorities' directory: made once whoever asks, private, and signing only what the controller wants."""
 
 from __future__ import annotations
 
@@ -6,23 +6,37 @@ import datetime
 import multiprocessing
 import re
 import stat
+import subprocess
+import typing as t
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
-from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST, Authority
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, given
+from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
 
 GOAL = Wanted(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 
 
-def make(directory: Path) -> str | None:
-    authority = Authority(str(directory))
-    authority.make()
-    return authority.certificate()
+def make(directory: Path, **said: t.Any) -> str:
+    authorities = Authorities(str(directory), **said)
+    for step in authorities.due("libvirt", days=365):
+        authorities.make(step)
+    return authorities.trust("libvirt", name="hyper1", keep=True).text
+
+
+def request(tmp_path: Path, subject: str = GOAL.subject) -> str:
+    return files.request(GOAL.identity, str(tmp_path / "pki"), subject=subject)
+
+
+def read(text: str) -> t.Any:
+    return x509.load_pem_x509_certificate(text.encode())
 
 
 def test_parallel_forks_make_one(tmp_path: Path) -> None:
@@ -33,46 +47,124 @@ def test_parallel_forks_make_one(tmp_path: Path) -> None:
 
 def test_it_is_private(tmp_path: Path) -> None:
     make(tmp_path / "ca")
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "ca", *(tmp_path / "ca").iterdir()]}
-    assert modes["ca"] == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "ca", *(tmp_path / "ca").rglob("*")]}
+    assert modes["ca"] == modes["libvirt"] == modes["1"] == 0o700
     assert modes["ca-key.pem"] == 0o600
     assert (tmp_path / "ca/.gitignore").read_text().endswith("*\n")
 
 
-def test_a_host_gets_the_name_the_controller_chose(tmp_path: Path) -> None:
+def test_a_host_gets_the_name_the_controller_chose_and_a_certificate_for_each_purpose(tmp_path: Path) -> None:
     make(tmp_path / "ca")
-    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject="O=corral.virt,OU=libvirt,CN=somebody-else")
-    text = Authority(str(tmp_path / "ca")).sign(csr, GOAL, days=90)
-    certificate = files.describe(x509.load_pem_x509_certificate(text.encode()))
-    assert certificate.subject == GOAL.subject
-    assert certificate.names == GOAL.names
-    assert [path.read_text() for path in (tmp_path / "ca/issued").iterdir()] == [text]
+    csr = request(tmp_path, "O=corral.virt,OU=libvirt,CN=somebody-else")
+    text = Authorities(str(tmp_path / "ca")).sign(csr, GOAL, days=90)
+    purposes = []
+    for one in map(read, each(text)):
+        said = files.describe(one)
+        assert (said.subject, said.names) == (GOAL.subject, GOAL.names)
+        (extended,) = [extension for extension in one.extensions if isinstance(extension.value, x509.ExtendedKeyUsage)]
+        assert extended.critical
+        purposes += extended.value
+        assert (tmp_path / f"ca/issued/{said.serial}.pem").read_text() in text
+    assert purposes == [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert len([*(tmp_path / "ca/issued").iterdir()]) == 2
 
 
 def test_a_broken_ca_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    ca = tmp_path / "ca"
+    ca, key = tmp_path / "ca", tmp_path / "ca/libvirt/1/ca-key.pem"
     make(ca)
-    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject=GOAL.subject)
-    (ca / "ca-key.pem").chmod(0o644)
+    csr = request(tmp_path)
+    key.chmod(0o644)
     with pytest.raises(Refused, match="others can read"):
-        Authority(str(ca)).sign(csr, GOAL, days=90)
+        Authorities(str(ca)).sign(csr, GOAL, days=90)
     make(tmp_path / "other")
-    (ca / "ca-key.pem").write_bytes((tmp_path / "other/ca-key.pem").read_bytes())
-    (ca / "ca-key.pem").chmod(0o600)
+    key.write_bytes((tmp_path / "other/libvirt/1/ca-key.pem").read_bytes())
+    key.chmod(0o600)
     with pytest.raises(Refused, match="does not belong"):
-        Authority(str(ca)).sign(csr, GOAL, days=90)
-    (ca / "ca-key.pem").unlink()
+        Authorities(str(ca)).sign(csr, GOAL, days=90)
+    key.unlink()
     with pytest.raises(Refused, match="is missing; restore it"):
-        Authority(str(ca)).certificate()
+        Authorities(str(ca)).trust("libvirt", name="hyper1", keep=False)
+    (ca / "libvirt/1/ca-cert.pem").write_text("damaged")
+    with pytest.raises(Refused, match="its certificate cannot be read; restore it"):
+        Authorities(str(ca)).trust("libvirt", name="hyper1", keep=False)
 
 
 def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
     ca = tmp_path / "ca"
     make(ca)
-    csr = files.request(GOAL.identity, str(tmp_path / "pki"), subject=GOAL.subject)
-    text = Authority(str(ca)).sign(csr, GOAL, days=100000)
-    ends = [files.describe(x509.load_pem_x509_certificate(pem)).not_after for pem in (text.encode(), (ca / "ca-cert.pem").read_bytes())]
-    assert ends[0] == ends[1]
+    text = Authorities(str(ca)).sign(request(tmp_path), GOAL, days=100000)
+    ends = {files.describe(read(pem)).not_after for pem in (*each(text), (ca / "libvirt/1/ca-cert.pem").read_text())}
+    assert len(ends) == 1
+
+
+def test_a_key_with_a_passphrase_is_for_who_knows_it(tmp_path: Path) -> None:
+    ca, key = tmp_path / "ca", tmp_path / "ca/libvirt/1/ca-key.pem"
+    make(ca)
+    locking = Authorities(str(ca), passphrase="a secret")
+    (step,) = locking.unprotected()
+    assert str(step) == f"protect {key} with the passphrase"
+    locking.protect(step)
+    assert not locking.unprotected() and stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert _opens(key, "a secret") and not _opens(key, "another")
+    csr = request(tmp_path)
+    locking.sign(csr, GOAL, days=90)
+    with pytest.raises(Refused, match=r"the CA in .*/libvirt/1: its key has a passphrase; say it with ca_passphrase"):
+        Authorities(str(ca)).sign(csr, GOAL, days=90)
+    with pytest.raises(Refused, match="cannot be opened with this passphrase"):
+        Authorities(str(ca), passphrase="another").sign(csr, GOAL, days=90)
+    assert Authorities(str(ca)).trust("libvirt", name="hyper1", keep=True).text, "nothing is signed for whom nothing changes"
+    make(tmp_path / "second", passphrase="a secret")
+    assert b"ENCRYPTED" in (tmp_path / "second/libvirt/1/ca-key.pem").read_bytes()
+
+
+def _opens(key: Path, passphrase: str) -> bool:
+    words = ["openssl", "pkey", "-in", str(key), "-passin", f"pass:{passphrase}", "-noout"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
+    authorities = Authorities(str(tmp_path / "ca"))
+    authorities.make(authorities.another("libvirt"), within=["example.com", "10.0.0.0/8", "fd00::/8"])
+    csr = request(tmp_path)
+    for names, refused in (
+        (("a.example.com", "10.1.2.3", "fd00::1"), False),
+        (("a.example.org",), True),
+        (("192.0.2.1",), True),
+        (("fe80::1",), True),
+    ):
+        wanted = Wanted(GOAL.identity, "hyper1", names, GOAL.renew_before)
+        (tmp_path / "cert.pem").write_text(each(authorities.sign(csr, wanted, days=90))[0])
+        words = ["openssl", "verify", "-CAfile", str(tmp_path / "ca/libvirt/1/ca-cert.pem"), str(tmp_path / "cert.pem")]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert ("permitted subtree violation" in done.stdout + done.stderr, done.returncode != 0) == (refused, refused), names
+
+
+@pytest.mark.parametrize(
+    ("texts", "problems"),
+    [
+        ({}, None),
+        ({"ca_certificate": "c"}, None),
+        ({"ca_certificate": "c", "ca_key": "k"}, {"qemu_ca_certificate", "qemu_ca_key"}),
+        ({"ca_certificate": "c", "ca_key": "k", "identities": ["libvirt"]}, set()),
+        ({"ca_certificate": "c", "ca_key": "k", "qemu_ca_certificate": "c", "identities": ["libvirt"]}, {"qemu_ca_key"}),
+        ({"qemu_ca_certificate": "c", "qemu_ca_key": "k"}, {"ca_certificate", "ca_key"}),
+        ({"qemu_ca_certificate": "c", "qemu_ca_key": "k", "identities": ["qemu"]}, set()),
+        ({"qemu_ca_certificate": "c", "qemu_ca_key": "k", "identities": ["qemu"], "controller": True}, {"ca_certificate", "ca_key"}),
+        (
+            {"ca_certificate": "c", "ca_key": "k", "identities": ["libvirt"], "ca_crl": "r", "new_authority": True},
+            {"ca_crl", "new_authority"},
+        ),
+    ],
+)
+def test_half_of_what_is_given_is_refused(texts: dict[str, t.Any], problems: set[str] | None) -> None:
+    params = dict.fromkeys(["ca_certificate", "ca_key", "ca_crl", "qemu_ca_certificate", "qemu_ca_key", "qemu_ca_crl"])
+    params = {**params, "identities": ["libvirt", "qemu"], "controller": False, "new_authority": False, **texts}
+    if not problems:
+        assert (given(params) is None) == (problems is None)
+        return
+    with pytest.raises(BadInput, match="ca_") as caught:
+        given(params)
+    assert {re.split(r"[: ]", problem)[0] for problem in caught.value.problems} == problems
 
 
 @pytest.mark.parametrize("version", ["37.0.4", "38.0.3", "3.4.8"])
@@ -80,7 +172,7 @@ def test_an_old_library_is_the_reason_that_is_told(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("cryptography.__version__", version)
     told = rf"needs cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
     with pytest.raises(Unsupported, match=re.escape(told)):
-        Authority(str(tmp_path / "ca"))
+        Authorities(str(tmp_path / "ca"))
     files.need_library()
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import os
+import shutil
 import typing as t
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
+from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
@@ -82,3 +89,147 @@ def test_a_roll_over_waits_for_who_could_not_be_reached(cloud: Cloud) -> None:
     assert not any(one["rolling"] for one in told.values())
     assert (cloud.path("h1", "CA/cacert.pem")).read_text() == (cloud.place / "ca/libvirt/2/ca-cert.pem").read_text()
     assert not any(one["changed"] for one in cloud.play().values())
+
+
+def test_a_revoked_host_is_refused_by_all_who_were_visited(cloud: Cloud) -> None:
+    cloud.play()
+    kept = {
+        name: cloud.path("h3", name).read_bytes() for name in ("libvirt/clientcert.pem", "qemu/client-cert.pem", "libvirt/servercert.pem")
+    }
+    before = cloud.path("h1", "libvirt/servercert.pem").read_bytes()
+    told = cloud.revoke(name="h3")
+    assert told["changed"] and len(told["steps"]) == 4 and told["revoked"] == ["h3"]
+    assert not cloud.revoke(name="h3")["changed"]
+    told = cloud.play("h1", "h2")
+    assert all(one["changed"] for one in told.values())
+    assert cloud.path("h1", "libvirt/servercert.pem").read_bytes() == before, "the others keep theirs"
+    assert not cloud.refusals("h1", "h2")
+    for kind, name in (("libvirt", "libvirt/clientcert.pem"), ("qemu", "qemu/client-cert.pem")):
+        assert "certificate revoked" in cloud.refused("h1", kind, "client", cloud.path("h3", name))
+    assert "certificate revoked" in cloud.refused("controller", "libvirt", "server", cloud.path("h3", "libvirt/servercert.pem"))
+    assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
+    cloud.now += MONTH
+    cloud.play()
+    assert not cloud.refusals(), "it is still in the inventory: it has new ones"
+    for name, text in kept.items():
+        (cloud.place / "stolen.pem").write_bytes(text)
+        kind, purpose = name.split("/")[0], "client" if "client" in name else "server"
+        assert "certificate revoked" in cloud.refused("h1", kind, purpose, cloud.place / "stolen.pem")
+
+
+def test_who_leaves_the_inventory_is_revoked_and_who_is_in_another_one_is_not(cloud: Cloud) -> None:
+    cloud.play("h1", "h2")
+    cloud.inventory = ["other.yml"]
+    cloud.visit("h3")
+    assert not cloud.revoke(hypervisors=["h3"])["changed"]
+    cloud.inventory = ["hosts.yml"]
+    assert cloud.revoke(hypervisors=["h1"])["revoked"] == ["h2"]
+    cloud.play("h1", "h3")
+    assert not cloud.refusals("h1", "h3")
+    assert "revoked" in cloud.refused("h1", "libvirt", "client", cloud.path("h2", "libvirt/clientcert.pem"))
+
+
+def test_another_controller_keeps_what_the_first_one_revoked(cloud: Cloud) -> None:
+    """It has the CAs, and nothing of what they did."""
+    cloud.play()
+    cloud.revoke(name="h3")
+    cloud.play("h1")
+    first, second = cloud.place / "ca", cloud.place / "second"
+    for folder in ("libvirt", "qemu"):
+        shutil.copytree(first / folder, second / folder)
+    cloud.visit("h1", ca_dir=str(second))
+    assert not cloud.visit("h1", ca_dir=str(second))["changed"]
+    cloud.visit("h2", ca_dir=str(second))
+    for host in ("h1", "h2"):
+        assert "revoked" in cloud.refused(host, "libvirt", "client", cloud.path("h3", "libvirt/clientcert.pem"))
+    assert not cloud.refusals("h1", "h2")
+
+
+def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(cloud: Cloud) -> None:
+    def texts(number: int, *also: int) -> dict[str, str]:
+        said = {}
+        for authority, prefix in (("libvirt", ""), ("qemu", "qemu_")):
+            place = cloud.place / f"made/{authority}"
+            said[f"{prefix}ca_certificate"] = "".join((place / f"{one}/ca-cert.pem").read_text() for one in (*also, number))
+            said[f"{prefix}ca_key"] = (place / f"{number}/ca-key.pem").read_text()
+        return said
+
+    made = Authorities(str(cloud.place / "made"), clock=lambda: cloud.now)
+    for authority in ("libvirt", "qemu", "libvirt", "qemu"):
+        made.make(made.another(authority))
+    gone = "".join((cloud.place / f"made/{authority}/1/ca-cert.pem").read_text() for authority in ("libvirt", "qemu"))
+    runs = [texts(1), texts(1, 2), texts(2, 1), {**texts(2), "retired_ca_certificates": gone}]
+    for said in runs:
+        for host in cloud.hosts:
+            assert cloud.visit(host, **said)["changed"]
+            assert not cloud.refusals(*cloud.hosts[: cloud.hosts.index(host) + 1])
+        for host in cloud.hosts:
+            assert not cloud.visit(host, **said)["changed"]
+    assert cloud.path("h1", "CA/cacert.pem").read_text() == texts(2)["ca_certificate"]
+    assert not [*(cloud.place / "ca").rglob("ca-key.pem")]
+    with pytest.raises(Refused, match="it belongs to another authority"):
+        cloud.visit("h1", **texts(1))
+
+
+def test_an_earlier_version_with_one_ca_for_both_goes_over_to_two(cloud: Cloud) -> None:
+    """h3 cannot be reached for a while; QEMU's old certificates are good for nothing in the end."""
+    earlier.lay(cloud.place, cloud.hosts, now=cloud.now)
+    old = {name: cloud.path("h2", name).read_bytes() for name in ("qemu/server-cert.pem", "qemu/client-cert.pem")}
+    assert not cloud.refusals()
+    cloud.now += MONTH
+    checked = cloud.visit("h1", check_mode=True)
+    assert checked["changed"] and not (cloud.place / "ca/qemu").exists()
+    cloud.play("h1", "h2")
+    assert not cloud.refusals()
+    assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
+    cloud.now += MONTH
+    told = cloud.play()
+    assert not any(one["rolling"] for one in told.values())
+    assert not cloud.refusals()
+    assert not any(one["changed"] for one in cloud.play().values())
+    libvirts, qemus = (set(each(cloud.path("h1", name).read_text())) for name in ("CA/cacert.pem", "qemu/ca-cert.pem"))
+    assert len(libvirts) == len(qemus) == 1 and not libvirts & qemus
+    for name, text in old.items():
+        (cloud.place / "old.pem").write_bytes(text)
+        purpose = "server" if "server" in name else "client"
+        for host in ("h1", "controller"):
+            assert "revoked" in cloud.refused(host, "libvirt", purpose, cloud.place / "old.pem")
+
+
+def test_whom_nobody_reached_for_a_year_does_not_hold_up_the_others(cloud: Cloud) -> None:
+    cloud.play()
+    cloud.visit("h1", new_authority=True)
+    for _month in range(11):
+        cloud.now += MONTH
+        assert cloud.play("h1", "h2")["h1"]["rolling"]
+        assert not cloud.refusals("h1", "h2")
+    cloud.now += 2 * MONTH
+    assert not cloud.play("h1", "h2")["h1"]["rolling"], "its certificates have ended"
+    cloud.play()
+    assert not cloud.refusals()
+
+
+@pytest.mark.parametrize("killed", range(12))
+def test_a_run_that_is_killed_anywhere_divides_nobody(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
+    """Killed at each write in turn, here and on the hosts, in the middle of a roll-over."""
+    cloud.play()
+    cloud.now += MONTH
+    writes = 0
+    real = files.write
+
+    def write(path: Path, *words: t.Any, **more: t.Any) -> None:
+        nonlocal writes
+        writes += 1
+        if writes > killed * 6:
+            raise KeyboardInterrupt
+        real(path, *words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", write)
+        with contextlib.suppress(KeyboardInterrupt):
+            cloud.play(new_authority=True)
+    assert not cloud.refusals()
+    cloud.play()
+    assert not cloud.refusals()
+    told = cloud.play()
+    assert not any(one["changed"] or one["rolling"] for one in told.values())
