@@ -85,6 +85,20 @@ class Issued:
     def superseded(self) -> bool:
         return self.path.parent.name == "superseded"
 
+    def line(self) -> str:
+        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are thousands of files."""
+        said = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
+        return json.dumps(said, sort_keys=True) + "\n"
+
+    @classmethod
+    def of(cls, path: Path, text: bytes) -> Issued | None:
+        """What its file says; None where that is only the certificate, as an earlier version wrote it."""
+        if not text.startswith(b"{"):
+            return None
+        said = json.loads(text.split(b"\n", 1)[0])
+        ends = datetime.datetime.fromisoformat(said["not_after"])
+        return cls(**{**said, "path": path, "names": tuple(said["names"]), "not_after": ends})
+
 
 @dataclasses.dataclass(frozen=True)
 class Revoke:
@@ -223,7 +237,8 @@ class Authorities:
             texts = self._open(pair).sign(request, wanted, days=days, now=self._clock())
             for serial, text in texts:
                 # What was never written down can never be revoked.
-                self._write(f"issued/{serial}.pem", text)
+                path = self._directory / f"issued/{serial}.pem"
+                self._write(f"issued/{path.name}", self._parsed(path, text).line().encode() + text)
         return "".join(text.decode() for _serial, text in texts)
 
     def seen(self, name: str, *, trusts: t.Mapping[str, t.Sequence[str]], serials: t.Mapping[str, t.Sequence[str]], **more: t.Any) -> None:
@@ -370,23 +385,25 @@ class Authorities:
 
     def _issued(self) -> list[Issued]:
         """Everything that was signed here and not revoked."""
-        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._pairs(authority)}
         revoked = self._revoked()
         found = []
         for path in sorted([*self._directory.glob("issued/*.pem"), *self._directory.glob("superseded/*.pem")]):
-            certificate = parsed(path.read_bytes())
-            if certificate is None:
-                raise Refused(f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is gone")
-            said = files.describe(certificate)
-            if said.serial in revoked:
-                continue
-            holder, unit = (
-                str(certificate.subject.get_attributes_for_oid(oid)[0].value)
-                for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
-            )
-            issuer = next((digest for text, digest in cas.items() if signed(certificate, text)), "")
-            found.append(Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after))
+            if path.stem not in revoked:
+                text = path.read_bytes()
+                found.append(Issued.of(path, text) or self._parsed(path, text))
         return found
+
+    def _parsed(self, path: Path, text: bytes) -> Issued:
+        certificate = parsed(text)
+        if certificate is None:
+            raise Refused(f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is gone")
+        said = files.describe(certificate)
+        holder, unit = (
+            str(certificate.subject.get_attributes_for_oid(oid)[0].value) for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
+        )
+        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._pairs(authority)}
+        issuer = next((digest for pem, digest in cas.items() if signed(certificate, pem)), "")
+        return Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after)
 
     @staticmethod
     def _off(authority: str, pairs: t.Sequence[_Pair], issued: t.Sequence[Issued]) -> list[Issued]:
