@@ -29,7 +29,8 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each, fingerprint, parsed, refused, signed, trust
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, fingerprint, refused, trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation, Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
@@ -196,7 +197,7 @@ class Authorities:
 
     def ends(self) -> dict[str, datetime.datetime]:
         """When the last CA of each authority ends."""
-        return {authority: pairs[-1].generation.not_after for authority in AUTHORITIES if (pairs := self._pairs(authority))}
+        return {name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._generations(name))}
 
     # What is done ----------------------------------------------------------------------------------------------------
 

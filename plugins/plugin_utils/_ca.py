@@ -11,7 +11,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import fingerprint, parsed, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import fingerprint
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, Wanted
 
 try:

@@ -139,7 +139,13 @@ class Certifier:
             serials={name: [one["serial"] for one in pair.values()] for name, pair in certificates.items()},
             ends={name: min(one["not_after"] for one in pair.values()) for name, pair in certificates.items()},
             inventory=sorted(self.inventory),
+            **self._lives(authorities),
         )
+
+    def _lives(self, authorities: Authorities) -> Variables:
+        """What _ends.py needs to say that something was forgotten."""
+        ends = {name: end.strftime("%Y-%m-%dT%H:%M:%SZ") for name, end in authorities.ends().items()}
+        return {"authorities": ends, "renew_before": self.params["renew_before"]}
 
     def _certify_controller(self, authorities: Authorities, result: Variables) -> None:
         """The same files, plan and steps as on a host, below the CA's directory."""
@@ -181,6 +187,7 @@ class Certifier:
                     trusts={"libvirt": sorted(found.trusts)},
                     serials={"libvirt": [shown.serial]},
                     ends={"libvirt": shown.result()["not_after"]},
+                    **self._lives(authorities),
                 )
         result["changed"] = result["changed"] or bool(plan.steps)
         result["steps"] = [*result["steps"], *map(str, plan.steps)]

@@ -6,17 +6,31 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import os
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _ends
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["UntrustedAction"]
 
 
+_CA_DIR = "~/.config/corral/ca"
+
+
 class UntrustedAction(ActionBase):
     """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they are."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
+        """Say in every play which certificates will end; Ansible shows equal warnings once."""
+        place = self._templar.template((task_vars or {}).get("pki_ca_dir")) or os.environ.get("CORRAL_VIRT_CA_DIR") or _CA_DIR
+        for sentence in _ends.near(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
+            Display().warning(printable(sentence))
+        return super().run(tmp, task_vars)
 
     def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
         return _cleaned(super()._execute_module(*arguments, **more))

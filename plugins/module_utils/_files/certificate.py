@@ -2,107 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Read certificates and lists of revoked ones: who signed them, when they are valid."""
+"""Read a certificate: who signed it, when it is valid."""
 
 from __future__ import annotations
 
 import datetime
-import re
 import typing as t
-
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust
 
 try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["CAN_READ", "authority_key", "called", "each", "extension", "fingerprint", "parsed", "refused", "signed", "spelled", "trust"]
-__all__ += ["validity"]
+__all__ = ["CAN_READ", "authority_key", "extension", "parsed", "signed", "spelled", "validity"]
 
 CAN_READ = x509 is not None
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
-
-
-def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
-    """Every certificate (or CRL: `X509 CRL`) of a text in PEM; the library's own reader of several came with version 39."""
-    return [found[0] + "\n" for found in _BLOCK.finditer(text) if found[1] == kind]
-
-
-def trust(
-    text: str, crl: str = "", *, retired: str = "", revoked: t.Mapping[str, str] | None = None, what: str = "ca_certificate"
-) -> Trust:
-    """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
-    if not CAN_READ:
-        return Trust(text=text, crl=crl)  # a bare host has nothing to compare it with; who makes something says what is missing
-    list_option = what.replace("certificate", "crl")
-    cas = {what: each(text), "retired_ca_certificates": each(retired)}
-    problems = [f"{what}: no certificate in PEM"] if text.strip() and not cas[what] else []
-    problems += [f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)]
-    serials = refused(crl)
-    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
-        problems.append(f"{list_option}: not a list of revoked certificates in PEM")
-    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
-        problems.append(
-            f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; bring a newer one"
-        )
-    if problems:
-        raise BadInput(problems)
-    now = {fingerprint(parsed(pem.encode())): pem for pem in cas[what]}
-    gone = {fingerprint(parsed(pem.encode())): pem for pem in cas["retired_ca_certificates"]}
-    return Trust(
-        text="".join(now.values()),
-        crl=crl,
-        trusts={digest: called(parsed(pem.encode())) for digest, pem in now.items()},
-        signer=next(iter(now), ""),
-        retired={digest: pem for digest, pem in gone.items() if digest not in now},
-        refuses=tuple(sorted(serials or ())),
-        revoked=revoked or {},
-    )
-
-
-def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
-    """The serials (hex) that the CRLs of a text hold, or only those of these CAs (PEM); None where one cannot be read."""
-    try:
-        lists = [x509.load_pem_x509_crl(text.encode()) for text in each(crl, "X509 CRL")]
-    except ValueError:
-        return None
-    if by is not None:
-        keys = [parsed(text.encode()).public_key() for text in by]
-        lists = [found for found in lists if any(found.is_signature_valid(key) for key in keys)]
-    return [f"{entry.serial_number:x}" for found in lists for entry in found]
-
-
-def _ended(crl: str) -> datetime.datetime | None:
-    """When the first of the CRLs of a text is no longer valid; None: never."""
-    lists = [x509.load_pem_x509_crl(text.encode()) for text in each(crl, "X509 CRL")]
-    ends = [_next_update(found) for found in lists]
-    return min((end for end in ends if end), default=None)
-
-
-def _next_update(found: t.Any) -> datetime.datetime | None:
-    if hasattr(found, "next_update_utc"):  # since cryptography 42
-        return t.cast("datetime.datetime | None", found.next_update_utc)
-    end = found.next_update
-    return end.replace(tzinfo=datetime.timezone.utc) if end else None
-
-
-def fingerprint(certificate: t.Any) -> str:
-    """SHA-256, hex."""
-    return t.cast(str, certificate.fingerprint(hashes.SHA256()).hex())
-
-
-def called(certificate: t.Any) -> str:
-    """A CA's name and fingerprint, for people."""
-    return f"{certificate.subject.rfc4514_string()} (SHA-256 {fingerprint(certificate)})"
-
-
-def _parsed(text: str) -> t.Any:
-    return parsed(text.encode())
 
 
 def signed(certificate: t.Any, authority: str) -> bool:

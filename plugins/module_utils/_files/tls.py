@@ -32,18 +32,9 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
-    called,
-    each,
-    extension,
-    fingerprint,
-    parsed,
-    refused,
-    signed,
-    spelled,
-    validity,
-)
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, spelled, validity
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import called, each, fingerprint, refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
     File,

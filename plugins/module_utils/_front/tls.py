@@ -12,8 +12,8 @@ import typing as t
 from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._files import certificate
 from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, Trust, Wanted, check_names
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
@@ -56,7 +56,7 @@ def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
     found, problems = {}, []
     for authority, prefix in _PREFIXES.items():
         try:
-            found[authority] = certificate.trust(
+            found[authority] = trust(
                 params[f"{prefix}ca_certificate"] or "",
                 params[f"{prefix}ca_crl"] or "",
                 retired=params["retired_ca_certificates"] or "",

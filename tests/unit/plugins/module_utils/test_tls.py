@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each, trust
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, trust
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,

@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, given
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST

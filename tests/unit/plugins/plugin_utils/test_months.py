@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import each
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud

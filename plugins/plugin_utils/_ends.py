@@ -1,0 +1,42 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Certificates that should have been renewed by now, from what the controller wrote down when it last saw each host: nobody is asked."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+__all__ = ["near"]
+
+_REMEDY = "run corral.virt.rotate_certificates, or site, where they can be reached"
+_CA = datetime.timedelta(days=90)  # one that is kept in the directory has been replaced long before
+
+
+def near(ca_dir: str, *, now: datetime.datetime) -> list[str]:
+    """A sentence for each day on which somebody's certificates end, and for each CA; none where nothing is kept."""
+    late: dict[str, list[str]] = {}
+    authorities: dict[str, datetime.datetime] = {}
+    for path in sorted(Path(ca_dir).expanduser().glob("hosts/*.json")):
+        try:
+            said = json.loads(path.read_text())
+            end = min(datetime.datetime.fromisoformat(end) for end in said["ends"].values())
+            renewal = datetime.timedelta(days=said["renew_before"])
+            for name, last in said["authorities"].items():
+                authorities[name] = max(datetime.datetime.fromisoformat(last), authorities.get(name, now))
+        except (OSError, ValueError, KeyError):
+            continue  # whoever signs says what is wrong with it
+        if end - now < renewal:
+            late.setdefault(f"{end:%Y-%m-%d}", []).append(path.stem)
+    sentences = [f"certificates of {', '.join(names)} {_ends(day, now)}; {_REMEDY}" for day, names in sorted(late.items())]
+    ending = {name: end for name, end in authorities.items() if end - now < _CA}
+    sentences += [
+        f"the last day of the CA of {name} is {end:%Y-%m-%d}; bring a new one (guide_tls says how)" for name, end in sorted(ending.items())
+    ]
+    return sentences
+
+
+def _ends(day: str, now: datetime.datetime) -> str:
+    return f"ended on {day}" if day < f"{now:%Y-%m-%d}" else f"end on {day}"
