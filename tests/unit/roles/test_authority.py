@@ -11,20 +11,26 @@ import yaml
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 
+NAMES = ("pki_ca_certificate", "pki_ca_key", "pki_qemu_ca_certificate", "pki_qemu_ca_key")
+
+
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
-        ({}, ""),
-        ({"pki_ca_certificate": "", "pki_ca_key": ""}, ""),
-        ({"pki_ca_certificate": "PEM", "pki_ca_key": "PEM"}, ""),
-        ({"pki_ca_certificate": "PEM"}, "pki_ca_key"),
-        ({"pki_ca_certificate": "PEM", "pki_ca_key": ""}, "pki_ca_key"),
-        ({"pki_ca_key": "PEM"}, "pki_ca_certificate"),
+        ((), ()),
+        (NAMES, ()),
+        (NAMES[:1], NAMES[1:]),
+        (NAMES[:2], NAMES[2:]),
+        (NAMES[1:], NAMES[:1]),
     ],
 )
-def test_half_an_authority_is_refused(tmp_path: Path, given: dict[str, t.Any], missing: str) -> None:
+@pytest.mark.parametrize("others", [{}, dict.fromkeys(NAMES, "")], ids=["unsaid", "empty"])
+def test_a_part_of_the_authorities_is_refused(
+    tmp_path: Path, given: t.Sequence[str], missing: t.Sequence[str], others: dict[str, str]
+) -> None:
     task = next(task for task in yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text()) if "Refuse half" in task["name"])
     refusal = task["ansible.builtin.assert"]
-    told = {**given, "message": refusal["fail_msg"]}
+    own = yaml.safe_load((ROLES / "pki/vars/main.yml").read_text())
+    told = {**others, **dict.fromkeys(given, "PEM"), "__pki_given": own["__pki_given"], "message": refusal["fail_msg"]}
     assert value(tmp_path, refusal["that"], [], told) is (not missing)
-    assert not missing or value(tmp_path, "message", [], told).startswith(f"{missing} is missing")
+    assert not missing or value(tmp_path, "message", [], told).startswith(f"{', '.join(missing)} missing")

@@ -146,8 +146,8 @@ def test_another_controller_keeps_what_the_first_one_revoked(cloud: Cloud) -> No
 
 
 def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(cloud: Cloud) -> None:
-    def texts(number: int, *also: int) -> dict[str, str]:
-        said = {}
+    def texts(number: int, *also: int) -> dict[str, t.Any]:
+        said: dict[str, t.Any] = {}
         for authority, prefix in (("libvirt", ""), ("qemu", "qemu_")):
             place = cloud.place / f"made/{authority}"
             said[f"{prefix}ca_certificate"] = "".join((place / f"{one}/ca-cert.pem").read_text() for one in (*also, number))
