@@ -10,7 +10,6 @@ import yaml
 
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
-
 NAMES = ("pki_ca_certificate", "pki_ca_key", "pki_qemu_ca_certificate", "pki_qemu_ca_key")
 
 
