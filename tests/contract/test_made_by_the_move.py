@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import typing as t
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle
+from ansible_collections.corral.virt.plugins.module_utils._front import made as made_there
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -148,3 +150,38 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(ends: Ends, tmp_pa
         carry.carry_file(ends, UUID, store)
     assert [entry.rpartition(" ")[2] for entry in made(ends)] == [store]
     assert settle.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, store) is None
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "size", "pool", "same"),
+    [
+        (b"0123456789", b"01234", 5, "default", True),
+        (b"0123456789", b"0123456789", 10, "default", True),
+        (b"0123456789", b"01294", 5, "default", False),  # somebody else's of that size
+        (b"0123", b"01234", 5, "default", False),  # longer than what is copied
+        (None, b"01234", 5, "default", False),  # cannot be read here, so nobody can tell
+        (b"0123456789", b"01234", 5, None, False),
+    ],
+)
+def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    here: bytes | None,
+    there: bytes,
+    size: int,
+    pool: str | None,
+    same: bool,
+) -> None:
+    path = tmp_path / "disk.qcow2"
+    if here is not None:
+        path.write_bytes(here)
+    monkeypatch.setattr(transfer, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another")
+    asked: list[tuple[str, str]] = []
+
+    def digest(_dest: t.Any, pool: str, name: str) -> str:
+        asked.append((pool, name))
+        return hashlib.sha256(there).hexdigest()
+
+    monkeypatch.setattr(transfer, "digest", digest)
+    assert made_there._begun(None, str(path), size) is same
+    assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), "what cannot be ours is not fetched"
