@@ -88,7 +88,7 @@ def _admin(daemon: str, *words: str) -> str:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, stdin=subprocess.DEVNULL, env=_ENVIRONMENT
         )
-        reason = "" if done.returncode == 0 else done.stderr.strip()
+        reason = "" if done.returncode == 0 else "; ".join(done.stderr.split("\n")).strip("; ") or f"exit code {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = str(error)
     if reason:
