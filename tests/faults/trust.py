@@ -25,7 +25,7 @@ def wrong_ca(scene: Scene) -> None:
 def expired_certificate(scene: Scene) -> None:
     """That of the source ended yesterday; a libvirtd whose own has ended does not even start."""
     folder = scene.lab.folder / "ca"
-    key = serialization.load_pem_private_key((folder / "ca-key.pem").read_bytes(), None)
+    key = serialization.load_pem_private_key((folder / "libvirt/1/ca-key.pem").read_bytes(), None)
     old = x509.load_pem_x509_certificate(scene.source.path(_CLIENT).read_bytes())
     today = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(

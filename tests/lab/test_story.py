@@ -147,8 +147,8 @@ def test_tls_listens_and_admits_only_libvirts_own_certificates() -> None:
         assert "Verify return code: 0 (ok)" in shown
         assert re.search(r"OU ?= ?libvirt", shown)
     # A QEMU process that breaks out holds QEMU's certificate: it opens no hypervisor.
-    copies = {"ca-cert": "cacert", "client-cert": "clientcert", "client-key": "clientkey"}
-    on("hyper1", "mkdir -p /tmp/pki; " + "; ".join(f"cp /etc/pki/qemu/{a}.pem /tmp/pki/{b}.pem" for a, b in copies.items()))
+    copies = {"CA/cacert": "cacert", "qemu/client-cert": "clientcert", "qemu/client-key": "clientkey"}
+    on("hyper1", "mkdir -p /tmp/pki; " + "; ".join(f"cp /etc/pki/{a}.pem /tmp/pki/{b}.pem" for a, b in copies.items()))
     on("hyper1", "virsh -c 'qemu+tls://hyper2/system?pkipath=/tmp/pki' list; rc=$?; rm -rf /tmp/pki; exit $rc", ok=False)
     keys = on("hyper1", "stat -L -c '%a %U:%G %n' /etc/pki/libvirt/private/*.pem /etc/pki/qemu/*key.pem")
     assert len(keys.splitlines()) >= 4, keys
