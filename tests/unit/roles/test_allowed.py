@@ -1,0 +1,85 @@
+"""Whom libvirt's port admits: the hypervisors of the inventory and the controllers, each by its name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+
+FILES = [ROLES / "pki" / part / "main.yml" for part in ("defaults", "vars")]
+DN = "O=corral.virt,OU=libvirt,CN="
+KEPT = ["controller", "hyper2", "hyper9"]
+
+
+def inventory(*hosts: str, group: str = "hyper") -> str:
+    return json.dumps({group: {"hosts": {host: {"ansible_connection": "local"} for host in hosts}}})
+
+
+def block(text: str) -> dict[str, t.Any]:
+    """A host's file with that in the role's block."""
+    marks = [f"# {mark} corral.virt.pki: the first of two equal settings wins" for mark in ("BEGIN", "END")]
+    other = 'tls_allowed_dn_list = ["O=other"]\n'
+    file = f"{other}{marks[0]}\n{text}\n{marks[1]}\n{other}"
+    return {"__pki_admitting": {"content": base64.b64encode(file.encode()).decode()}}
+
+
+def admitted(tmp_path: Path, *hosts: str, group: str = "hyper", arguments: t.Sequence[str] = (), **known: t.Any) -> list[str]:
+    """Their common names."""
+    arguments = ["-e", json.dumps(known), *arguments]
+    listed = value(tmp_path, "__pki_allowed", FILES, {}, host=hosts[0], inventory=inventory(*hosts, group=group), arguments=arguments)
+    assert all(name.startswith(DN) for name in listed)
+    return [name.removeprefix(DN) for name in listed]
+
+
+def test_the_order_of_the_inventory_changes_nothing(tmp_path: Path) -> None:
+    found = admitted(tmp_path, "hyper2", "Hyper1", "hyper1")
+    assert found == admitted(tmp_path, "hyper1", "hyper2", "Hyper1") == ["Hyper1", "controller", "hyper1", "hyper2"]
+
+
+@pytest.mark.parametrize(
+    ("known", "controllers"),
+    [
+        ({}, ["controller"]),
+        ({"pki_controllers": ["ci"]}, ["ci", "controller"]),
+        ({"pki_controllers": ["ci"], "pki_controller": False}, ["ci"]),
+        ({"pki_controllers": [], "pki_controller": "false"}, []),
+    ],
+)
+def test_the_controller_that_gets_a_certificate_is_admitted(tmp_path: Path, known: dict[str, t.Any], controllers: list[str]) -> None:
+    assert admitted(tmp_path, "hyper1", **known) == [*controllers, "hyper1"]
+
+
+@pytest.mark.parametrize(
+    ("group", "arguments", "names"),
+    [
+        ("hyper", (), ["controller", "hyper1", "hyper3"]),
+        ("hyper", ("--limit", "hyper1"), ["controller", "hyper1", "hyper3"]),
+        ("cloud", (), ["controller", "hyper1", "hyper3"]),
+        ("cloud", ("-e", "virt_group=cloud", "--limit", "hyper1"), ["controller", "hyper1", "hyper3"]),
+        ("cloud", ("--limit", "hyper1"), ["controller", "hyper1", "hyper2", "hyper9"]),
+    ],
+)
+def test_only_a_run_that_knows_all_removes(tmp_path: Path, group: str, arguments: tuple[str, ...], names: list[str]) -> None:
+    known = block(f"tls_allowed_dn_list = {json.dumps([DN + name for name in KEPT])}")
+    assert admitted(tmp_path, "hyper1", "hyper3", group=group, arguments=arguments, **known) == names
+
+
+@pytest.mark.parametrize("found", [{"__pki_admitting": {}}, block("")])
+def test_a_host_without_a_list_gets_one(tmp_path: Path, found: dict[str, t.Any]) -> None:
+    names = admitted(tmp_path, "hyper1", "hyper2", group="cloud", arguments=("--limit", "hyper1"), **found)
+    assert names == ["controller", "hyper1"]
+
+
+PATTERNS = ["web*", "web?", "web[1]", "a,CN=b", "web\\", "web=1", 'we"b', "web 1", "web\n", "", "wéb"]
+NAMES = ["hyper1", "hyper-1.example.com", "hyper_1", "192.0.2.1", "2001:db8::1", "ci@example.com"]
+
+
+@pytest.mark.parametrize("option", ["pki_hypervisors", "pki_controllers"])
+def test_no_name_is_a_pattern(tmp_path: Path, option: str) -> None:
+    given = ("-e", json.dumps({option: [*PATTERNS, *NAMES]}))
+    assert value(tmp_path, "__pki_patterns", FILES, {}, arguments=given) == PATTERNS
