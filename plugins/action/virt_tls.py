@@ -33,7 +33,8 @@ class ActionModule(UntrustedAction):
         variables = task_vars or {}
         params = self._params(variables)
         sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
-        certifier = Certifier(params, Gate(check_mode=self._task.check_mode), lambda said: self._call(said, variables), sources)
+        gate, hosts = Gate(check_mode=self._task.check_mode), [*variables.get("groups", {}).get("all", [])]
+        certifier = Certifier(params, gate, lambda said: self._call(said, variables), sources, hosts)
         try:
             with files.said(f"use the CA in {params['ca_dir']}"):
                 if params["state"] == "revoked":

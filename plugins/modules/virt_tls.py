@@ -91,8 +91,8 @@ options:
     default: false
   hypervisors:
     description:
-      - With O(state=revoked), the names of all hypervisors of the inventory. The certificates of those that were in the same inventory when
-        this module last ran on them, and are not listed, are revoked.
+      - With O(state=revoked), the names of all hypervisors. The certificates of those that were in the same inventory when
+        this module last ran on them, and are neither listed nor any other host of it now, are revoked.
     type: list
     elements: str
   days:

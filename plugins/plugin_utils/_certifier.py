@@ -29,12 +29,16 @@ _CALLS = 4  # of the module; more would mean that host and controller never agre
 
 @dataclasses.dataclass
 class Certifier:
-    """One host's certificates, and the controller's. `ask` calls the module on the host; `inventory` is where the host is written down."""
+    """One host's certificates, and the controller's.
+
+    `ask` calls the module on the host; `inventory` is where the host is written down, beside `hosts`.
+    """
 
     params: Variables
     gate: Gate
     ask: t.Callable[[Variables], Variables]
     inventory: t.Sequence[str] = ()
+    hosts: t.Sequence[str] = ()
     clock: Clock = now
 
     @property
@@ -85,7 +89,8 @@ class Certifier:
             raise BadInput(["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"])
         authorities = self.authorities
         if params["name"] is None:
-            names = authorities.gone(stay=[*params["hypervisors"], CONTROLLER_NAME], inventory=self.inventory)
+            # Who is still there may be a hypervisor of another group.
+            names = authorities.gone(stay=[*params["hypervisors"], *self.hosts, CONTROLLER_NAME], inventory=self.inventory)
         else:
             names = [params["name"]]
         steps = authorities.to_revoke(names=names)

@@ -123,7 +123,8 @@ def test_who_leaves_the_inventory_is_revoked_and_who_is_in_another_one_is_not(cl
     cloud.visit("h3")
     assert not cloud.revoke(hypervisors=["h3"])["changed"]
     cloud.inventory = ["hosts.yml"]
-    assert cloud.revoke(hypervisors=["h1"])["revoked"] == ["h2"]
+    assert not cloud.revoke(["h1", "h2"], hypervisors=["h1"])["changed"], "it is a hypervisor of another group"
+    assert cloud.revoke(["h1"], hypervisors=["h1"])["revoked"] == ["h2"]
     cloud.play("h1", "h3")
     assert not cloud.refusals("h1", "h3")
     assert "revoked" in cloud.refused("h1", "libvirt", "client", cloud.path("h2", "libvirt/clientcert.pem"))
