@@ -11,11 +11,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
+from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
@@ -144,6 +146,21 @@ def test_another_controller_keeps_what_the_first_one_revoked(cloud: Cloud) -> No
     for host in ("h1", "h2"):
         assert "revoked" in cloud.refused(host, "libvirt", "client", cloud.path("h3", "libvirt/clientcert.pem"))
     assert not cloud.refusals("h1", "h2")
+
+
+def test_a_list_that_no_ca_of_ours_signed_revokes_nobody(cloud: Cloud) -> None:
+    """A host can show whatever it likes."""
+    cloud.play()
+    kept = Authorities(str(cloud.place / "ca"), clock=lambda: cloud.now)
+    serial = int(x509.load_pem_x509_certificate(cloud.path("h2", "libvirt/clientcert.pem").read_bytes()).serial_number)
+    certificate, key = (text.decode() for text in _ca.make("libvirt", now=cloud.now))
+    theirs = _ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs").crl([_ca.Revoked(serial, cloud.now)])
+    assert not kept.adopt("libvirt", theirs.decode())
+    assert not any(one["changed"] for one in cloud.play().values())
+    own = cloud.place / "ca/libvirt/1"
+    ours = _ca.CertificateAuthority(*((own / name).read_text() for name in ("ca-cert.pem", "ca-key.pem")), passphrase=None, named="ours")
+    assert kept.adopt("libvirt", ours.crl([_ca.Revoked(serial, cloud.now)]).decode())
+    assert kept.trust("libvirt", name="h1", keep=False).refuses == (f"{serial:x}",)
 
 
 def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(cloud: Cloud) -> None:
