@@ -70,9 +70,7 @@ def after(hosts: t.Sequence[Host], residents: t.Iterable[Resident], moves: t.Ite
 
 @examples(200)
 @given(clusters(), POLICIES, st.integers(1, 6), st.sampled_from([0.01, 1.0, 5.0]), st.sets(st.integers(0, 9), max_size=2))
-def test_what_always_holds(
-    cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]
-) -> None:
+def test_what_always_holds(cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]) -> None:
     hosts, residents = cluster
     names = {f"web{number}" for number in stay}
     moves = plan(hosts, residents, policy=policy, max_moves=most, min_gain=least, stay=names)

@@ -131,10 +131,7 @@ CASES: list[tuple[Wanted, Found, str]] = [
     (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,)), "Pull web1 vda 60 = 4G"),
     (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,), locked=True), "Pull web1 vda 60 = 4G"),
     (wanted("flattened"), here(backing=BASE, uses=(DEFINED,)), "Forget web1; Flatten = 4G"),
-    *(
-        (wanted("flattened"), here(backing=BASE, **more), "Refused")
-        for more in HINDERED
-    ),
+    *((wanted("flattened"), here(backing=BASE, **more), "Refused") for more in HINDERED),
     (wanted("flattened"), here(backing=BASE, uses=(RUNS,), snapshots=True), "Refused"),
     # removed
     (wanted("absent"), NOTHING, ""),

@@ -95,8 +95,7 @@ def test_a_second_run_leaves_all_where_they_are(cluster: tuple[list[Guest], list
     placed = place(guests, hosts)
     made = {item.guest: item.host for item in placed if item.host and not item.exists}
     later = [
-        dataclasses.replace(host, guests={**host.guests, **{guest: ON for guest, at in made.items() if at == host.name}})
-        for host in hosts
+        dataclasses.replace(host, guests={**host.guests, **{guest: ON for guest, at in made.items() if at == host.name}}) for host in hosts
     ]
     again = place(guests, later)
     assert [item.host for item in again if item.exists] == [item.host for item in placed if item.host]
