@@ -9,10 +9,13 @@ import base64
 import contextlib
 import itertools
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import threading
+import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,9 +31,13 @@ from ansible_collections.corral.virt.tests.lab.trust import (
     certificate,
     changes,
     everybody_reaches,
+    inside,
     role,
     save,
+    served,
     travelling,
+    trusted,
+    unreachable,
 )
 
 pytestmark = pytest.mark.lab
@@ -44,22 +51,6 @@ PURPOSES = {
     "qemu/server-cert.pem": SERVER,
     "qemu/client-cert.pem": CLIENT,
 }
-# Another libvirtd, of a user who is nobody; the PKI's files are what $1 (CA), $2 (certificate) and $3 (key) say.
-SECOND_PORT = 16515
-SECOND = f"""set -e; while pkill -u spare; do sleep 0.1; done; id spare >/dev/null 2>&1 || useradd spare; rm -rf /srv/second; mkdir -p /srv/second/run
-cp -L $1 /srv/second/ca.pem; cp -L $2 /srv/second/cert.pem; cp -L $3 /srv/second/key.pem
-cat >/srv/second/libvirtd.conf <<END
-listen_tls = 1
-tls_port = "{SECOND_PORT}"
-tls_no_sanity_certificate = 1
-ca_file = "/srv/second/ca.pem"
-cert_file = "/srv/second/cert.pem"
-key_file = "/srv/second/key.pem"
-END
-chown -R spare /srv/second
-export XDG_RUNTIME_DIR=/srv/second/run HOME=/srv/second
-runuser -u spare -- libvirtd -d --listen -f /srv/second/libvirtd.conf -p /srv/second/pid
-until ss -Hltn sport = {SECOND_PORT} | grep -q .; do sleep 0.1; done"""
 # What QEMU does on the host that a guest comes to; it says nothing, and waits, as long as it takes its peer for one that may send a guest.
 LISTENER = """qemu-system-x86_64 -M none -display none -daemonize -pidfile /run/listener -incoming defer \
 -qmp unix:/run/listener.qmp,server,nowait -object tls-creds-x509,id=tls,dir=/etc/pki/qemu,endpoint=server,verify-peer=yes
@@ -128,13 +119,6 @@ def pids(lab: Hypervisors) -> list[str]:
     return [lab.on(host, "systemctl show --property=MainPID --value libvirtd") for host in HOSTS]
 
 
-def trusted(lab: Hypervisors) -> set[tuple[str, ...]]:
-    """The CAs that the hosts trust: libvirt's and QEMU's, as openssl shows them."""
-    show = "openssl crl2pkcs7 -nocrl -certfile /etc/pki/$each | openssl pkcs7 -print_certs -noout"
-    show = f"for each in CA/cacert.pem qemu/ca-cert.pem; do {show}; echo --; done"
-    return {tuple(re.findall(r"subject=(.*)", part)) for host in HOSTS for part in lab.on(host, show).split("--") if part.strip()}
-
-
 class Open:
     """A connection of virsh to a host that stays open until somebody closes it."""
 
@@ -192,11 +176,8 @@ def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:
         "libvirt": ("libvirt/servercert.pem", "libvirt/private/serverkey.pem"),
         "qemu": ("qemu/server-cert.pem", "qemu/server-key.pem"),
     }
-    end = "pid=$(cat /srv/second/pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done"
-    ask = f"virsh -q -c test+tls://hyper2:{SECOND_PORT}/default list --all 2>&1 || true; {end}"
     for kind, (cert, key) in pairs.items():
-        words = " ".join(f"/etc/pki/{path}" for path in ("CA/cacert.pem", cert, key))
-        said = lab.on("hyper2", f"set -- {words}; {SECOND}\n{ask}")
+        said = served(lab, "hyper2", *(f"/etc/pki/{path}" for path in ("CA/cacert.pem", cert, key)))
         assert ("running" in said) == (kind == "libvirt") and ("certificate" in said) == (kind == "qemu"), said
     places = {name: lab.on("hyper2", f"cat /etc/pki/{name}") for name in ("CA/cacert.pem", "qemu/ca-cert.pem")}
     for purpose in ("server", "client"):
@@ -206,7 +187,7 @@ def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:
             (tmp_path / purpose / f"client{what}.pem").write_text(lab.on("hyper2", f"cat /etc/pki/qemu/{purpose}-{what}.pem"))
         assert not admitted(address(lab, "hyper1"), tmp_path / purpose)
     uri = f"qemu+tls://{address(lab, 'hyper1')}/system?pkipath={tmp_path / 'client'}"
-    assert re.search("certificate|reading data", lab.run("virsh", "-c", uri, "hostname", ok=False))
+    assert re.search("certificate|TLS confirmation", lab.run("virsh", "-c", uri, "hostname", ok=False))
 
 
 def test_who_is_not_ours_is_refused(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
@@ -306,3 +287,79 @@ def test_both_authorities_are_replaced_while_a_guest_goes_round(lab: Hypervisors
         assert "FAIL" not in lab.on(host, "virt-pki-validate")
     assert everybody_reaches(lab, ca_dir=ca)
     assert changes(role(lab)) == 0
+
+
+@contextlib.contextmanager
+def away(lab: Hypervisors, host: str) -> Iterator[None]:
+    """A host that its controller does not reach, and other hosts do."""
+    rule = f"ip saddr {lab.gateway} tcp dport 22 reject with tcp reset"
+    inside(lab, host, f"nft 'table inet away {{ chain in {{ type filter hook input priority -10; {rule}; }}; }}'")
+    try:
+        yield
+    finally:
+        inside(lab, host, "nft delete table inet away")
+
+
+@pytest.mark.deep
+def test_a_roll_over_waits_for_a_host_that_is_away(lab: Hypervisors, ca: Path) -> None:
+    """It goes on to work with the others in both directions; when it is back, one run completes it."""
+    before = trusted(lab)
+    with travelling(lab, *HOSTS, least=6):
+        with away(lab, "hyper3"):
+            printed = lab.run(*ROTATE, "-e", "authority=true", ok=False)
+            assert "The new CA waits for hyper3: it" in re.sub(r"\s+", " ", printed)
+            assert everybody_reaches(lab)
+            printed = role(lab, ok=False)
+            assert everybody_reaches(lab) and "waits for" in printed
+            assert changes(role(lab, ok=False)) == 0, "again, there is nothing to be done"
+        role(lab)
+    after = trusted(lab)
+    assert len(after) == 2 and not before & after and all(len(one) == 1 for one in after)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, whatever sessions they made for themselves."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24])
+def test_a_run_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    """After so many files that it wrote on the controller, or as soon as the new CA is there."""
+    known, seen = {path: path.stat().st_mtime_ns for path in written(ca)}, t.cast(set[tuple[Path, int]], set())
+    process = lab.start(*ROTATE, "-e", "authority=true")
+
+    def reached() -> bool:
+        seen.update((path, when) for path in written(ca) if (when := path.stat().st_mtime_ns) != known.get(path))
+        return process.poll() is not None or (
+            len(seen) >= moment if isinstance(moment, int) else any("ca-cert" in one.name for one, _when in seen)
+        )
+
+    until(reached, timeout_s=200)
+    killed = process.poll() is None
+    for pid in descendants(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    assert killed
+    said = unreachable(lab, ca_dir=ca)
+    assert not said, f"killed after {len(seen)} files: {said}"
+    role(lab)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+    assert all(len(one) == 1 for one in trusted(lab))
+
+
+def written(ca: Path) -> list[Path]:
+    """What a run writes on the controller, and does not replace by links."""
+    folders = ("issued", "superseded", "hosts", "libvirt", "qemu", "crl")
+    return [path for name in folders for path in (ca / name).rglob("*") if path.suffix in (".pem", ".json") and path.exists()]

@@ -40,7 +40,7 @@ __all__ = [
     "everybody_reaches",
     "inside",
 ]
-__all__ += ["role", "save", "travelling", "unreachable"]
+__all__ += ["role", "save", "served", "travelling", "trusted", "unreachable"]
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
 PORT = 16514
@@ -51,6 +51,25 @@ GUEST = """<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qem
 <os><type machine='q35'>hvm</type></os><devices><serial type='pty'/></devices><qemu:commandline><qemu:arg value='-device'/>
 <qemu:arg value='loader,file=/var/lib/libvirt/images/filled.ram,addr=0x1000000,force-raw=on'/></qemu:commandline></domain>"""
 FILL = f"test -s /var/lib/libvirt/images/filled.ram || head -c {FILLED_MIB}M /dev/urandom >/var/lib/libvirt/images/filled.ram"
+
+
+# Another libvirtd, of an ordinary user; its files are $1 (CA), $2 (certificate) and $3 (key).
+SECOND_PORT = 16515
+SECOND = f"""set -e; while pkill -u spare; do sleep 0.1; done
+id spare >/dev/null 2>&1 || useradd spare; rm -rf /srv/second; mkdir -p /srv/second/run
+cp -L $1 /srv/second/ca.pem; cp -L $2 /srv/second/cert.pem; cp -L $3 /srv/second/key.pem
+cat >/srv/second/libvirtd.conf <<END
+listen_tls = 1
+tls_port = "{SECOND_PORT}"
+tls_no_sanity_certificate = 1
+ca_file = "/srv/second/ca.pem"
+cert_file = "/srv/second/cert.pem"
+key_file = "/srv/second/key.pem"
+END
+chown -R spare /srv/second
+runuser -u spare -- env XDG_RUNTIME_DIR=/srv/second/run HOME=/srv/second \\
+libvirtd -d --listen -f /srv/second/libvirtd.conf -p /srv/second/pid
+until ss -Hltn sport = {SECOND_PORT} | grep -q .; do sleep 0.1; done"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +133,8 @@ def certificate(
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    names += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    names = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"]
+    names += ["key_cert_sign", "crl_sign", "encipher_only", "decipher_only"]
     on = ("key_cert_sign", "crl_sign") if signs else ("digital_signature", "key_encipherment")
     return x509.KeyUsage(**{name: name in on for name in names})
 
@@ -152,7 +171,11 @@ def admitted(place: str, folder: Path, *, port: int = PORT, names: tuple[str, st
 
 def inside(lab: Hypervisors, host: str, command: str) -> str:
     """A shell command on a host, past its network."""
-    return lab.run(sys.executable, HERE / "lab.py", "exec", "--name", lab.name, host, "--", "sh", "-c", command).strip()
+    return lab.run(*_entering(lab, host), command).strip()
+
+
+def _entering(lab: Hypervisors, host: str) -> list[str]:
+    return [sys.executable, str(HERE / "lab.py"), "exec", "--name", lab.name, host, "--", "sh", "-c"]
 
 
 def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> list[str]:
@@ -167,8 +190,9 @@ def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> li
             Path(folder, host).mkdir()
             subprocess.run(["tar", "-C", f"{folder}/{host}", "-xf", "-"], input=base64.b64decode(files), check=True)
         for (host, other), purpose in itertools.product(itertools.permutations(hosts, 2), ("server", "client")):
-            trusted = ["-CAfile", f"{folder}/{host}/ca-cert.pem", "-CRLfile", f"{folder}/{host}/ca-crl.pem", "-crl_check"]
-            words = ["openssl", "verify", "-x509_strict", *trusted, "-purpose", f"ssl{purpose}", f"{folder}/{other}/{purpose}-cert.pem"]
+            known, crl = ["-CAfile", f"{folder}/{host}/ca-cert.pem"], Path(folder, host, "ca-crl.pem")
+            known += ["-CRLfile", str(crl), "-crl_check"] if crl.exists() else []
+            words = ["openssl", "verify", "-x509_strict", *known, "-purpose", f"ssl{purpose}", f"{folder}/{other}/{purpose}-cert.pem"]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             found += [f"{host}: QEMU's {purpose} of {other}: {done.stderr}"] if done.returncode else []
     for host in hosts if ca_dir else ():
@@ -183,6 +207,20 @@ def everybody_reaches(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None)
     said = unreachable(lab, *hosts, ca_dir=ca_dir)
     assert not said, said
     return True
+
+
+def trusted(lab: Hypervisors) -> set[tuple[str, ...]]:
+    """The CAs that the hosts trust: libvirt's and QEMU's, as openssl shows them."""
+    show = "openssl crl2pkcs7 -nocrl -certfile /etc/pki/$each | openssl pkcs7 -print_certs -noout"
+    show = f"for each in CA/cacert.pem qemu/ca-cert.pem; do {show}; echo --; done"
+    return {tuple(re.findall(r"subject=(.*)", part)) for host in HOSTS for part in lab.on(host, show).split("--") if part.strip()}
+
+
+def served(lab: Hypervisors, host: str, ca: str, cert: str, key: str) -> str:
+    """What virsh on a host says of a libvirtd there that has these files, asked as one of the cloud's."""
+    end = "pid=$(cat /srv/second/pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done"
+    ask = f"virsh -q -c test+tls://{host}:{SECOND_PORT}/default list --all 2>&1 || true"
+    return lab.on(host, f"set -- {ca} {cert} {key}; {SECOND}\n{ask}; {end}")
 
 
 def role(lab: Hypervisors, *flags: str, ok: bool = True, **options: t.Any) -> str:
@@ -217,14 +255,16 @@ class Traveller:
     def command(self, here: str, there: str, *flags: str) -> list[str]:
         """What moves it once."""
         words = ("virsh migrate --live --p2p --tls --persistent --undefinesource", *flags, self.name, f"qemu+tls://{there}/system")
-        return ["ssh", "-n", "-F", str(self.lab.folder / "ssh_config"), "--", here, " ".join(words)]
+        return [*_entering(self.lab, here), " ".join(words)]
 
     def _go_round(self) -> None:
         for here, there in itertools.pairwise(itertools.cycle(self.route)):
             # It ends where it began.
             if self._end.is_set() and here == self.route[0]:
                 return
-            done = subprocess.run(self.command(here, there), capture_output=True, text=True, check=False, timeout=300)
+            done = subprocess.run(
+                self.command(here, there), capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL
+            )
             if done.returncode:
                 self.failures.append(f"{here} to {there}, after {self.count}: {done.stderr}")
                 return
