@@ -252,7 +252,7 @@ trusts:
   returned: success
   type: dict
 rolling:
-  description: By authority, where a CA is being replaced, who has yet to trust the new one or to give up certificates of the old one.
+  description: By authority, where a CA is being replaced, who has yet to trust the new one; if all do, who has certificates of the old one.
   returned: success, without O(ca_certificate)
   type: dict
 revoked:

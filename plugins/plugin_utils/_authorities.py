@@ -182,7 +182,7 @@ class Authorities:
         return [ProtectKey(str(path.parent)) for path in keys if path.exists() and b"ENCRYPTED" not in path.read_bytes()]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
-        """By authority, where a CA is replaced just now: who has yet to trust the new one, or to give up the old one's certificates."""
+        """By authority, where a CA is replaced just now: who has yet to trust the new one; if all do, who uses the old one."""
         found, issued = {}, self._issued()
         for authority in AUTHORITIES:
             pairs = self._pairs(authority) if self._given is None else []
@@ -190,9 +190,9 @@ class Authorities:
             if len(generations) < 2 or len(self._chosen(authority, pairs, issued, name)) == 1:
                 continue
             holders = self._holders(authority, issued)
-            late = {*lacking(generations[-1], holders, name="")}
-            late |= {holder.name for holder in holders if holder.uses - {generations[-1].digest}}
-            found[authority] = sorted(late)
+            # Those who trust it are not late: they wait for the others, too.
+            late = lacking(generations[-1], holders, name="")
+            found[authority] = sorted(late or {holder.name for holder in holders if holder.uses - {generations[-1].digest}})
         return found
 
     def ends(self) -> dict[str, datetime.datetime]:

@@ -1,0 +1,365 @@
+"""Whom hosts trust and whom they refuse, while certificates and CAs are replaced and revoked; judged by virsh, openssl and QEMU.
+
+The guests have no operating system: QEMU moves them all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.trust import (
+    HOSTS,
+    Traveller,
+    address,
+    admitted,
+    authority,
+    certificate,
+    changes,
+    everybody_reaches,
+    inside,
+    role,
+    save,
+    served,
+    travelling,
+    trusted,
+    unreachable,
+)
+
+pytestmark = pytest.mark.lab
+
+ROTATE = ("ansible-playbook", "corral.virt.rotate_certificates")
+SETS = "/srv/sets"  # of hosts that no machine is, on the first host
+SERVER, CLIENT = "TLS Web Server Authentication", "TLS Web Client Authentication"
+PURPOSES = {
+    "libvirt/servercert.pem": SERVER,
+    "libvirt/clientcert.pem": CLIENT,
+    "qemu/server-cert.pem": SERVER,
+    "qemu/client-cert.pem": CLIENT,
+}
+# What QEMU does on the host that a guest comes to; it says nothing, and waits, as long as it takes its peer for one that may send a guest.
+LISTENER = """qemu-system-x86_64 -M none -display none -daemonize -pidfile /run/listener -incoming defer \
+-qmp unix:/run/listener.qmp,server,nowait -object tls-creds-x509,id=tls,dir=/etc/pki/qemu,endpoint=server,verify-peer=yes
+python3 - <<'END'
+import json, socket
+stream = socket.socket(socket.AF_UNIX)
+stream.connect("/run/listener.qmp")
+lines = stream.makefile("rw")
+lines.readline()
+said = [{"execute": "qmp_capabilities"}, {"execute": "migrate-set-parameters", "arguments": {"tls-creds": "tls"}}]
+for each in [*said, {"execute": "migrate-incoming", "arguments": {"uri": "tcp:127.0.0.1:49990"}}]:
+    print(json.dumps(each), file=lines, flush=True)
+    while "return" not in (said := json.loads(lines.readline())):
+        assert "error" not in said, said
+END"""
+SHOW = """python3 - <<'END'
+import socket, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+context.load_cert_chain("CERTIFICATE", "KEY")
+try:
+    with socket.create_connection(("127.0.0.1", 49990)) as plain, context.wrap_socket(plain) as stream:
+        stream.settimeout(3)
+        print("closed" if stream.recv(1) == b"" else "answered")
+except socket.timeout:
+    print("waits")
+except (ssl.SSLError, ConnectionError) as error:
+    print("closed", error)
+END
+kill $(cat /run/listener) 2>/dev/null; true"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """Three hypervisors."""
+    with hypervisors("certs", "hypervisor", "pki", "firewall", hosts=3) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def ca(lab: Hypervisors) -> Path:
+    """The controller's directory."""
+    return lab.folder / "ca"
+
+
+def stranger(lab: Hypervisors, name: str, folder: Path) -> Path:
+    """A set of certificates for a host that no machine is, made like any other: a copy of it, with the places of /etc/pki."""
+    arguments = {"name": name, "names": [name], "pki_dir": f"{SETS}/{name}", "ca_dir": str(lab.folder / "ca")}
+    lab.run("ansible", "hyper1", "-m", "corral.virt.virt_tls", "-a", json.dumps(arguments))
+    folder.mkdir()
+    files = base64.b64decode(lab.on("hyper1", f"tar -C {SETS}/{name} --exclude corral -chf - . | base64"))
+    subprocess.run(["tar", "-C", folder, "-xf", "-"], input=files, check=True)
+    for name, path in (("cacert.pem", "CA/cacert.pem"), ("clientcert.pem", "libvirt/clientcert.pem")):
+        (folder / name).write_bytes((folder / path).read_bytes())
+    (folder / "clientkey.pem").write_bytes((folder / "libvirt/private/clientkey.pem").read_bytes())
+    return folder
+
+
+def newest(ca: Path, name: str) -> Path:
+    """The folder of the CA that signs."""
+    return max((ca / name).iterdir(), key=lambda path: int(path.name))
+
+
+def pids(lab: Hypervisors) -> list[str]:
+    """Of the daemons."""
+    return [lab.on(host, "systemctl show --property=MainPID --value libvirtd") for host in HOSTS]
+
+
+class Open:
+    """A connection of virsh to a host that stays open until somebody closes it."""
+
+    def __init__(self, lab: Hypervisors, uri: str, *through: str | Path) -> None:
+        words = ["stdbuf", "-o0", "virsh", "-q", "-k", "0", "-c", shlex.quote(uri) if through else uri]
+        self.process = subprocess.Popen(
+            [*through, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=lab.folder
+        )
+        self.first = self.ask("hostname")
+
+    def ask(self, what: str) -> str:
+        """One command; the last line of what it says, without the command's echo."""
+        assert self.process.stdin and self.process.stdout
+        late = threading.Timer(60, self.process.kill)
+        late.start()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{what}\npwd\n")
+            self.process.stdin.flush()
+        lines = list(itertools.takewhile(lambda line: not line.startswith("/"), iter(self.process.stdout.readline, "")))
+        late.cancel()
+        return next((line.strip() for line in reversed(lines) if line.strip() and "virsh #" not in line), "")
+
+    def close(self) -> None:
+        """For good."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def clients(lab: Hypervisors, host: str) -> dict[str, str]:
+    """Of libvirtd over TLS: whose certificate, by the number of the connection."""
+    script = """for id in $(virt-admin client-list libvirtd | awk '$2 == "tls" {print $1}'); do
+echo $id $(virt-admin client-info libvirtd $id | awk '/tls_x509_dname/ {print $3}'); done"""
+    return dict(line.split() for line in lab.on(host, script).splitlines() if len(line.split()) == 2)
+
+
+def test_every_certificate_is_for_one_purpose_and_the_authorities_differ(lab: Hypervisors, ca: Path) -> None:
+    show = f"for each in {' '.join(PURPOSES)}; do openssl x509 -in /etc/pki/$each -noout -text; echo --; done; virt-pki-validate"
+    for host in HOSTS:
+        *parts, said = lab.on(host, show).split("--\n")
+        assert len(parts) == len(PURPOSES) and "FAIL" not in said
+        for (path, purpose), shown in zip(PURPOSES.items(), parts, strict=True):
+            assert re.findall(r"Extended Key Usage: *(.*)\n *(.*)", shown) == [("critical", purpose)]
+            unit = path.partition("/")[0]
+            assert re.findall(r"(?:Subject|Issuer): .*OU = (\w+)", shown) == [unit, unit]
+    shown = lab.run("openssl", "x509", "-in", ca / "controller/clientcert.pem", "-noout", "-text")
+    assert re.findall(r"Extended Key Usage: *(.*)\n *(.*)", shown) == [("critical", CLIENT)]
+    prints = [lab.on("hyper1", f"openssl x509 -in /etc/pki/{path} -noout -pubkey") for path in ("CA/cacert.pem", "qemu/ca-cert.pem")]
+    assert prints[0] != prints[1]
+    assert everybody_reaches(lab, ca_dir=ca)
+
+
+def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:
+    """Neither a server that clients on hosts would take for libvirt, nor a client; libvirt's own key does."""
+    pairs = {
+        "libvirt": ("libvirt/servercert.pem", "libvirt/private/serverkey.pem"),
+        "qemu": ("qemu/server-cert.pem", "qemu/server-key.pem"),
+    }
+    for kind, (cert, key) in pairs.items():
+        said = served(lab, "hyper2", *(f"/etc/pki/{path}" for path in ("CA/cacert.pem", cert, key)))
+        assert ("running" in said) == (kind == "libvirt") and ("certificate" in said) == (kind == "qemu"), said
+    places = {name: lab.on("hyper2", f"cat /etc/pki/{name}") for name in ("CA/cacert.pem", "qemu/ca-cert.pem")}
+    for purpose in ("server", "client"):
+        (tmp_path / purpose).mkdir()
+        (tmp_path / purpose / "cacert.pem").write_text("".join(places.values()))
+        for what in ("cert", "key"):
+            (tmp_path / purpose / f"client{what}.pem").write_text(lab.on("hyper2", f"cat /etc/pki/qemu/{purpose}-{what}.pem"))
+        assert not admitted(address(lab, "hyper1"), tmp_path / purpose)
+    uri = f"qemu+tls://{address(lab, 'hyper1')}/system?pkipath={tmp_path / 'client'}"
+    assert re.search("certificate|TLS confirmation", lab.run("virsh", "-c", uri, "hostname", ok=False))
+
+
+def test_who_is_not_ours_is_refused(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+    """Each is wrong in one way only."""
+    ours, theirs = authority(newest(ca, "libvirt")), certificate("O=corral.virt,OU=libvirt,CN=corral.virt libvirt CA")
+    right = "O=corral.virt,OU=libvirt,CN=hyper1"
+    everybody = {
+        "right": certificate(right, ours),
+        "wrong-CA": certificate(right, theirs),
+        "expired": certificate(right, ours, days=(-30, -1)),
+        "not-yet": certificate(right, ours, days=(1, 30)),
+        "not-listed": certificate("O=corral.virt,OU=qemu,CN=hyper1", ours),
+        "of-another-cloud": certificate("O=else,OU=libvirt,CN=hyper1", ours),
+        "server": certificate(right, ours, purposes=["SERVER_AUTH"]),
+        "QEMUs-CA": certificate(right, authority(newest(ca, "qemu"))),
+    }
+    for host in ("hyper1", "hyper2"):
+        place = address(lab, host)
+        assert [name for name, pair in everybody.items() if admitted(place, save(tmp_path / name, pair, ours.text))] == ["right"]
+    (tmp_path / "ca.pem").write_text(ours.text)
+    for name, fault in (("wrong-CA", "local issuer certificate"), ("expired", "expired"), ("server", "purpose")):
+        judged = lab.run(
+            "openssl", "verify", "-purpose", "sslclient", "-CAfile", tmp_path / "ca.pem", tmp_path / name / "clientcert.pem", ok=False
+        )
+        assert fault in judged
+        assert "ertificate" in lab.run("virsh", "-c", f"qemu+tls://{place}/system?pkipath={tmp_path / name}", "hostname", ok=False)
+
+
+def test_who_is_revoked_is_refused_at_once_and_nobody_else(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+    """Without a restart; open connections of others, and a migration between them, go on."""
+    files, before = stranger(lab, "hyper9", tmp_path / "hyper9"), pids(lab)
+    places = [address(lab, host) for host in HOSTS]
+    assert all(admitted(place, files) for place in places)
+    show = SHOW.replace("CERTIFICATE", f"{SETS}/hyper9/qemu/client-cert.pem").replace("KEY", f"{SETS}/hyper9/qemu/client-key.pem")
+    assert lab.on("hyper1", f"{LISTENER}\n{show}") == "waits"
+    ssh = ("ssh", "-F", lab.folder / "ssh_config", "--", "hyper1")
+    guest = Traveller(lab, "hyper1", "hyper3")
+    guest.make()
+    connections = {
+        "hyper9": Open(lab, f"qemu+tls://{places[1]}/system?pkipath={files}"),
+        "controller": Open(lab, f"qemu+tls://{places[1]}/system?pkipath={ca}/controller"),
+        "hyper1": Open(lab, "qemu+tls://hyper2/system", *ssh),
+    }
+    migration = lab.start(*guest.command("hyper1", "hyper3", "--bandwidth", "1"))
+    try:
+        assert [one.first for one in connections.values()] == ["hyper2"] * 3
+        known = clients(lab, "hyper2")
+        assert sorted(known.values()) == [f"O=corral.virt,OU=libvirt,CN={name}" for name in sorted(connections)]
+        until(lambda: "bounded" in lab.on("hyper1", f"virsh domjobinfo {guest.name}"))
+        printed = lab.run(*ROTATE, "-e", "revoke=hyper9")
+        assert migration.poll() is None
+        assert changes(printed) == 4, "one task that revokes, and one on each host"
+        assert not [place for place in places if admitted(place, files)]
+        after = clients(lab, "hyper2")
+        assert after == {number: dname for number, dname in known.items() if not dname.endswith("=hyper9")}
+        assert [connections[name].ask("hostname") for name in ("controller", "hyper1")] == ["hyper2", "hyper2"]
+        assert "hyper2" not in connections["hyper9"].ask("hostname").split()
+        assert pids(lab) == before
+        assert "closed" in lab.on("hyper1", f"{LISTENER}\n{show}")
+        assert lab.on("hyper1", f"{LISTENER}\n{show.replace(f'{SETS}/hyper9', '/etc/pki')}") == "waits"
+        lab.on("hyper1", f"virsh migrate-setspeed {guest.name} 1000")
+        assert migration.wait(60) == 0, migration.communicate()
+    finally:
+        for one in connections.values():
+            one.close()
+        guest.remove()
+    for host, kind in itertools.product(HOSTS, ("libvirt", "qemu")):
+        paths = ("CA/cacert.pem", "CA/cacrl.pem") if kind == "libvirt" else ("qemu/ca-cert.pem", "qemu/ca-crl.pem")
+        cert = "libvirt/clientcert.pem" if kind == "libvirt" else "qemu/client-cert.pem"
+        lists = " ".join(f"-{what}file /etc/pki/{path}" for what, path in zip(("CA", "CRL"), paths, strict=True))
+        judged = lab.on(host, f"openssl verify -crl_check {lists} 2>&1 || true", given=(files / cert).read_text())
+        assert "certificate revoked" in judged
+    assert changes(lab.run(*ROTATE, "-e", "revoke=hyper9")) == 0
+    assert everybody_reaches(lab, ca_dir=ca)
+
+
+@pytest.mark.deep
+def test_who_has_left_the_inventory_is_refused(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+    files = stranger(lab, "hyper8", tmp_path / "hyper8")
+    role(lab, "--limit", "hyper1,hyper2")
+    assert admitted(address(lab, "hyper1"), files), "with --limit, nobody has left"
+    assert "hyper8" in role(lab, "--check", "--diff") and admitted(address(lab, "hyper1"), files)
+    role(lab)
+    assert not [host for host in HOSTS if admitted(address(lab, host), files)]
+    assert changes(role(lab)) == 0
+
+
+def test_both_authorities_are_replaced_while_a_guest_goes_round(lab: Hypervisors, ca: Path) -> None:
+    before, running = trusted(lab), pids(lab)
+    with travelling(lab, *HOSTS, least=6):
+        lab.run(*ROTATE, "-e", "authority=true")
+    after = trusted(lab)
+    assert len(before) == len(after) == 2 and not before & after, "one of libvirt's and one of QEMU's, on all hosts"
+    assert all(len(one) == 1 for one in after)
+    assert pids(lab) == running
+    for host in HOSTS:
+        assert "FAIL" not in lab.on(host, "virt-pki-validate")
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+
+
+@contextlib.contextmanager
+def away(lab: Hypervisors, host: str) -> Iterator[None]:
+    """A host that its controller does not reach, and other hosts do."""
+    rule = f"ip saddr {lab.gateway} tcp dport 22 reject with tcp reset"
+    inside(lab, host, f"nft 'table inet away {{ chain in {{ type filter hook input priority -10; {rule}; }}; }}'")
+    try:
+        yield
+    finally:
+        inside(lab, host, "nft delete table inet away")
+
+
+@pytest.mark.deep
+def test_a_roll_over_waits_for_a_host_that_is_away(lab: Hypervisors, ca: Path) -> None:
+    """It goes on to work with the others in both directions; when it is back, one run completes it."""
+    before = trusted(lab)
+    with travelling(lab, *HOSTS, least=6):
+        with away(lab, "hyper3"):
+            printed = lab.run(*ROTATE, "-e", "authority=true", ok=False)
+            assert "The new CA waits for hyper3: it" in re.sub(r"\s+", " ", printed)
+            assert everybody_reaches(lab)
+            printed = role(lab, ok=False)
+            assert everybody_reaches(lab) and "waits for" in printed
+            assert changes(role(lab, ok=False)) == 0, "again, there is nothing to be done"
+        role(lab)
+    after = trusted(lab)
+    assert len(after) == 2 and not before & after and all(len(one) == 1 for one in after)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, whatever sessions they made for themselves."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24])
+def test_a_run_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    """After so many files that it wrote on the controller, or as soon as the new CA is there."""
+    known, seen = {path: path.stat().st_mtime_ns for path in written(ca)}, t.cast(set[tuple[Path, int]], set())
+    process = lab.start(*ROTATE, "-e", "authority=true")
+
+    def reached() -> bool:
+        seen.update((path, when) for path in written(ca) if (when := path.stat().st_mtime_ns) != known.get(path))
+        return process.poll() is not None or (
+            len(seen) >= moment if isinstance(moment, int) else any("ca-cert" in one.name for one, _when in seen)
+        )
+
+    until(reached, timeout_s=200)
+    killed = process.poll() is None
+    for pid in descendants(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    assert killed
+    said = unreachable(lab, ca_dir=ca)
+    assert not said, f"killed after {len(seen)} files: {said}"
+    role(lab)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+    assert all(len(one) == 1 for one in trusted(lab))
+
+
+def written(ca: Path) -> list[Path]:
+    """What a run writes on the controller, and does not replace by links."""
+    folders = ("issued", "superseded", "hosts", "libvirt", "qemu", "crl")
+    return [path for name in folders for path in (ca / name).rglob("*") if path.suffix in (".pem", ".json") and path.exists()]
