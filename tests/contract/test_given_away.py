@@ -55,8 +55,8 @@ def test_nobody_knows(guest: subprocess.Popen[bytes], tmp_path: Path, lacks: str
     ("text", "told"),
     [
         (None, (True, [])),
-        ("#dynamic_ownership = 0\n#shared_filesystems = [ \"/a\" ]\n", (True, [])),
-        ("dynamic_ownership = 0\nshared_filesystems = [\n  \"/srv/a\",\n  \"/srv/b\"\n]\n", (False, ["/srv/a", "/srv/b"])),
+        ('#dynamic_ownership = 0\n#shared_filesystems = [ "/a" ]\n', (True, [])),
+        ('dynamic_ownership = 0\nshared_filesystems = [\n  "/srv/a",\n  "/srv/b"\n]\n', (False, ["/srv/a", "/srv/b"])),
     ],
 )
 def test_what_libvirt_does_to_files_is_read_where_it_is_set(

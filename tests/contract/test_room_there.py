@@ -22,9 +22,7 @@ def hosts() -> t.Iterator[tuple[Host, Host]]:
 
 
 @pytest.mark.parametrize(("stale", "now", "refused"), [(0, 10**12, False), (10**12, 0, True)], ids=["room was made", "room is gone"])
-def test_it_is_what_there_is_now(
-    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, stale: int, now: int, refused: bool
-) -> None:
+def test_it_is_what_there_is_now(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, stale: int, now: int, refused: bool) -> None:
     source, dest = hosts
     source.connection.storagePoolLookupByName("default").createXML(VOLUME)
     source.connection.defineXML(GUEST)

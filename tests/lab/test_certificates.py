@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors, until
 from ansible_collections.corral.virt.tests.lab.trust import (
@@ -363,3 +364,86 @@ def written(ca: Path) -> list[Path]:
     """What a run writes on the controller, and does not replace by links."""
     folders = ("issued", "superseded", "hosts", "libvirt", "qemu", "crl")
     return [path for name in folders for path in (ca / name).rglob("*") if path.suffix in (".pem", ".json") and path.exists()]
+
+
+# What a module on the host does with files, by name.
+TRACED = """#!/bin/sh
+exec strace -f -y -qq -s 200 -o /root/trace.$$ -e trace=openat,creat,chmod,fchmod,fchmodat,fchown,rename,renameat,renameat2,linkat \
+/usr/bin/python3 "$@"
+"""
+
+
+@pytest.mark.deep
+def test_no_key_can_be_read_by_others_for_a_moment(lab: Hypervisors, ca: Path) -> None:
+    """Neither while it is made nor after that, and none is on the controller but the CAs' and its own."""
+    lab.on("hyper1", "DEBIAN_FRONTEND=noninteractive apt-get -qy install strace >/dev/null; rm -f /root/trace.*")
+    lab.on("hyper1", "cat >/root/traced && chmod +x /root/traced", given=TRACED)
+    arguments = json.dumps({"force": True, "ca_dir": str(ca)})
+    call = ("ansible", "hyper1", "-vvvv", "-m", "corral.virt.virt_tls", "-a", arguments, "-e", "ansible_python_interpreter=/root/traced")
+    printed = lab.run(*call)
+    assert "renewed" in printed and "PRIVATE KEY" not in printed
+    calls = [line.partition(" ")[2].strip() for line in lab.on("hyper1", "cat /root/trace.*").splitlines()]
+    ours = [line for line in calls if re.search(r"/etc/pki/.*(key|pending)\.pem", line) and " = -1 " not in line]
+    made = [line for line in ours if "O_CREAT" in line]
+    assert {line.split('"')[1].rpartition("/")[2] for line in made} >= {"pending.pem.new", "serverkey.pem.new", "client-key.pem.new"}
+    assert [line for line in made if not re.search(r"O_CREAT\|O_EXCL[^,]*, 0600\)", line)] == []
+    opened = [line for line in ours if "chmod" in line and not re.search(r", 0600\) ", line)]
+    for line in opened:
+        path = line.partition("<")[2].partition(">")[0]
+        given = [each for each in ours if "chown" in each and path in each and ", -1) " not in each]
+        assert path.startswith("/etc/pki/qemu/") and re.search(r", 0640\) ", line) and ours.index(given[0]) < ours.index(line)
+    assert opened
+    assert lab.on("hyper1", "find -L /etc/pki -name '*key.pem' -perm /027; find -L /etc/pki/libvirt -name '*key.pem' -perm /077") == ""
+    secrets = lab.run("grep", "-rl", "PRIVATE KEY", ca).split()
+    kinds = {re.sub(r"/[0-9]+/|/[0-9a-f]{16}/", "/N/", str(Path(path).relative_to(ca))) for path in secrets}
+    assert kinds - {"controller/clientkey.pem"} == {"libvirt/N/ca-key.pem", "qemu/N/ca-key.pem", "controller/corral/N/clientkey.pem"}
+    assert not [path for path in secrets if Path(path).stat().st_mode & 0o077]
+    assert lab.run("sh", "-c", "grep -rl 'PRIVATE KEY' ~/.ansible || true") == ""
+    assert everybody_reaches(lab, ca_dir=ca)
+
+
+@pytest.mark.deep
+def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that have nothing to sign do without; others say what is missing."""
+    keys = [*ca.glob("*/*/ca-key.pem")]
+    check = ("openssl", "rsa", "-noout", "-check", "-passin")
+    monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "correct horse")
+    assert changes(role(lab, "--check")) > 0
+    for key in keys:
+        lab.run(*check, "pass:", "-in", key)
+    assert changes(role(lab)) > 0
+    try:
+        for key in keys:
+            lab.run(*check, "pass:wrong", "-in", key, ok=False)
+            lab.run(*check, "pass:correct horse", "-in", key)
+            assert key.stat().st_mode & 0o077 == 0
+        assert changes(role(lab)) == 0
+        monkeypatch.delenv("CORRAL_VIRT_CA_PASSPHRASE")
+        assert changes(role(lab)) == 0, "nothing is to be signed"
+        said = " ".join(lab.run(*ROTATE, ok=False).split())
+        assert "its key has a passphrase; say it with ca_passphrase" in said
+        assert everybody_reaches(lab, ca_dir=ca)
+        monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "wrong")
+        assert "cannot be opened with this passphrase" in " ".join(lab.run(*ROTATE, ok=False).split())
+        monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "correct horse")
+        lab.run(*ROTATE)
+        assert everybody_reaches(lab, ca_dir=ca)
+        assert changes(role(lab)) == 0
+    finally:
+        for key in keys:
+            lab.run("openssl", "pkey", "-in", key, "-passin", "pass:correct horse", "-out", key)
+
+
+@pytest.mark.deep
+def test_cas_that_are_restricted_to_names_are_taken_by_libvirt_and_qemu(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+    network = address(lab, "hyper1").rpartition(".")[0] + ".0/24"
+    lab.run(*ROTATE, "-e", json.dumps({"authority": True, "pki_ca_constraints": [*HOSTS, network]}))
+    for name in ("libvirt", "qemu"):
+        shown = lab.run("openssl", "x509", "-in", newest(ca, name) / "ca-cert.pem", "-noout", "-text")
+        assert re.search(r"Name Constraints: critical\s+Permitted:\s+DNS:hyper1", shown) and f"IP:{network[:-3]}" in shown
+    assert everybody_reaches(lab, ca_dir=ca)
+    with travelling(lab, *HOSTS, least=3) as guest:
+        until(lambda: guest.count >= 3 or guest.failures, timeout_s=120)
+    other = certificate("O=corral.virt,OU=libvirt,CN=hyper1", authority(newest(ca, "libvirt")), names=[x509.DNSName("example.com")])
+    assert not admitted(address(lab, "hyper1"), save(tmp_path / "other", other, "")), "the CA cannot vouch for others"
+    assert changes(role(lab)) == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
@@ -82,3 +83,15 @@ def test_a_roll_over_waits_for_who_could_not_be_reached(cloud: Cloud) -> None:
     assert not any(one["rolling"] for one in told.values())
     assert (cloud.path("h1", "CA/cacert.pem")).read_text() == (cloud.place / "ca/libvirt/2/ca-cert.pem").read_text()
     assert not any(one["changed"] for one in cloud.play().values())
+
+
+def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others(cloud: Cloud) -> None:
+    cloud.play(ca_constraints=["h1", "h2", "h3", "10.0.0.0/24"])
+    assert not cloud.refusals()
+    with pytest.raises(Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, and not for 192.0.2.1, h1.example"):
+        cloud.visit("h1", names=["h1", "www.h1", "h1.example", "192.0.2.1"])
+    cloud.visit("h1", names=["h1", "www.h1", "10.0.0.1"])
+    assert not cloud.refusals()
+    with pytest.raises(BadInput, match=r"'10.0.0.1/24' is neither a domain.*nor a network"):
+        cloud.visit("h1", ca_constraints=["10.0.0.1/24"], new_authority=True)
+    assert [path.name for path in (cloud.place / "ca/libvirt").iterdir()] == ["1"]
