@@ -12,11 +12,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,6 @@ from ansible_collections.corral.virt.tests.lab.trust import (
     served,
     travelling,
     trusted,
-    unreachable,
 )
 
 pytestmark = pytest.mark.lab
@@ -332,12 +332,10 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24, 45])
-def test_a_run_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
-    """After so many files that it wrote on the controller, or as soon as the new CA is there."""
+def kill(lab: Hypervisors, ca: Path, command: Sequence[str | Path], moment: str | int) -> None:
+    """Start a command and kill it, and all that it started, after it wrote so many files on the controller, or as soon as a CA is there."""
     known, seen = written(ca), t.cast(set[tuple[Path, int]], set())
-    process = lab.start(*ROTATE, "-e", "authority=true")
+    process = lab.start(*command)
 
     def reached() -> bool:
         seen.update(written(ca) - known)
@@ -353,12 +351,31 @@ def test_a_run_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, momen
                 os.kill(pid, signal.SIGKILL)
         process.communicate()
     assert killed
-    said = unreachable(lab, ca_dir=ca)
-    assert not said, f"killed after {len(seen)} files: {said}"
+    print(f"killed after {len(seen)} files")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24, 45])
+def test_a_roll_over_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    kill(lab, ca, [*ROTATE, "-e", "authority=true"], moment)
+    assert everybody_reaches(lab, ca_dir=ca)
     role(lab)
     assert everybody_reaches(lab, ca_dir=ca)
     assert changes(role(lab)) == 0
     assert all(len(one) == 1 for one in trusted(lab))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 4, 9, 16])
+def test_a_first_run_that_is_killed_is_completed_by_the_next(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    role(lab)
+    for host in HOSTS:
+        lab.on(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+    shutil.rmtree(ca)
+    kill(lab, ca, ["ansible-playbook", lab.folder / "pki.json"], moment)
+    role(lab)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
 
 
 def written(ca: Path) -> set[tuple[Path, int]]:
