@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
@@ -95,3 +96,13 @@ def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others
     with pytest.raises(BadInput, match=r"'10.0.0.1/24' is neither a domain.*nor a network"):
         cloud.visit("h1", ca_constraints=["10.0.0.1/24"], new_authority=True)
     assert [path.name for path in (cloud.place / "ca/libvirt").iterdir()] == ["1"]
+
+
+def test_a_key_gets_its_passphrase_once_though_the_actions_of_several_hosts_find_it_without(cloud: Cloud) -> None:
+    cloud.play()
+    authorities = Authorities(str(cloud.place / "ca"), passphrase="correct horse")
+    for step in 2 * authorities.unprotected():
+        authorities.protect(step)
+    assert not authorities.unprotected()
+    told = cloud.play(ca_passphrase="correct horse", force=True)
+    assert all(one["changed"] for one in told.values()) and not cloud.refusals()
