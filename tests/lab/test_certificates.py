@@ -433,8 +433,8 @@ def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monke
     assert changes(role(lab, "--check")) > 0
     for key in keys:
         lab.run(*check, "pass:", "-in", key)
-    assert changes(role(lab)) > 0
     try:
+        assert changes(role(lab)) > 0
         for key in keys:
             lab.run(*check, "pass:wrong", "-in", key, ok=False)
             lab.run(*check, "pass:correct horse", "-in", key)
