@@ -74,6 +74,7 @@ options:
     description:
       - Domains and networks to which certificates are restricted of CAs that are made from now on, as in RFC 5280, section 4.2.1.10.
       - Without a domain any name is permitted, without a network any address.
+      - The name in the controller's own certificate need not be listed.
     type: list
     elements: str
     default: []

@@ -179,7 +179,7 @@ class Authorities:
         if not self._passphrase or self._given is not None:
             return []
         keys = [self._directory / "ca-key.pem", *sorted(self._directory.glob("*/[0-9]*/ca-key.pem"))]
-        return [ProtectKey(str(path.parent)) for path in keys if path.exists() and b"ENCRYPTED" not in path.read_bytes()]
+        return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
         """By authority, where a CA is replaced just now: who has yet to trust the new one; if all do, who uses the old one."""
@@ -215,9 +215,11 @@ class Authorities:
             files.write(place / "ca-cert.pem", certificate, mode=0o644)
 
     def protect(self, step: ProtectKey) -> None:
-        """Write a key again, with the passphrase."""
+        """Write a key again, with the passphrase, unless another process has just done so."""
         with self.locked():
             path = Path(step.directory, "ca-key.pem")
+            if not _is_open(path):
+                return
             opened = _ca.CertificateAuthority(
                 (path.parent / "ca-cert.pem").read_text(), path.read_text(), passphrase=None, named=f"the CA in {path.parent}"
             )
@@ -457,6 +459,11 @@ class Authorities:
         path = self._directory / name
         path.parent.mkdir(mode=0o700, exist_ok=True)
         files.write(path, content, mode=0o644)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a private key has no passphrase."""
+    return b"ENCRYPTED" not in path.read_bytes()
 
 
 def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:

@@ -9,11 +9,11 @@ import datetime
 import ipaddress
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, validity
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import fingerprint
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, Wanted, check_names
 
 try:
     from cryptography import x509
@@ -23,12 +23,13 @@ try:
 except ImportError:
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["LIFE", "OLDEST", "CertificateAuthority", "Revoked", "encrypted", "make"]
+__all__ = ["LIFE", "OLDEST", "CertificateAuthority", "Revoked", "encrypted", "make", "subtrees"]
 
 OLDEST = "38.0.4"  # cryptography, as in requirements.txt
 LIFE = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a host's clock may be behind
 KEY_BITS = 3072
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PURPOSES = {"server": "SERVER_AUTH", "client": "CLIENT_AUTH"}
 
 
@@ -55,7 +56,8 @@ def make(unit: str, *, now: datetime.datetime, passphrase: str | None = None, wi
     draft = draft.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
     if within:
         # RFC 5280, 4.2.1.10
-        permitted = x509.NameConstraints(permitted_subtrees=list(map(_subtree, within)), excluded_subtrees=None)
+        domains, networks = subtrees(within)
+        permitted = x509.NameConstraints([*map(x509.DNSName, domains), *map(x509.IPAddress, networks)], excluded_subtrees=None)
         draft = draft.add_extension(permitted, critical=True)
     return _text(draft.sign(key, hashes.SHA256())), encrypted(key, passphrase)
 
@@ -66,6 +68,26 @@ def encrypted(key: t.Any, passphrase: str | None) -> bytes:
         return files.pem(key)
     locked = serialization.BestAvailableEncryption(passphrase.encode())
     return t.cast(bytes, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+
+
+def subtrees(texts: t.Iterable[str]) -> tuple[list[str], list[Network]]:
+    """The domains and the networks among the texts of `ca_constraints`. Raises BadInput for what is neither."""
+    domains: list[str] = []
+    networks: list[Network] = []
+    problems = []
+    for text in texts:
+        try:
+            networks.append(ipaddress.ip_network(text))
+            continue
+        except ValueError:
+            pass
+        try:
+            domains += check_names([text], what="ca_constraints")
+        except BadInput:
+            problems.append(f"ca_constraints: {text!r} is neither a domain, such as cloud.example.com, nor a network, such as 192.0.2.0/24")
+    if problems:
+        raise BadInput(problems)
+    return domains, networks
 
 
 class CertificateAuthority:
@@ -111,6 +133,7 @@ class CertificateAuthority:
         until = min(now + datetime.timedelta(days=days), end)
         if until - now <= wanted.renew_before:
             raise Refused(f"cannot sign for {wanted.common_name}: {self._named} is valid only until {end:%Y-%m-%d}; bring a new one")
+        self._refuse_outside(wanted)
         subject, key = files.name(wanted.subject), self._key
         names = x509.SubjectAlternativeName([files.general(name) for name in wanted.names])
         signed = []
@@ -124,6 +147,26 @@ class CertificateAuthority:
             draft = draft.add_extension(extended, critical=True).add_extension(names, critical=False)
             signed.append((f"{serial:x}", _text(draft.sign(key, hashes.SHA256()))))
         return signed
+
+    def _refuse_outside(self, wanted: Wanted) -> None:
+        """Nobody would take a certificate with a name that the CA may not vouch for. Raises Refused with each."""
+        limits = extension(self._certificate, x509.NameConstraints)
+        permitted = [subtree.value for subtree in (limits and limits.permitted_subtrees) or []]
+        domains = [value for value in permitted if isinstance(value, str)]
+        networks = [value for value in permitted if not isinstance(value, str)]
+
+        def inside(name: str) -> bool:
+            value = files.general(name).value
+            if isinstance(value, str):
+                return not domains or any(f".{value}".endswith(f".{domain}") for domain in domains)
+            return not networks or any(value in network for network in networks)
+
+        outside = [name for name in wanted.names if not inside(name)]
+        if outside:
+            raise Refused(
+                f"cannot sign for {wanted.common_name}: {self._named} is restricted to {', '.join(map(str, permitted))}, and not for "
+                f"{', '.join(outside)}; correct the names, or make a CA with other ca_constraints (new_authority: true)"
+            )
 
     def crl(self, revoked: t.Iterable[Revoked]) -> bytes:
         """The list of revoked certificates (PEM), the same bytes for the same content.
@@ -168,13 +211,6 @@ def _usage(**on: bool) -> t.Any:
     names = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"]
     names += ["key_cert_sign", "crl_sign", "encipher_only", "decipher_only"]
     return x509.KeyUsage(**{name: on.get(name, False) for name in names})
-
-
-def _subtree(text: str) -> t.Any:
-    try:
-        return x509.IPAddress(ipaddress.ip_network(text))
-    except ValueError:
-        return x509.DNSName(text)
 
 
 def _text(certificate: t.Any) -> bytes:

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTH
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
+from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees
 
 __all__ = ["CONTROLLER_NAME", "Certifier"]
 
@@ -54,6 +55,7 @@ class Certifier:
         if params["name"] == CONTROLLER_NAME:
             raise BadInput([f"name: {CONTROLLER_NAME} is what the certificate of the controller is called; the host needs another name"])
         goals = wanted(params, trusts(params), group=lambda name: name)
+        subtrees(params["ca_constraints"])
         sent = {option: value for option, value in params.items() if option not in _HERE_ONLY}
         if params["ca_certificate"] and given(params) is None:
             return self.ask(sent)
@@ -105,10 +107,16 @@ class Certifier:
         making = [step for name in used for step in authorities.due(name, days=params["days"])]
         if params["new_authority"]:
             making += [authorities.another(name) for name in used if name not in {step.authority for step in making}]
-        self.gate.run(making, lambda step: authorities.make(step, within=params["ca_constraints"]))
+        self.gate.run(making, lambda step: authorities.make(step, within=self._constraints(step.authority)))
         protecting = authorities.unprotected()
         self.gate.run(protecting, authorities.protect)
         return [*map(str, making), *map(str, protecting)]
+
+    def _constraints(self, authority: str) -> list[str]:
+        """What a CA is restricted to: to the controller's name, too, where it signs for that and may not sign for any name."""
+        said: list[str] = self.params["ca_constraints"]
+        domains, _networks = subtrees(said)
+        return [*said, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else said
 
     def _agree(
         self,

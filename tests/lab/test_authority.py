@@ -22,6 +22,7 @@ PARTS = {
     "qemu_ca_certificate": "qemu/1/ca-cert.pem",
     "qemu_ca_key": "qemu/1/ca-key.pem",
 }
+CERTIFICATES = ("libvirt/servercert.pem", "libvirt/clientcert.pem", "qemu/server-cert.pem", "qemu/client-cert.pem")
 FILES = "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | sort -k 2; find /etc/pki -type l -printf '%p %l\\n' | sort"
 
 
@@ -95,6 +96,18 @@ def test_the_texts_of_the_authority_let_a_job_in(lab: Hypervisors, second: Path)
     assert unchanged(certify(lab, second, *given, options=said))
     assert reached(lab, second).strip() == "hyper2"
     assert not list(second.rglob("ca-key.pem"))
+
+
+def test_with_the_texts_of_the_authority_a_host_is_revoked(lab: Hypervisors, second: Path) -> None:
+    """One that no machine is: the lists on the others name its certificate."""
+    texts = {option: (lab.folder / "ca" / path).read_text() for option, path in PARTS.items()}
+    options = {"name": "hyper9", "names": ["hyper9"], "pki_dir": "/srv/hyper9", "ca_dir": str(second), **texts}
+    lab.run("ansible", "hyper1", "-m", "corral.virt.virt_tls", "-a", json.dumps(options))
+    serials = {lab.on("hyper1", f"openssl x509 -in /srv/hyper9/{path} -noout -serial").partition("=")[2] for path in CERTIFICATES}
+    said = {"pki_ca_dir": str(second), "revoke": "hyper9", **{f"pki_{option}": text for option, text in texts.items()}}
+    lab.run("ansible-playbook", "corral.virt.rotate_certificates", "-e", json.dumps(said))
+    shown = lab.on("hyper2", "for each in CA/cacrl.pem qemu/ca-crl.pem; do openssl crl -in /etc/pki/$each -noout -text; done")
+    assert serials <= set(re.findall(r"Serial Number: (\w+)", shown))
 
 
 def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:

@@ -12,14 +12,16 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors, until
 from ansible_collections.corral.virt.tests.lab.trust import (
@@ -37,7 +39,6 @@ from ansible_collections.corral.virt.tests.lab.trust import (
     served,
     travelling,
     trusted,
-    unreachable,
 )
 
 pytestmark = pytest.mark.lab
@@ -331,35 +332,140 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24])
-def test_a_run_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
-    """After so many files that it wrote on the controller, or as soon as the new CA is there."""
-    known, seen = {path: path.stat().st_mtime_ns for path in written(ca)}, t.cast(set[tuple[Path, int]], set())
-    process = lab.start(*ROTATE, "-e", "authority=true")
+def kill(lab: Hypervisors, ca: Path, command: Sequence[str | Path], moment: str | int) -> None:
+    """Start a command and kill it, and all that it started, after it wrote so many files on the controller, or as soon as a CA is there."""
+    known, seen = written(ca), t.cast(set[tuple[Path, int]], set())
+    process = lab.start(*command)
 
     def reached() -> bool:
-        seen.update((path, when) for path in written(ca) if (when := path.stat().st_mtime_ns) != known.get(path))
-        return process.poll() is not None or (
-            len(seen) >= moment if isinstance(moment, int) else any("ca-cert" in one.name for one, _when in seen)
-        )
+        seen.update(written(ca) - known)
+        enough = len(seen) >= moment if isinstance(moment, int) else any(path.name == "ca-cert.pem" for path, _when in seen)
+        return enough or process.poll() is not None
 
-    until(reached, timeout_s=200)
-    killed = process.poll() is None
-    for pid in descendants(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.communicate()
+    try:
+        until(reached, timeout_s=200)
+        killed = process.poll() is None
+    finally:
+        for pid in descendants(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
     assert killed
-    said = unreachable(lab, ca_dir=ca)
-    assert not said, f"killed after {len(seen)} files: {said}"
+    print(f"killed after {len(seen)} files")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 2, 7, 15, 24, 45])
+def test_a_roll_over_that_is_killed_shuts_nobody_out(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    kill(lab, ca, [*ROTATE, "-e", "authority=true"], moment)
+    assert everybody_reaches(lab, ca_dir=ca)
     role(lab)
     assert everybody_reaches(lab, ca_dir=ca)
     assert changes(role(lab)) == 0
     assert all(len(one) == 1 for one in trusted(lab))
 
 
-def written(ca: Path) -> list[Path]:
-    """What a run writes on the controller, and does not replace by links."""
-    folders = ("issued", "superseded", "hosts", "libvirt", "qemu", "crl")
-    return [path for name in folders for path in (ca / name).rglob("*") if path.suffix in (".pem", ".json") and path.exists()]
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["CA", 4, 9, 16])
+def test_a_first_run_that_is_killed_is_completed_by_the_next(lab: Hypervisors, ca: Path, moment: str | int) -> None:
+    role(lab)
+    for host in HOSTS:
+        lab.on(host, "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+    shutil.rmtree(ca)
+    kill(lab, ca, ["ansible-playbook", lab.folder / "pki.json"], moment)
+    role(lab)
+    assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0
+
+
+def written(ca: Path) -> set[tuple[Path, int]]:
+    """What a run writes on the controller, and does not replace by links; and when."""
+    found = set()
+    for path in ca.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.suffix in (".pem", ".json") and "controller" not in path.parts:
+                found.add((path, path.stat().st_mtime_ns))
+    return found
+
+
+# What a module on the host does with files, by name.
+TRACED = """#!/bin/sh
+exec strace -f -y -qq -s 200 -o /root/trace.$$ -e trace=openat,creat,chmod,fchmod,fchmodat,fchown,rename,renameat,renameat2,linkat \
+/usr/bin/python3 "$@"
+"""
+
+
+@pytest.mark.deep
+def test_no_key_can_be_read_by_others_for_a_moment(lab: Hypervisors, ca: Path) -> None:
+    """Neither while it is made nor after that, and none is on the controller but the CAs' and its own."""
+    lab.on("hyper1", "DEBIAN_FRONTEND=noninteractive apt-get -qy install strace >/dev/null; rm -f /root/trace.*")
+    lab.on("hyper1", "cat >/root/traced && chmod +x /root/traced", given=TRACED)
+    arguments = json.dumps({"force": True, "ca_dir": str(ca)})
+    call = ("ansible", "hyper1", "-vvvv", "-m", "corral.virt.virt_tls", "-a", arguments, "-e", "ansible_python_interpreter=/root/traced")
+    printed = lab.run(*call)
+    assert "renewed" in printed and "PRIVATE KEY" not in printed
+    calls = [line.partition(" ")[2].strip() for line in lab.on("hyper1", "cat /root/trace.*").splitlines()]
+    ours = [line for line in calls if re.search(r"/etc/pki/.*(key|pending)\.pem", line) and " = -1 " not in line]
+    made = [line for line in ours if "O_CREAT" in line]
+    assert {line.split('"')[1].rpartition("/")[2] for line in made} >= {"pending.pem.new", "serverkey.pem.new", "client-key.pem.new"}
+    assert [line for line in made if not re.search(r"O_CREAT\|O_EXCL[^,]*, 0600\)", line)] == []
+    opened = [line for line in ours if "chmod" in line and not re.search(r", 0600\) ", line)]
+    for line in opened:
+        path = line.partition("<")[2].partition(">")[0]
+        given = [each for each in ours if "chown" in each and path in each and ", -1) " not in each]
+        assert path.startswith("/etc/pki/qemu/") and re.search(r", 0640\) ", line) and ours.index(given[0]) < ours.index(line)
+    assert opened
+    assert lab.on("hyper1", "find -L /etc/pki -name '*key.pem' -perm /027; find -L /etc/pki/libvirt -name '*key.pem' -perm /077") == ""
+    secrets = lab.run("grep", "-rl", "PRIVATE KEY", ca).split()
+    kinds = {re.sub(r"/[0-9]+/|/[0-9a-f]{16}/", "/N/", str(Path(path).relative_to(ca))) for path in secrets}
+    assert kinds - {"controller/clientkey.pem"} == {"libvirt/N/ca-key.pem", "qemu/N/ca-key.pem", "controller/corral/N/clientkey.pem"}
+    assert not [path for path in secrets if Path(path).stat().st_mode & 0o077]
+    assert lab.run("sh", "-c", "grep -rl 'PRIVATE KEY' ~/.ansible || true") == ""
+    assert everybody_reaches(lab, ca_dir=ca)
+
+
+@pytest.mark.deep
+def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that have nothing to sign do without; others say what is missing."""
+    keys = [*ca.glob("*/*/ca-key.pem")]
+    check = ("openssl", "rsa", "-noout", "-check", "-passin")
+    monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "correct horse")
+    assert changes(role(lab, "--check")) > 0
+    for key in keys:
+        lab.run(*check, "pass:", "-in", key)
+    try:
+        assert changes(role(lab)) > 0
+        for key in keys:
+            lab.run(*check, "pass:wrong", "-in", key, ok=False)
+            lab.run(*check, "pass:correct horse", "-in", key)
+            assert key.stat().st_mode & 0o077 == 0
+        assert changes(role(lab)) == 0
+        monkeypatch.delenv("CORRAL_VIRT_CA_PASSPHRASE")
+        assert changes(role(lab)) == 0, "nothing is to be signed"
+        said = " ".join(lab.run(*ROTATE, ok=False).split())
+        assert "its key has a passphrase; say it with ca_passphrase" in said
+        assert everybody_reaches(lab, ca_dir=ca)
+        monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "wrong")
+        assert "cannot be opened with this passphrase" in " ".join(lab.run(*ROTATE, ok=False).split())
+        monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "correct horse")
+        lab.run(*ROTATE)
+        assert everybody_reaches(lab, ca_dir=ca)
+        assert changes(role(lab)) == 0
+    finally:
+        for key in keys:
+            lab.run("openssl", "pkey", "-in", key, "-passin", "pass:correct horse", "-out", key)
+
+
+@pytest.mark.deep
+def test_cas_that_are_restricted_to_names_are_taken_by_libvirt_and_qemu(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+    network = address(lab, "hyper1").rpartition(".")[0] + ".0/24"
+    lab.run(*ROTATE, "-e", json.dumps({"authority": True, "pki_ca_constraints": [*HOSTS, network]}))
+    for name in ("libvirt", "qemu"):
+        shown = lab.run("openssl", "x509", "-in", newest(ca, name) / "ca-cert.pem", "-noout", "-text")
+        assert re.search(r"Name Constraints: critical\s+Permitted:\s+DNS:hyper1", shown) and f"IP:{network[:-3]}" in shown
+    assert everybody_reaches(lab, ca_dir=ca)
+    with travelling(lab, *HOSTS, least=3) as guest:
+        until(lambda: guest.count >= 3 or guest.failures, timeout_s=120)
+    other = certificate("O=corral.virt,OU=libvirt,CN=hyper1", authority(newest(ca, "libvirt")), names=[x509.DNSName("example.com")])
+    assert not admitted(address(lab, "hyper1"), save(tmp_path / "other", other, "")), "the CA cannot vouch for others"
+    assert changes(role(lab)) == 0

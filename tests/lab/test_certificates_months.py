@@ -49,12 +49,11 @@ try:
         own = [f"{key}={value}" for key, value in {**faked, "HOME": root / host, "XDG_RUNTIME_DIR": root / host}.items()]
         words = ["setpriv", "--reuid", "spare", "env", "-i", *own, "libvirtd", "--listen", "-f", root / host / "libvirtd.conf"]
         servers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=(root / host / "log").open("w"), start_new_session=True))
-    for host, port in ports.items():
-        for _turn in range(300):
-            if subprocess.run(["ss", "-Hltn", f"sport = {port}"], capture_output=True, text=True).stdout.strip():
-                break
+    for (host, port), server in zip(ports.items(), servers):
+        listening = ["ss", "-Hltn", f"sport = {port}"]
+        while server.poll() is None and not subprocess.run(listening, capture_output=True, text=True).stdout.strip():
             time.sleep(0.1)
-        else:
+        if server.poll() is not None:
             said.append(f"{host} does not listen: {(root / host / 'log').read_text()[-1500:]}")
     asked = {}
     for client in [*given["hosts"], "controller"]:

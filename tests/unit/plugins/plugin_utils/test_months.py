@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
@@ -251,3 +251,25 @@ def test_a_run_that_is_killed_anywhere_divides_nobody(cloud: Cloud, monkeypatch:
     assert not cloud.refusals()
     told = cloud.play()
     assert not any(one["changed"] or one["rolling"] for one in told.values())
+
+
+def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others(cloud: Cloud) -> None:
+    cloud.play(ca_constraints=["h1", "h2", "h3", "10.0.0.0/24"])
+    assert not cloud.refusals()
+    with pytest.raises(Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, and not for 192.0.2.1, h1.example"):
+        cloud.visit("h1", names=["h1", "www.h1", "h1.example", "192.0.2.1"])
+    cloud.visit("h1", names=["h1", "www.h1", "10.0.0.1"])
+    assert not cloud.refusals()
+    with pytest.raises(BadInput, match=r"'10.0.0.1/24' is neither a domain.*nor a network"):
+        cloud.visit("h1", ca_constraints=["10.0.0.1/24"], new_authority=True)
+    assert [path.name for path in (cloud.place / "ca/libvirt").iterdir()] == ["1"]
+
+
+def test_a_key_gets_its_passphrase_once_though_the_actions_of_several_hosts_find_it_without(cloud: Cloud) -> None:
+    cloud.play()
+    authorities = Authorities(str(cloud.place / "ca"), passphrase="correct horse")
+    for step in 2 * authorities.unprotected():
+        authorities.protect(step)
+    assert not authorities.unprotected()
+    told = cloud.play(ca_passphrase="correct horse", force=True)
+    assert all(one["changed"] for one in told.values()) and not cloud.refusals()
