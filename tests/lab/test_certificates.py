@@ -453,7 +453,7 @@ def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monke
         assert changes(role(lab)) == 0
     finally:
         for key in keys:
-            lab.run("openssl", "pkey", "-in", key, "-passin", "pass:correct horse", "-out", key)
+            key.write_text(lab.run("openssl", "pkey", "-in", key, "-passin", "pass:correct horse"))
 
 
 @pytest.mark.deep
