@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import typing as t
+from pathlib import Path
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleError
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
@@ -32,9 +34,10 @@ class ActionModule(UntrustedAction):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         params = self._params(variables)
-        sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
         gate, hosts = Gate(check_mode=self._task.check_mode), [*variables.get("groups", {}).get("all", [])]
-        certifier = Certifier(params, gate, lambda said: self._call(said, variables), sources, hosts)
+        others = [variables["hostvars"][name] for name in params["hypervisors"] or () if name in hosts]
+        inventories = {_inventory(one) for one in others} - {""}
+        certifier = Certifier(params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts)
         try:
             with files.said(f"use the CA in {params['ca_dir']}"):
                 if params["state"] == "revoked":
@@ -55,14 +58,18 @@ class ActionModule(UntrustedAction):
             params["name"] = host
         if params["names"] is None:
             params["names"] = [host, str(task_vars.get("ansible_host") or host)]
-        for option in ("certificates", "ca_key"):
-            if params[option] and not params["ca_certificate"]:
-                raise AnsibleActionFail(f"{option}: say with ca_certificate which CA it is")
         return t.cast(Variables, params)
 
     def _call(self, params: Variables, task_vars: Variables) -> Variables:
         said = {option: value for option, value in params.items() if value is not None}
         return t.cast(Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=said, task_vars=task_vars))
+
+
+def _inventory(variables: t.Mapping[str, t.Any]) -> str:
+    """Which part of an inventory a host comes from: a path means something on one machine only."""
+    source = variables.get("inventory_file")
+    machine = Path("/etc/machine-id")
+    return f"{machine.read_text().strip() if machine.exists() else os.uname().nodename}:{source}" if source else ""
 
 
 def _refuse_others(params: Variables, task_vars: Variables) -> None:

@@ -97,7 +97,7 @@ options:
     type: list
     elements: str
   days:
-    description: How long new certificates are valid, in days; never longer than the CA.
+    description: How long new certificates are valid, in days. At most 900, and never longer than the CA, which is made for 3650.
     type: int
     default: 365
   renew_before:
@@ -303,7 +303,7 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
                 goal = goals[step.identity.name]
                 return files.request(step.identity, root, subject=goal.subject, names=goal.names)
             if isinstance(step, Install):
-                files.install(step.wanted, root, certificate=step.certificate)
+                files.install(step.wanted, root, certificate=step.certificate, now=clock())
             elif isinstance(step, SetTrust):
                 files.install(step.wanted, root)
             elif isinstance(step, SetMode):
@@ -343,6 +343,7 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
             if state.certificates
         },
         "trusts": {name: sorted(state.trusts) for name, state in states.items()},
+        "held": {name: list(state.held) for name, state in states.items()},
         "crl": {name: state.crl for name, state in states.items() if {*state.stands} - {*goals[name].trust.refuses}},
     }
 

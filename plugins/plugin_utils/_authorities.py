@@ -23,6 +23,7 @@ import dataclasses
 import datetime
 import fcntl
 import json
+import re
 import stat
 import typing as t
 from pathlib import Path
@@ -45,6 +46,7 @@ __all__ = ["Authorities", "Clock", "MakeAuthority", "ProtectKey", "Revoke", "giv
 
 Clock = t.Callable[[], datetime.datetime]
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
 
 
@@ -153,37 +155,48 @@ class Authorities:
         pairs = self._pairs(authority)
         if not pairs:
             return Trust()
-        by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._issued()
-        chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
-        text = "".join(pair.certificate for pair in chosen)
-        gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
-        crl = "".join(self._crl(authority, pair, issued, keep=keep) for pair in chosen)
-        moment = self._clock()
-        off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
-        off.update({serial: entry["subject"] for serial, entry in self._revoked().items()})
+        with self._steady():
+            by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._issued()
+            chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
+            chosen[0].key()  # a CA that cannot sign is told of before it is needed
+            text = "".join(pair.certificate for pair in chosen)
+            gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
+            crl = "".join(self._crl(authority, pair, issued, keep=keep) for pair in chosen)
+            moment = self._clock()
+            off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
+            off.update({serial: entry["subject"] for serial, entry in self._revoked().items()})
         return trust(text, crl, retired=gone, revoked=off)
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
-        """The CA that is to be made, if one is."""
+        """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
         if self._given is not None or not due(self._generations(authority), now=self._clock(), days=datetime.timedelta(days=days)):
             return []
+        moment = self._clock()
+        holders = sorted({one.holder for one in self._issued() if one.authority == authority and one.not_after > moment})
+        if holders and not self._generations(authority):
+            raise Refused(
+                f"cannot make a CA for {authority} in {self._directory}: there was one, and certificates of it are valid, those of "
+                f"{', '.join(holders)}; restore {self._directory / authority} from the copy, or {_ANEW}"
+            )
         return [self.another(authority)]
 
     def another(self, authority: str) -> MakeAuthority:
         """One more CA."""
-        numbers = [int(path.parent.name) for path in (self._directory / authority).glob("[0-9]*/ca-cert.pem")]
+        numbers = [int(folder.name) for folder in self._folders(authority)]
         return MakeAuthority(authority, str(self._directory / authority / str(max(numbers, default=0) + 1)))
 
     def unprotected(self) -> list[ProtectKey]:
         """The keys that are not written with the passphrase that was given."""
         if not self._passphrase or self._given is not None:
             return []
-        keys = [self._directory / "ca-key.pem", *sorted(self._directory.glob("*/[0-9]*/ca-key.pem"))]
+        keys = [folder / "ca-key.pem" for folder in (self._directory, *self._folders("libvirt"), *self._folders("qemu"))]
         return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
         """By authority, where a CA is replaced just now: who has yet to trust the new one; if all do, who uses the old one."""
-        found, issued = {}, self._issued()
+        found: dict[str, list[str]] = {}
+        with self._steady():
+            issued = self._issued()
         for authority in AUTHORITIES:
             pairs = self._pairs(authority) if self._given is None else []
             generations = [pair.generation for pair in pairs]
@@ -207,6 +220,8 @@ class Authorities:
             place = Path(step.directory)
             if (place / "ca-cert.pem").exists():
                 return
+            for pair in self._pairs(step.authority)[-1:]:
+                self._open(pair)  # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to read
             certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
             for folder in (place.parent, place):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -244,32 +259,64 @@ class Authorities:
                 self._write(f"issued/{path.name}", self._parsed(path, text).line().encode() + text)
         return "".join(text.decode() for _serial, text in texts)
 
+    def learn(self, name: str, certificates: t.Iterable[str]) -> None:
+        """Write down what a CA of ours has signed for a host (PEM), and this directory does not know: only so can it be revoked."""
+        with self.locked():
+            revoked, known = self._revoked(), {one.serial for one in self._issued()}
+            for text in certificates:
+                if parsed(text.encode()) is None:
+                    continue
+                said = self._parsed(self._directory / "issued/fresh.pem", text.encode())
+                if said.issuer and said.holder == name and said.serial not in {*known, *revoked}:
+                    self._write(f"issued/{said.serial}.pem", said.line().encode() + text.encode())
+
     def seen(self, name: str, *, trusts: t.Mapping[str, t.Sequence[str]], serials: t.Mapping[str, t.Sequence[str]], **more: t.Any) -> None:
         """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
         with self.locked():
             before = self._host(name)
-            said = {**more, "trusts": {**before.get("trusts", {}), **{key: sorted(value) for key, value in trusts.items()}}}
-            said["ends"] = {**before.get("ends", {}), **more.get("ends", {})}
+            ends: dict[str, str] = {}
+            for one in self._issued():
+                if one.holder != name or one.authority not in serials:
+                    continue
+                used = one.serial in serials[one.authority]
+                if used:
+                    end = one.not_after.isoformat()
+                    ends[one.authority] = min(end, ends.get(one.authority, end))
+                if used is one.superseded:  # a host may have come back with what it had before
+                    folder = self._directory / ("issued" if used else "superseded")
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                    one.path.rename(folder / one.path.name)
+            told = {key: sorted(filter(_DIGEST.fullmatch, map(str, value))) for key, value in trusts.items() if key in AUTHORITIES}
+            said = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **told}}
             if said != before:
                 self._write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
-            for one in self._issued():
-                if one.holder == name and not one.superseded and one.authority in serials and one.serial not in serials[one.authority]:
-                    (self._directory / "superseded").mkdir(mode=0o700, exist_ok=True)
-                    one.path.rename(self._directory / "superseded" / one.path.name)
 
     def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
         """The valid certificates of these holders."""
-        moment = self._clock()
-        return [Revoke(one) for one in self._issued() if one.holder in names and one.not_after > moment]
+        with self._steady():
+            moment = self._clock()
+            return [Revoke(one) for one in self._issued() if one.holder in names and one.not_after > moment]
 
-    def gone(self, *, stay: t.Collection[str], inventory: t.Sequence[str]) -> list[str]:
-        """Who was in this inventory, and is not any more."""
-        names = []
-        for path in sorted(self._directory.glob("hosts/*.json")):
-            said = json.loads(path.read_text())
-            if path.stem not in stay and said.get("inventory") == sorted(inventory):
-                names.append(path.stem)
-        return names
+    def knows(self, name: str) -> bool:
+        """Whether anything that was issued to somebody is known here, valid or not."""
+        with self._steady():
+            subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._revoked().values()}
+            return name in subjects or any(one.holder == name for one in self._issued())
+
+    def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
+        """Who was in one of these inventories, and is not any more; and who else has valid certificates, and nobody knows from where."""
+        left, strange = [], []
+        for name in sorted({step.certificate.holder for step in self._all_valid()} - {*stay}):
+            inventory = self._host(name).get("inventory")
+            if inventory in inventories:
+                left.append(name)
+            elif inventory is None:
+                strange.append(name)
+        return left, strange
+
+    def _all_valid(self) -> list[Revoke]:
+        with self._steady():
+            return self.to_revoke(names={one.holder for one in self._issued()})
 
     def revoke(self, step: Revoke) -> None:
         """Let a certificate be refused by all who read the list after this."""
@@ -277,24 +324,30 @@ class Authorities:
         with self.locked():
             self._write_revoked(one.serial, one.issuer, one.subject)
             one.path.unlink(missing_ok=True)
-            (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
+            if not self.to_revoke(names=[one.holder]):  # until then a run that is killed is to be ended by the next one
+                (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
 
     def adopt(self, authority: str, crl: str) -> bool:
         """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another controller."""
-        known = self._revoked()
-        pairs = self._pairs(authority)
-        fresh = []
-        for text in each(crl, "X509 CRL"):
-            found = x509.load_pem_x509_crl(text.encode())
-            for pair in pairs:
-                if found.is_signature_valid(parsed(pair.certificate.encode()).public_key()):
-                    fresh += [(f"{entry.serial_number:x}", pair.generation.digest) for entry in found]
-        here = {one.serial for one in self._off(authority, pairs, self._issued())}
-        fresh = [(serial, issuer) for serial, issuer in fresh if serial not in known and serial not in here]
         with self.locked():
-            for serial, issuer in fresh:
-                self._write_revoked(serial, issuer, "")
-        return bool(fresh)
+            pairs, issued = self._pairs(authority), self._issued()
+            subjects = {one.serial: one.subject for one in issued}
+            here = {*self._revoked(), *(one.serial for one in self._off(authority, pairs, issued))}
+            adopted = False
+            for text in each(crl, "X509 CRL"):
+                found = x509.load_pem_x509_crl(text.encode())
+                signers = [pair for pair in pairs if found.is_signature_valid(parsed(pair.certificate.encode()).public_key())]
+                for pair in signers:
+                    digest, serials = pair.generation.digest, [f"{entry.serial_number:x}" for entry in found]
+                    path = self._directory / f"crl/{digest}.pem"
+                    if not path.exists() or {*(refused(path.read_text()) or ())} < {*serials}:
+                        self._write(f"crl/{digest}.pem", text.encode())  # where the key is elsewhere, no other list can be had
+                        adopted = True
+                    for serial in serials:
+                        if serial not in here:
+                            self._write_revoked(serial, digest, subjects.get(serial, ""))
+                            adopted = True
+        return adopted
 
     @contextlib.contextmanager
     def locked(self) -> t.Iterator[None]:
@@ -315,27 +368,35 @@ class Authorities:
             finally:
                 self._inside = False
 
+    def _steady(self) -> contextlib.AbstractContextManager[None]:
+        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        return self.locked() if self._directory.exists() else contextlib.nullcontext()
+
     # How ---------------------------------------------------------------------------------------------------------------
 
     def _pairs(self, authority: str) -> list[_Pair]:
         """The CAs, oldest first. Raises Refused when one cannot be used."""
         if self._given is not None:
             return self._given_pairs(authority)
-        folders = sorted(self._directory.glob(f"{authority}/[0-9]*"), key=lambda path: int(path.name))
-        pairs = [self._kept(folder, shared=False) for folder in folders if (folder / "ca-cert.pem").exists()]
+        pairs = [self._kept(folder, shared=False) for folder in self._folders(authority)]
         if (self._directory / "ca-cert.pem").exists():
             pairs.insert(0, self._kept(self._directory, shared=authority != "libvirt"))
         return pairs
+
+    def _folders(self, authority: str) -> list[Path]:
+        """Where its CAs are, oldest first."""
+        found = [path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()]
+        return sorted(found, key=lambda folder: int(folder.name))
 
     def _kept(self, folder: Path, *, shared: bool) -> _Pair:
         named, path, text = f"the CA in {folder}", folder / "ca-key.pem", (folder / "ca-cert.pem").read_text()
         certificate = parsed(text.encode())
         if certificate is None:
             raise Refused(f"cannot use {named}: its certificate cannot be read; restore it")
-        if not path.exists():
-            raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {_ANEW}")
 
         def key() -> str:
+            if not path.exists():
+                raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {_ANEW}")
             mode = stat.S_IMODE(path.stat().st_mode)
             if mode & 0o077:
                 raise Refused(f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {_ANEW}")
@@ -383,8 +444,12 @@ class Authorities:
         return {*self._host(name).get("trusts", {}).get(authority, [])}
 
     def _host(self, name: str) -> dict[str, t.Any]:
-        path = self._directory / f"hosts/{name}.json"
-        return t.cast(dict[str, t.Any], json.loads(path.read_text())) if path.exists() else {}
+        """What is known of a host; what cannot be read is written anew when it is seen again."""
+        try:
+            said = json.loads((self._directory / f"hosts/{name}.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return said if isinstance(said, dict) and isinstance(said.get("trusts"), dict) else {}
 
     def _issued(self) -> list[Issued]:
         """Everything that was signed here and not revoked."""
@@ -415,7 +480,13 @@ class Authorities:
         return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
 
     def _revoked(self) -> dict[str, dict[str, str]]:
-        return {path.stem: json.loads(path.read_text()) for path in sorted(self._directory.glob("revoked/*.json"))}
+        found = {}
+        for path in sorted(self._directory.glob("revoked/*.json")):
+            try:
+                found[path.stem] = {key: str(json.loads(path.read_text())[key]) for key in ("issuer", "subject", "since")}
+            except (ValueError, KeyError, TypeError) as error:
+                raise Refused(f"cannot read {path}, which says that a certificate is revoked; restore it from the copy") from error
+        return found
 
     def _crl(self, authority: str, pair: _Pair, issued: t.Sequence[Issued], *, keep: bool) -> str:
         """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
@@ -426,14 +497,22 @@ class Authorities:
         path = self._directory / f"crl/{digest}.pem"
         if path.exists() and refused(path.read_text()) == sorted(entries, key=lambda serial: int(serial, 16)):
             return path.read_text()
-        if not pair.key():
-            return ""
+        if not self._can_sign(pair):
+            return path.read_text() if path.exists() else ""
         lines = [_ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()]
         text = self._open(pair).crl(lines)
         if keep:
             with self.locked():
                 self._write(f"crl/{digest}.pem", text)
         return text.decode()
+
+    @staticmethod
+    def _can_sign(pair: _Pair) -> bool:
+        """Whether its key is here: that of a CA that is replaced may be elsewhere, or gone."""
+        try:
+            return bool(pair.key())
+        except Refused:
+            return False
 
     def _open(self, pair: _Pair) -> _ca.CertificateAuthority:
         return _ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)

@@ -125,7 +125,10 @@ class CertificateAuthority:
 
         Subject and names are what the controller wants: a host that asks for others does not get them.
         """
-        csr = x509.load_pem_x509_csr(request.encode())
+        try:
+            csr = x509.load_pem_x509_csr(request.encode())
+        except ValueError as error:
+            raise Refused(f"cannot sign for {wanted.common_name}: it sent no request in PEM") from error
         public, issuer = csr.public_key(), self._certificate
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
             raise Refused(f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits")

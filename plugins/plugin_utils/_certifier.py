@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, said, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, Wanted
@@ -32,13 +32,14 @@ _CALLS = 4  # of the module; more would mean that host and controller never agre
 class Certifier:
     """One host's certificates, and the controller's.
 
-    `ask` calls the module on the host; `inventory` is where the host is written down, beside `hosts`.
+    `ask` calls the module on the host; `inventory` is where the host is written down, `inventories` where others are, `hosts` who is there.
     """
 
     params: Variables
     gate: Gate
     ask: t.Callable[[Variables], Variables]
-    inventory: t.Sequence[str] = ()
+    inventory: str = ""
+    inventories: t.Collection[str] = ()
     hosts: t.Sequence[str] = ()
     clock: Clock = now
 
@@ -57,7 +58,7 @@ class Certifier:
         goals = wanted(params, trusts(params), group=lambda name: name)
         subtrees(params["ca_constraints"])
         sent = {option: value for option, value in params.items() if option not in _HERE_ONLY}
-        if params["ca_certificate"] and given(params) is None:
+        if given(params) is None and self._elsewhere(goals):
             return self.ask(sent)
         authorities = self.authorities
 
@@ -73,7 +74,7 @@ class Certifier:
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
         if self.gate.open:
-            result = self._agree(authorities, goals, result, call, again=bool(done))
+            result = self._agree(authorities, goals, result, call, check=check, again=bool(done))
             if result.get("failed"):
                 return result
             self._remember(authorities, result)
@@ -82,7 +83,16 @@ class Certifier:
         result["changed"] = result["changed"] or bool(done)
         result["steps"] = [*done, *result["steps"]]
         result["rolling"] = authorities.rolling(name=params["name"])
-        return {key: value for key, value in result.items() if key not in ("crl", "requests")}
+        return {key: value for key, value in result.items() if key not in ("crl", "held", "requests")}
+
+    def _elsewhere(self, goals: t.Mapping[str, Wanted]) -> bool:
+        """Whether other CAs than the controller's sign. Raises BadInput where that is said of a part only."""
+        options = {"libvirt": "ca_certificate", "qemu": "qemu_ca_certificate"}
+        missing = [options[name] for name in goals if not self.params[options[name]]]
+        said = [option for option in (*options.values(), "ca_crl", "qemu_ca_crl", "revoked", "certificates") if self.params[option]]
+        if said and missing:
+            raise BadInput([f"{option} is missing: {', '.join(said)} is for who says which CAs sign" for option in missing])
+        return bool(said)
 
     def revoke(self) -> Variables:
         """Nothing of this needs the host, which may be gone, or somebody else's by now."""
@@ -90,15 +100,34 @@ class Certifier:
         if (params["name"] is None) == (params["hypervisors"] is None):
             raise BadInput(["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"])
         authorities = self.authorities
+        strange: list[str] = []
         if params["name"] is None:
             # Who is still there may be a hypervisor of another group.
-            names = authorities.gone(stay=[*params["hypervisors"], *self.hosts, CONTROLLER_NAME], inventory=self.inventory)
+            stay = [*params["hypervisors"], *self.hosts, CONTROLLER_NAME]
+            names, strange = authorities.gone(stay=stay, inventories=self.inventories)
         else:
             names = [params["name"]]
+            if not authorities.knows(params["name"]):
+                raise Refused(
+                    f"cannot revoke the certificates of {params['name']}: nothing that was issued to it is known in {params['ca_dir']}. "
+                    "Look at the name; or revoke it where its certificates were issued, or after a run that has reached it"
+                )
         steps = authorities.to_revoke(names=names)
         self.gate.run(steps, authorities.revoke)
         changes = [_changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked") for step in steps]
-        return {"changed": bool(steps), "steps": [*map(str, steps)], "diff": _changes.diff(changes), "revoked": sorted(names)}
+        revoked = sorted({step.certificate.holder for step in steps})
+        warnings = [
+            f"{name} has valid certificates, and is not in the inventory. If it is gone: ansible-playbook corral.virt.rotate_certificates "
+            f"-e revoke={name}"
+            for name in strange
+        ]
+        return {
+            "changed": bool(steps),
+            "steps": [*map(str, steps)],
+            "diff": _changes.diff(changes),
+            "revoked": revoked,
+            "warnings": warnings,
+        }
 
     def _keep(self, authorities: Authorities, goals: t.Mapping[str, Wanted]) -> list[str]:
         """Make the CAs that are due or asked for, and protect their keys: what was done, or would be."""
@@ -125,6 +154,7 @@ class Certifier:
         result: Variables,
         call: t.Callable[..., Variables],
         *,
+        check: t.Callable[[], None],
         again: bool,
     ) -> Variables:
         """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what another one revoked."""
@@ -134,6 +164,8 @@ class Certifier:
             requests = result.get("requests", {})
             if not (again or requests):
                 return result
+            if requests:
+                check()  # whatever the host says of what it has renewed
             signed = {name: authorities.sign(csr, goals[name], days=self.params["days"]) for name, csr in requests.items()}
             then = call(certificates=signed, force=False)
             if then.get("failed"):
@@ -145,13 +177,13 @@ class Certifier:
 
     def _remember(self, authorities: Authorities, result: Variables) -> None:
         """What the host says of itself: whoever lies there is not understood by others, and delays the next roll-over."""
+        authorities.learn(self.params["name"], [text for texts in result["held"].values() for text in texts])
         certificates = result["certificates"]
         authorities.seen(
             self.params["name"],
             trusts=result["trusts"],
             serials={name: [one["serial"] for one in pair.values()] for name, pair in certificates.items()},
-            ends={name: min(one["not_after"] for one in pair.values()) for name, pair in certificates.items()},
-            inventory=sorted(self.inventory),
+            inventory=self.inventory,
             **self._lives(authorities),
         )
 
@@ -199,7 +231,6 @@ class Certifier:
                     CONTROLLER_NAME,
                     trusts={"libvirt": sorted(found.trusts)},
                     serials={"libvirt": [shown.serial]},
-                    ends={"libvirt": shown.result()["not_after"]},
                     **self._lives(authorities),
                 )
         result["changed"] = result["changed"] or bool(plan.steps)

@@ -12,6 +12,7 @@ from pathlib import Path
 __all__ = ["near"]
 
 _REMEDY = "run corral.virt.rotate_certificates, or site, where they can be reached"
+_FORGOTTEN = datetime.timedelta(days=90)  # nobody wants them any more
 _CA = datetime.timedelta(days=90)  # one that is kept in the directory has been replaced long before
 
 
@@ -26,7 +27,9 @@ def near(ca_dir: str, *, now: datetime.datetime) -> list[str]:
             renewal = datetime.timedelta(days=said["renew_before"])
             for name, last in said["authorities"].items():
                 authorities[name] = max(datetime.datetime.fromisoformat(last), authorities.get(name, now))
-        except (OSError, ValueError, KeyError):
+            if now - end > _FORGOTTEN:
+                continue
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # whoever signs says what is wrong with it
         if end - now < renewal:
             late.setdefault(f"{end:%Y-%m-%d}", []).append(path.stem)

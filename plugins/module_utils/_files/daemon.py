@@ -10,6 +10,7 @@ is written down beside them: `{"set": ..., "refuses": [serials]}`. A run that is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -49,8 +50,9 @@ def load(daemon: str, root: str, trust: Trust) -> None:
     new = {serial: subject for serial, subject in trust.revoked.items() if serial not in _remembered(root).get("refuses", [])}
     # A connection that is open goes on, whatever is read.
     for client in _clients(daemon) if new else []:
-        if _subject(daemon, client) in new.values():
-            _admin(daemon, "client-disconnect", daemon, client)
+        if _subject(daemon, client) in {*new.values()} - {""}:
+            with contextlib.suppress(Failed):  # it has just gone by itself
+                _admin(daemon, "client-disconnect", daemon, client)
     remember(root, trust)
 
 

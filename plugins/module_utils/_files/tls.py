@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import grp
 import hashlib
@@ -93,6 +94,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> Found:
         stands=tuple(sorted(refused(list_there, by=each(trust.text)) or ())),
         same_crl=not trust.crl or list_there == trust.crl,
         crl=list_there,
+        held=tuple(one for file in files.values() if file.place.kind == "cert" for one in each(contents[file.place.path].decode())[:1]),
         authorities=tuple(sorted(strangers)),
     )
 
@@ -110,16 +112,18 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
     return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def install(wanted: Wanted, root: str, *, certificate: str | None = None) -> None:
+def install(wanted: Wanted, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None) -> None:
     """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept aside for them.
 
-    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key or not from that
-    authority, Failed without a key.
+    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key, not from that
+    authority, or not valid at the moment, Failed without a key.
     """
     need_library()
     identity, store, trust = wanted.identity, Path(root, wanted.identity.store), wanted.trust
     what = f"cannot install the {wanted.identity.name} certificates"
     contents = _signed(identity, store, certificate, what) if certificate else {}
+    if now:
+        _refuse_clocks(contents, now, what)
     for place in identity.places:
         with contextlib.suppress(FileNotFoundError):
             contents.setdefault(place.path, Path(root, place.path).read_bytes())
@@ -142,6 +146,16 @@ def install(wanted: Wanted, root: str, *, certificate: str | None = None) -> Non
     for path in store.iterdir():
         if path.name not in (used, "current", LOADED) and (certificate or path.name != "pending.pem"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _refuse_clocks(contents: t.Mapping[str, bytes], now: datetime.datetime, what: str) -> None:
+    for certificate in filter(None, map(parsed, contents.values())):
+        start, end = validity(certificate)
+        if not start <= now <= end:
+            raise Refused(
+                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and here it is {now:%Y-%m-%d %H:%M}; "
+                "set the clocks of this host and of the controller"
+            )
 
 
 def current(identity: Identity, root: str) -> str:

@@ -48,6 +48,7 @@ OPTIONS: dict[str, t.Any] = {
     "revoked": {"type": "dict"},
     "certificates": {"type": "dict"},
 }
+_MOST_DAYS = 900  # a quarter of a CA's life
 _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
 
@@ -96,6 +97,8 @@ def wanted(
         problems += error.problems
     if not 0 <= params["renew_before"] < params["days"]:
         problems.append(f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew")
+    if params["days"] > _MOST_DAYS:
+        problems.append(f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it")
     if not params["identities"]:
         problems.append("identities: name at least one of " + ", ".join(IDENTITIES))
     if problems:

@@ -21,7 +21,7 @@ __all__ += ["Certificate", "File", "Found", "Identity", "Place", "Trust", "Wante
 ORGANIZATION = "corral.virt"
 # Who signs for whom: QEMU's keys are within reach of its guests, so what vouches for them vouches for nobody else.
 AUTHORITIES = ("libvirt", "qemu")
-_LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$")
+_LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\Z")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +161,7 @@ class Found:
     stands: tuple[str, ...] = ()  # of these, the serials that a CA has revoked that is still trusted
     same_crl: bool = True  # its text is what the authority says
     crl: str = ""  # as found, PEM
+    held: tuple[str, ...] = ()  # the certificates as found, PEM
     authorities: tuple[str, ...] = ()  # in words: who vouches for these files and is not our authority
 
 
@@ -189,7 +190,10 @@ def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:
     good, problems = set(), []
     for name in names:
         try:
-            good.add(str(ipaddress.ip_address(name)))
+            address = ipaddress.ip_address(name)
+            if getattr(address, "scope_id", None):
+                problems.append(f"{what}: {name!r} has a scope, which means something on one host only; leave the scope or the address out")
+            good.add(str(address))
             continue
         except ValueError:
             pass

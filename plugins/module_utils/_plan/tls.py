@@ -90,6 +90,8 @@ class Plan:
 def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:
     """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions. The first mends the rest."""
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
+    if {*found.stands} - {*wanted.trust.refuses}:
+        trust = []  # what another controller revoked stays so: this one has yet to learn of it
     if anew:
         why = "missing" if not found.files else _why(anew)
         return Plan((Request(wanted.identity, why),), (*anew, *trust))
@@ -175,8 +177,7 @@ def _trust(wanted: Wanted, found: Found) -> t.Iterator[Change]:
     before, after = sorted(found.trusts.values()), sorted(trust.trusts.values())
     if before != after:
         yield Change(f"{prefix}.trusts", before or None, after)
-    # What another controller revoked stays so: this one has yet to learn of it.
-    if not found.same_crl and {*found.stands} <= {*trust.refuses}:
+    if not found.same_crl:
         yield Change(f"{prefix}.refuses", list(found.refuses), list(trust.refuses))
 
 

@@ -239,7 +239,7 @@ def test_another_authority_is_seen(authority: Signer, tmp_path: Path) -> None:
     state = read(other, goal(other), tmp_path / "pki")
     assert {file.place.kind for file in state.files.values() if file.foreign} == {"ca", "cert"}
     assert not any(file.fault for file in state.files.values())
-    assert [name.startswith("CN=corral.virt libvirt CA ") for name in state.authorities] == [True]
+    assert any(name.startswith("CN=corral.virt libvirt CA ") for name in state.authorities)
 
 
 def test_a_stranger_beside_our_ca_is_a_stranger(authority: Signer, tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ class Cloud:
     def __init__(self, place: Path, *, hosts: int = 3) -> None:
         self.place = place
         self.now = START
+        self.answer: t.Callable[[t.Callable[[Told], Told]], t.Callable[[Told], Told]] = lambda ask: ask  # a hostile host's is another one
         self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
-        self.inventory = ["hosts.yml"]
+        self.inventory = "hosts.yml"
 
     def visit(self, host: str, *, check_mode: bool = False, **said: t.Any) -> Told:
         """What the action says of one host."""
@@ -42,7 +43,7 @@ class Cloud:
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
         params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **said}
-        return Certifier(params, gate, ask, self.inventory, clock=lambda: self.now).certify(check=lambda: None)
+        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(check=lambda: None)
 
     def play(self, *hosts: str, **said: t.Any) -> dict[str, Told]:
         """As role pki does: every host, and once more for each step of a roll-over."""
@@ -56,10 +57,10 @@ class Cloud:
                 told = {host: {**later[host], "changed": told[host]["changed"] or later[host]["changed"]} for host in later}
         return told
 
-    def revoke(self, hosts: t.Sequence[str] = (), **said: t.Any) -> Told:
+    def revoke(self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **said: t.Any) -> Told:
         """`state: revoked`, which asks no host."""
         params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **said}
-        return Certifier(params, Gate(check_mode=False), lambda _params: {}, self.inventory, hosts, lambda: self.now).revoke()
+        return Certifier(params, Gate(check_mode=False), lambda _params: {}, "", inventories, hosts, lambda: self.now).revoke()
 
     def refusals(self, *hosts: str) -> list[str]:
         """Every certificate of a host, or of the controller, that openssl would refuse now with the files of another one."""

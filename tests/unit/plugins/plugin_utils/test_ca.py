@@ -133,10 +133,13 @@ def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
         (("fe80::1",), True),
     ):
         wanted = Wanted(GOAL.identity, "hyper1", names, GOAL.renew_before)
+        if refused:
+            with pytest.raises(Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, and not for {names[0]}"):
+                authorities.sign(csr, wanted, days=90)
+            continue
         (tmp_path / "cert.pem").write_text(each(authorities.sign(csr, wanted, days=90))[0])
         words = ["openssl", "verify", "-CAfile", str(tmp_path / "ca/libvirt/1/ca-cert.pem"), str(tmp_path / "cert.pem")]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert ("permitted subtree violation" in done.stdout + done.stderr, done.returncode != 0) == (refused, refused), names
+        subprocess.run(words, capture_output=True, check=True)
 
 
 @pytest.mark.parametrize(
