@@ -375,7 +375,10 @@ class Authorities:
         revoked = self._revoked()
         found = []
         for path in sorted([*self._directory.glob("issued/*.pem"), *self._directory.glob("superseded/*.pem")]):
-            certificate = parsed(path.read_bytes())
+            try:
+                certificate = parsed(path.read_bytes())
+            except FileNotFoundError:
+                return self._issued()  # another process has just put it aside
             if certificate is None:
                 raise Refused(f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is gone")
             said = files.describe(certificate)
