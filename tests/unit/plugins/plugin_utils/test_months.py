@@ -49,7 +49,7 @@ def test_four_years_month_by_month_and_a_roll_over(cloud: Cloud, monkeypatch: py
     """The first CA lives for four years; a host is off for a quarter, another one comes, a third gets a new address."""
     monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.LIFE", 1460 * DAY)
     cloud.play()
-    made = {}
+    made: dict[int, int] = {}
     for month in range(1, 49):
         cloud.now += MONTH
         on = [host for host in cloud.hosts if not (host == "h3" and 10 <= month < 14)]
