@@ -456,9 +456,13 @@ class Authorities:
         revoked = self._revoked()
         found = []
         for path in sorted([*self._directory.glob("issued/*.pem"), *self._directory.glob("superseded/*.pem")]):
-            if path.stem not in revoked:
+            if path.stem in revoked:
+                continue
+            try:
                 text = path.read_bytes()
-                found.append(Issued.of(path, text) or self._parsed(path, text))
+            except FileNotFoundError:
+                return self._issued()  # another process has just put it aside
+            found.append(Issued.of(path, text) or self._parsed(path, text))
         return found
 
     def _parsed(self, path: Path, text: bytes) -> Issued:

@@ -274,3 +274,19 @@ def test_a_key_gets_its_passphrase_once_though_the_actions_of_several_hosts_find
     assert not authorities.unprotected()
     told = cloud.play(ca_passphrase="correct horse", force=True)
     assert all(one["changed"] for one in told.values()) and not cloud.refusals()
+
+
+def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.play()
+    moved, read = cloud.place / "ca/superseded", Path.read_bytes
+
+    def just_after(path: Path) -> bytes:
+        if path.parent.name == "issued" and not moved.exists():
+            moved.mkdir()
+            path.rename(moved / path.name)
+        return read(path)
+
+    known = Authorities(str(cloud.place / "ca")).to_revoke(names=cloud.hosts)
+    monkeypatch.setattr(Path, "read_bytes", just_after)
+    assert len(Authorities(str(cloud.place / "ca")).to_revoke(names=cloud.hosts)) == len(known) == 12
+    assert moved.exists()
