@@ -55,10 +55,11 @@ class Certifier:
         params = self.params
         if params["name"] == CONTROLLER_NAME:
             raise BadInput([f"name: {CONTROLLER_NAME} is what the certificate of the controller is called; the host needs another name"])
+        elsewhere = given(params) is None and self._elsewhere()
         goals = wanted(params, trusts(params), group=lambda name: name)
         subtrees(params["ca_constraints"])
         sent = {option: value for option, value in params.items() if option not in _HERE_ONLY}
-        if given(params) is None and self._elsewhere(goals):
+        if elsewhere:
             return self.ask(sent)
         authorities = self.authorities
 
@@ -85,10 +86,10 @@ class Certifier:
         result["rolling"] = authorities.rolling(name=params["name"])
         return {key: value for key, value in result.items() if key not in ("crl", "held", "requests")}
 
-    def _elsewhere(self, goals: t.Mapping[str, Wanted]) -> bool:
+    def _elsewhere(self) -> bool:
         """Whether other CAs than the controller's sign. Raises BadInput where that is said of a part only."""
         options = {"libvirt": "ca_certificate", "qemu": "qemu_ca_certificate"}
-        missing = [options[name] for name in goals if not self.params[options[name]]]
+        missing = [options[name] for name in self.params["identities"] if not self.params[options[name]]]
         said = [option for option in (*options.values(), "ca_crl", "qemu_ca_crl", "revoked", "certificates") if self.params[option]]
         if said and missing:
             raise BadInput([f"{option} is missing: {', '.join(said)} is for who says which CAs sign" for option in missing])

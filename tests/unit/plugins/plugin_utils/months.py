@@ -29,6 +29,8 @@ class Cloud:
         self.place = place
         self.now = START
         self.answer: t.Callable[[t.Callable[[Told], Told]], t.Callable[[Told], Told]] = lambda ask: ask  # a hostile host's is another one
+        self.check: t.Callable[[], None] = lambda: None
+        self.host_ahead = datetime.timedelta()
         self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
         self.inventory = "hosts.yml"
 
@@ -38,12 +40,12 @@ class Cloud:
 
         def ask(params: Told) -> Told:
             given = {**_defaults(), **params}
-            return virt_tls.run(given, gate, lambda: self.now)
+            return virt_tls.run(given, gate, lambda: self.now + self.host_ahead)
 
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
         params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **said}
-        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(check=lambda: None)
+        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(check=self.check)
 
     def play(self, *hosts: str, **said: t.Any) -> dict[str, Told]:
         """As role pki does: every host, and once more for each step of a roll-over."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+from ansible_collections.corral.virt.plugins.plugin_utils import _ca, _ends
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
@@ -290,3 +290,165 @@ def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(cloud:
     monkeypatch.setattr(Path, "read_bytes", just_after)
     assert len(Authorities(str(cloud.place / "ca")).to_revoke(names=cloud.hosts)) == len(known) == 12
     assert moved.exists()
+
+
+# A host, a copy or an administrator that is not what one would like -------------------------------------------------------
+
+
+def test_nothing_is_called_revoked_of_which_nothing_is_known(cloud: Cloud) -> None:
+    cloud.play()
+    with pytest.raises(Refused, match=r"cannot revoke the certificates of h33: nothing that was issued to it is known in .*/ca\."):
+        cloud.revoke(name="h33")
+    assert cloud.revoke(name="h3")["changed"] and not cloud.revoke(name="h3")["changed"]
+
+
+def test_what_an_empty_directory_has_seen_it_can_revoke(cloud: Cloud) -> None:
+    """The directory came back from a copy that was made before h3 was."""
+    cloud.play("h1", "h2")
+    shutil.copytree(cloud.place / "ca", cloud.place / "copy")
+    cloud.play()
+    shutil.rmtree(cloud.place / "ca")
+    (cloud.place / "copy").rename(cloud.place / "ca")
+    assert not cloud.visit("h3")["changed"]
+    assert len(cloud.revoke(name="h3")["steps"]) == 4
+
+
+def test_a_host_that_comes_back_with_what_it_had_before_is_not_forgotten(cloud: Cloud) -> None:
+    cloud.play()
+    shutil.copytree(cloud.place / "h3", cloud.place / "backup", symlinks=True)
+    cloud.play(force=True)
+    shutil.rmtree(cloud.place / "h3")
+    (cloud.place / "backup").rename(cloud.place / "h3")
+    cloud.visit("h3")
+    cloud.visit("h1", new_authority=True)
+    for _run in range(3):
+        cloud.play("h1", "h2")
+    assert not cloud.refusals(), "h3 is off, and shows certificates of the first CA"
+
+
+def test_an_inventory_that_told_nothing_revokes_nobody(cloud: Cloud) -> None:
+    cloud.play("h1")
+    cloud.inventory = "netbox.sh"
+    cloud.visit("h2")
+    assert not cloud.revoke(["h1"], inventories=["hosts.yml"], hypervisors=["h1"])["changed"]
+    (cloud.place / "ca/hosts/h2.json").unlink()
+    told = cloud.revoke(["h1"], inventories=["hosts.yml"], hypervisors=["h1"])
+    assert not told["changed"] and "-e revoke=h2" in told["warnings"][0]
+
+
+def test_a_removal_that_was_killed_is_ended_by_the_next_run(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.play()
+    writes = iter([True, False])
+    real = files.write
+
+    def write(*words: t.Any, **more: t.Any) -> None:
+        if not next(writes):
+            raise KeyboardInterrupt
+        real(*words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            cloud.revoke(["h1", "h2"], hypervisors=["h1", "h2"])
+    assert len(cloud.revoke(["h1", "h2"], hypervisors=["h1", "h2"])["steps"]) == 3
+
+
+def test_what_was_revoked_stays_so_while_given_cas_replace_one_another(cloud: Cloud) -> None:
+    """Each job begins with an empty directory; only the hosts have the list."""
+    made = Authorities(str(cloud.place / "made"), clock=lambda: cloud.now)
+    for authority in ("libvirt", "qemu", "libvirt", "qemu"):
+        made.make(made.another(authority))
+
+    def job(key: int, *cas: int) -> dict[str, t.Any]:
+        shutil.rmtree(cloud.place / "ca", ignore_errors=True)
+        return {
+            f"{prefix}ca_{option}": "".join((cloud.place / f"made/{authority}/{one}/ca-{name}.pem").read_text() for one in which)
+            for authority, prefix in (("libvirt", ""), ("qemu", "qemu_"))
+            for option, name, which in (("certificate", "cert", cas), ("key", "key", (key,)))
+        }
+
+    for host in cloud.hosts:
+        cloud.visit(host, **job(1, 1))
+    cloud.visit("h3", **job(1, 1))
+    texts = job(1, 1)
+    cloud.visit("h3", **texts)
+    cloud.revoke(name="h3", **texts)
+    cloud.visit("h1", **texts)
+    for said in ((1, 1, 2), (2, 1, 2)):
+        cloud.visit("h1", **job(*said))
+        assert "revoked" in cloud.refused("h1", "libvirt", "client", cloud.path("h3", "libvirt/clientcert.pem"))
+
+
+def test_a_ca_that_was_lost_is_not_made_again(cloud: Cloud) -> None:
+    cloud.play()
+    shutil.rmtree(cloud.place / "ca/qemu")
+    with pytest.raises(Refused, match=r"cannot make a CA for qemu in .*: there was one, .* those of h1, h2, h3"):
+        cloud.visit("h4", controller=False)
+
+
+@pytest.mark.parametrize("passphrase", [None, "anothr"])
+def test_no_ca_is_made_with_a_passphrase_that_is_forgotten_or_wrong(cloud: Cloud, passphrase: str | None) -> None:
+    cloud.play(ca_passphrase="another")
+    with pytest.raises(Refused, match=r"passphrase"):
+        cloud.visit("h1", new_authority=True, ca_passphrase=passphrase)
+    assert not (cloud.place / "ca/libvirt/2").exists()
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"trusts": {"libvirt": [["x"]], "../x": ["y"]}},
+        {"trusts": {"libvirt": ["nonsense"], "qemu": []}},
+        {"certificates": {"libvirt": {"server": {"serial": "zz", "not_after": 5}}}},
+        {"held": {"libvirt": ["no certificate"]}},
+        {"renewed": []},
+    ],
+)
+def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any]) -> None:
+    cloud.play()
+    cloud.answer = lambda ask: lambda params: {**ask(params), **lie}
+    cloud.visit("h3")
+    cloud.answer = lambda ask: ask
+    assert not _ends.near(str(cloud.place / "ca"), now=cloud.now)
+    assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
+    cloud.play()
+    assert not cloud.refusals()
+
+
+def test_names_are_looked_at_whatever_the_host_says_of_its_requests(cloud: Cloud) -> None:
+    cloud.answer = lambda ask: lambda params: {**ask(params), "renewed": []}
+
+    def refuse() -> None:
+        raise BadInput(["names of h1: h2 is h2 in the inventory"])
+
+    cloud.check = refuse
+    with pytest.raises(BadInput, match="h2 is h2 in the inventory"):
+        cloud.visit("h1")
+    assert not (cloud.place / "ca/issued").exists()
+
+
+def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
+    cloud.play()
+    before = cloud.path("h1", "libvirt/servercert.pem").read_bytes()
+    cloud.host_ahead = 800 * DAY
+    with pytest.raises(Refused, match="set the clocks of this host and of the controller"):
+        cloud.visit("h1")
+    assert cloud.path("h1", "libvirt/servercert.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"days": 901}, "days (901) must be at most 900"),
+        ({"names": ["fe80::1%eth0"]}, "has a scope"),
+        ({"names": ["h1\n"]}, "neither a host name nor an IP address"),
+        ({"identities": ["qemu"], "qemu_ca_certificate": "CA"}, "qemu_ca_certificate: no certificate in PEM"),
+        ({"qemu_ca_certificate": "CA"}, "ca_certificate is missing"),
+        ({"ca_crl": "CRL"}, "ca_certificate is missing: ca_crl is for who says which CAs sign"),
+    ],
+)
+def test_what_would_not_be_used_is_refused(cloud: Cloud, said: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(BadInput) as caught:  # noqa: PT011 - each for a reason of its own
+        cloud.visit("h1", **said)
+    assert any(problem in one for one in caught.value.problems), caught.value.problems
+    assert not (cloud.place / "ca").exists()
