@@ -254,7 +254,7 @@ trusts:
   type: dict
 rolling:
   description: By authority, where a CA is being replaced, who has yet to trust the new one; if all do, who has certificates of the old one.
-  returned: success, without O(ca_certificate)
+  returned: success, unless other CAs than the controller's sign
   type: dict
 revoked:
   description: Whose certificates were revoked, or would be in check mode.
@@ -262,8 +262,8 @@ revoked:
   type: list
   elements: str
 requests:
-  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates.
-  returned: when O(ca_certificate) is given
+  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates. None in check mode.
+  returned: with O(ca_certificate) and without O(ca_key)
   type: dict
 """
 
