@@ -33,7 +33,7 @@ description:
 options:
   state:
     description:
-      - V(present) gives the host its certificates.
+      - V(present) gives the host its certificates. In check mode nothing is made, on the controller or on the host.
       - V(revoked) revokes all valid certificates of O(name), or of everybody who is not in O(hypervisors). It changes files below O(ca_dir)
         and reaches no host. Hosts refuse these certificates when this module has run on them with V(present), and close connections
         that clients with such certificates have open.
@@ -67,7 +67,7 @@ options:
     default: ~/.config/corral/ca
   ca_passphrase:
     description:
-      - Passphrase of the keys of the authorities. A key in O(ca_dir) that has none is written again with it.
+      - Passphrase of the keys of the authorities. An unencrypted key in O(ca_dir) is encrypted with it.
       - The environment variable E(CORRAL_VIRT_CA_PASSPHRASE) of the controller sets the default.
     type: str
   ca_constraints:
