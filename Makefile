@@ -12,7 +12,9 @@ DEEP := $(shell grep -l mark.deep tests/lab/test_*.py)
 # Side by side, the longest first.
 FAST := units,sanity,lint,docs,build
 # What the loader of collections, ansible-test's reduced ansible package and a process for each test would break shows in any of these.
-SAMPLE := $(addprefix tests/unit/plugins/,action/ plugin_utils/ $(addprefix module_utils/test_,row.py seed.py units.py plan_domain.py image.py))
+# Not the years of certificates, which take a minute and would break no differently.
+SAMPLE := $(addprefix tests/unit/plugins/,action/ $(addprefix module_utils/test_,row.py seed.py units.py plan_domain.py image.py)) \
+  $(filter-out %/test_months.py,$(wildcard tests/unit/plugins/plugin_utils/test_*.py))
 OWN = $$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 UNITS := $(TESTED) units --local --python "$(OWN)"
 # Tests that run per Python: on the venv's, and on the oldest one of hosts. On all others: test-matrix.
@@ -117,14 +119,14 @@ test-story: venv lab-packages ## the whole story from bare hosts; it measures ho
 	pytest -v -m "lab and not deep" tests/lab/test_story.py
 
 test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine
-	pytest -v -n 2 --dist loadfile -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
+	pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
 test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-lab faults soak molecule isolated-units test-matrix
 	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-lab faults soak molecule isolated-units test-matrix
 
 deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
-	pytest -v -n 2 --dist loadfile -m lab $(DEEP)
+	pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m lab $(DEEP)
 
 soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
 	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)

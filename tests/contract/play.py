@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 Told = dict[str, dict[str, t.Any]]
+
+
+def defaults(**more: str) -> dict[str, str]:
+    """An environment for Ansible with its defaults, whoever runs the test; the same for all tests, which is what `preloaded` asks for."""
+    config = payload.ROOT / ".cache/defaults.cfg"
+    if not config.exists():
+        config.touch()
+    here = {"ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"), "ANSIBLE_CONFIG": str(config), "ANSIBLE_NOCOLOR": "1"}
+    code = {"PYTHONPATH": str(payload.ROOT / "tests/tools/kept_code"), "CORRAL_KEPT_CODE": str(payload.ROOT / ".cache/code")}
+    return {**os.environ, **here, **code, **more}
 
 
 class Play:
@@ -19,7 +28,6 @@ class Play:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        (place / "ansible.cfg").touch()  # the defaults, whoever runs the test
         self.inventory = place / "hosts.yml"
         self.stdout = ""
 
@@ -34,10 +42,11 @@ class Play:
         told = self.place / "told.json"
         told.unlink(missing_ok=True)
         text = "{{ dict(everyone | zip(everyone | map('extract', hostvars) | map(attribute='told', default={}))) | to_json }}"
-        keep = {"ansible.builtin.copy": {"content": text, "dest": str(told)}, "check_mode": False}
+        keep = {"keep": {"content": text, "dest": str(told)}}
         everyone = {"everyone": f"{{{{ query('inventory_hostnames', '{hosts}') }}}}"}
         last = {"hosts": "localhost", "gather_facts": False, "vars": everyone, "tasks": [keep]}
         main = {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **play}
+        preloaded.link_actions(self.place)
         (self.place / "play.yml").write_text(json.dumps([main, last]))
         self._ansible("--inventory", str(self.inventory), *options)
         assert told.exists(), self.stdout
@@ -49,14 +58,7 @@ class Play:
         return self._ansible("--inventory", str(self.inventory), "--syntax-check") == 0
 
     def _ansible(self, *words: str) -> int:
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"),
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-        }
-        command = [sys.executable, "-m", "ansible.cli.playbook", *words, str(self.place / "play.yml")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=self.place, timeout=300)
+        command = ["ansible-playbook", *words, str(self.place / "play.yml")]
+        done = preloaded.run(command, cwd=self.place, env=defaults(ANSIBLE_LOCALHOST_WARNING="0"), timeout_s=300, given=None)
         self.stdout = done.stdout + done.stderr
         return done.returncode

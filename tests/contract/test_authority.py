@@ -1,7 +1,11 @@
-"""Whose hypervisors these are: one authority is never replaced by another by accident, and no host gets another one's name."""
+"""Whose hypervisors these are: one authority is never replaced by another by accident, and no host gets another one's name.
+
+What the action and the module decide is asked without Ansible between them. Options, inventory and output go through Ansible.
+"""
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import typing as t
@@ -10,10 +14,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import Cloud
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
+
+NAMES = ("h1", "h2")
 
 
 class Hosts(Play):
@@ -22,10 +31,16 @@ class Hosts(Play):
     def __init__(self, place: Path) -> None:
         super().__init__(place)
         self.first, self.second = place / "first ca", place / "second ca"
-        self.hosts(hyper={name: {"ansible_host": f"10.0.0.{name[1:]}", "root": str(place / name)} for name in ("h1", "h2")})
+        self.hosts(hyper={name: {"ansible_host": f"10.0.0.{name[1:]}", "root": str(place / name)} for name in NAMES})
+        self.cloud = Cloud(place, hosts=len(NAMES))
+        self.cloud.now = datetime.datetime.now(datetime.UTC)  # Ansible's clock cannot be turned
+
+    def visit(self, host: str, ca_dir: Path, **said: t.Any) -> dict[str, t.Any]:
+        """What the action says of a host, asked without Ansible."""
+        return self.cloud.visit(host, **{"ca_dir": str(ca_dir), "controller": False, **said})
 
     def certify(self, ca_dir: Path | None, *, hosts: str = "hyper", options: t.Sequence[str] = (), **arguments: t.Any) -> t.Any:
-        """What the module said on each host."""
+        """What the module said on each host, through Ansible."""
         where = {"ca_dir": str(ca_dir)} if ca_dir else {}
         said = {"pki_dir": "{{ root }}", "qemu_group": "root", **where, **arguments}
         return self.run({"corral.virt.virt_tls": said, "register": "told", "ignore_errors": True}, hosts=hosts, options=options)
@@ -44,55 +59,73 @@ def _fingerprint(path: Path) -> str:
     return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex()
 
 
+@pytest.fixture(scope="module")
+def keys() -> t.Iterator[None]:
+    """RSA keys take their time: short ones serve where Ansible's own processes make none."""
+    make = rsa.generate_private_key
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.KEY_BITS", 1024)
+        patch.setattr(rsa, "generate_private_key", lambda **_options: make(public_exponent=65537, key_size=1024))
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(keys: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where both belong to the first controller."""
+    hosts = Hosts(tmp_path_factory.mktemp("made"))
+    for name in NAMES:
+        (hosts.place / name).mkdir()
+        assert hosts.visit(name, hosts.first)["changed"]
+    return hosts.place
+
+
 @pytest.fixture
-def hosts(tmp_path: Path) -> Hosts:
+def hosts(made: Path, tmp_path: Path) -> Hosts:
     """Both belong to the first controller."""
-    hosts = Hosts(tmp_path)
-    told = hosts.certify(hosts.first)
-    assert [told[name]["changed"] for name in ("h1", "h2")] == [True, True], hosts.stdout
-    return hosts
+    shutil.copytree(made, tmp_path / "hosts", symlinks=True)
+    return Hosts(tmp_path / "hosts")
 
 
-@pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
-def test_a_second_controller_replaces_no_authority(hosts: Hosts, options: list[str]) -> None:
+@pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check"])
+def test_a_second_controller_replaces_no_authority(hosts: Hosts, check_mode: bool) -> None:
     before = hosts.files("h1"), hosts.files("h2")
-    told = hosts.certify(hosts.second, options=options, controller=True)
-    for name in ("h1", "h2"):
-        assert told[name]["failed"] and hosts.fingerprint(name) in told[name]["msg"] and "Here: none yet" in told[name]["msg"]
+    for name in NAMES:
+        with pytest.raises(Refused, match=hosts.fingerprint(name)) as refused:
+            hosts.visit(name, hosts.second, check_mode=check_mode, controller=True)
+        assert "Here: none yet" in str(refused.value)
     assert not hosts.second.exists(), "nothing that would stand in the way of the right one"
     assert (hosts.files("h1"), hosts.files("h2")) == before
 
 
 def test_both_authorities_are_named_and_the_remedies_mend_it(hosts: Hosts) -> None:
-    (hosts.place / "elsewhere").mkdir()
-    Hosts(hosts.place / "elsewhere").certify(hosts.second, hosts="h1")
+    (hosts.place / "elsewhere/h1").mkdir(parents=True)
+    Hosts(hosts.place / "elsewhere").visit("h1", hosts.second)
     before = hosts.files("h1")
-    told = hosts.certify(hosts.second)["h1"]
-    assert told["failed"] and hosts.fingerprint("h1") in told["msg"] and _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") in told["msg"]
-    assert "Bring the directory of that authority" in told["msg"] and "pki_replace_authority" in told["msg"]
+    with pytest.raises(Refused, match=hosts.fingerprint("h1")) as refused:
+        hosts.visit("h1", hosts.second)
+    assert _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") in str(refused.value)
+    assert "Bring the directory of that authority" in str(refused.value) and "pki_replace_authority" in str(refused.value)
     assert hosts.files("h1") == before
     shutil.rmtree(hosts.second)
-    shutil.copytree(hosts.first, hosts.second)
-    assert hosts.certify(hosts.second)["h1"]["changed"] is False
+    shutil.copytree(hosts.first, hosts.second, symlinks=True)
+    assert hosts.visit("h1", hosts.second)["changed"] is False
     assert hosts.files("h1") == before
 
 
 def test_who_means_it_replaces_it(hosts: Hosts) -> None:
     old = hosts.fingerprint("h1")
-    assert hosts.certify(hosts.second, replace_authority=True, options=["--check"])["h1"]["changed"]
+    assert hosts.visit("h1", hosts.second, replace_authority=True, check_mode=True)["changed"]
     assert hosts.fingerprint("h1") == old
-    assert hosts.certify(hosts.second, replace_authority=True)["h1"]["changed"]
+    assert hosts.visit("h1", hosts.second, replace_authority=True)["changed"]
     assert hosts.fingerprint("h1") == _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") != old
-    assert not hosts.certify(hosts.second, replace_authority=True)["h1"]["changed"]
+    assert not hosts.visit("h1", hosts.second, replace_authority=True)["changed"]
 
 
 def test_what_somebody_else_has_set_up_is_refused_too(hosts: Hosts) -> None:
-    (hosts.place / "h3").mkdir()
-    hosts.hosts(hyper={"h3": {"root": str(hosts.place / "h3")}})
-    (hosts.place / "h3/CA").mkdir()
+    (hosts.place / "h3/CA").mkdir(parents=True)
     (hosts.place / "h3/CA/cacert.pem").write_text("damaged\n")
-    told = hosts.certify(hosts.first)["h3"]
-    assert told["failed"] and "CA/cacert.pem, which is no certificate" in told["msg"]
+    with pytest.raises(Refused, match=r"CA/cacert\.pem, which is no certificate"):
+        hosts.visit("h3", hosts.first)
     assert hosts.files("h3") == {"CA/cacert.pem": b"damaged\n"}
 
 
@@ -103,17 +136,21 @@ def test_an_authority_given_as_texts_serves_and_is_not_written(hosts: Hosts) -> 
         for option, name in (("certificate", "cert"), ("key", "key"))
     }
     told = hosts.certify(hosts.second, **texts, controller=True, force=True, options=["-vvvv", "--diff"])
-    assert told["h1"]["changed"] and {*told["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
+    assert told["h1"]["changed"], told["h1"]["msg"]
+    assert {*told["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
     for key in (texts[name].splitlines()[5] for name in ("ca_key", "qemu_ca_key")):
         assert key not in hosts.stdout
         assert not [path for place in ("second ca", "h1", "h2") for path in (hosts.place / place).rglob("*.pem") if key in path.read_text()]
-    assert hosts.certify(hosts.second, **texts, controller=True)["h1"]["changed"] is False
+    assert hosts.certify(hosts.second, **texts, hosts="h1", controller=True)["h1"]["changed"] is False
 
 
 def test_controllers_share_it_by_an_environment_variable(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORRAL_VIRT_CA_DIR", str(hosts.first))
-    told = hosts.certify(None)
-    assert [(told[name].get("msg"), told[name]["changed"]) for name in ("h1", "h2")] == [(None, False)] * 2
+    """And one with another authority is told so on each host."""
+    for ca_dir, failed in ((hosts.first, False), (hosts.second, True)):
+        monkeypatch.setenv("CORRAL_VIRT_CA_DIR", str(ca_dir))
+        told = hosts.certify(None)
+        assert [(bool(told[name].get("failed")), told[name]["changed"]) for name in NAMES] == [(failed, False)] * 2, hosts.stdout
+    assert all(hosts.fingerprint(name) in told[name]["msg"] for name in NAMES)
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
@@ -133,8 +170,8 @@ def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) 
 
 
 def test_no_host_gets_a_name_that_stands_in_a_valid_certificate_of_another_one(hosts: Hosts) -> None:
-    hosts.hosts(hyper={"h9": {"ansible_host": "10.0.0.1", "root": str(hosts.place / "h9")}})
-    told = hosts.certify(hosts.first)["h9"]
-    assert told["failed"] and "10.0.0.1 is h1's until " in told["msg"]
-    hosts.run({"corral.virt.virt_tls": {"state": "revoked", "name": "h1", "ca_dir": str(hosts.first)}, "register": "told"})
-    assert hosts.certify(hosts.first)["h9"]["changed"]
+    (hosts.place / "h9").mkdir()
+    with pytest.raises(Refused, match=r"10\.0\.0\.1 is h1's until "):
+        hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])
+    hosts.cloud.revoke(ca_dir=str(hosts.first), name="h1")
+    assert hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])["changed"]

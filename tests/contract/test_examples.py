@@ -42,12 +42,19 @@ def test_examples_of_the_inventory_show_all_guests(tmp_path: Path, example: dict
         assert known["vcpus_2"]["hosts"] == ["web1", "web2"]
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a key, as a user has one."""
+    home = tmp_path_factory.mktemp("home")
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA me\n")
+    return home
+
+
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Two hypervisors; the first has the guests that examples speak of."""
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA me\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(home))
     play, there = Play(tmp_path), [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "desk"])]
     for name, guests in (("hyper1", there), ("hyper2", [])):
         images = "".join(_image(image) for image in ("centos.qcow2", "debian-12.qcow2"))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import sys
 import time
 import typing as t
@@ -13,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.contract.play import defaults
+from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGolden"
 HOST = "<node>{}</node>"
@@ -40,7 +39,6 @@ class Inventory:
     def __init__(self, place: Path) -> None:
         self.place = place
         place.mkdir()
-        (place.parent / "ansible.cfg").touch()  # the defaults, whoever runs the test
         self.stderr, self.seconds = "", 0.0
 
     def host(self, name: str, *guests: str) -> str:
@@ -54,12 +52,9 @@ class Inventory:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
 
-    def ask(self, *words: str, program: str = "inventory", **environment: str) -> str:
-        config = str(self.place.parent / "ansible.cfg")
-        here = {"ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"), "ANSIBLE_CONFIG": config, "ANSIBLE_NOCOLOR": "1"}
-        command = [sys.executable, "-m", f"ansible.cli.{program}", "-i", str(self.place), *words]
-        everything, started = {**os.environ, **here, **environment}, time.monotonic()
-        done = subprocess.run(command, env=everything, capture_output=True, text=True, check=False, cwd=self.place.parent, timeout=60)
+    def ask(self, *words: str, program: str = "ansible-inventory", **environment: str) -> str:
+        command, started = [program, "-i", str(self.place), *words], time.monotonic()
+        done = preloaded.run(command, cwd=self.place.parent, env=defaults(**environment), timeout_s=60, given=None)
         self.seconds = time.monotonic() - started
         self.stderr = " ".join(done.stderr.split())  # Ansible breaks lines
         return done.stdout
@@ -147,7 +142,7 @@ def test_nothing_from_outside_is_executed(inventory: Inventory) -> None:
     text = f"{{{{ lookup('pipe', 'touch {trap}') }}}}"
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, "evil", title=text))})
     assert inventory.list()["_meta"]["hostvars"]["evil"]["virt_title"] == {"__ansible_unsafe": text}
-    shown = inventory.ask("evil", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=virt_title", program="adhoc")
+    shown = inventory.ask("evil", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=virt_title", program="ansible")
     assert "lookup" in shown and not trap.exists()
 
 
@@ -194,7 +189,7 @@ def test_all_guests_of_many_full_hypervisors_are_shown(inventory: Inventory) -> 
 def test_a_guest_named_as_an_option_of_ssh_runs_nothing_here(inventory: Inventory) -> None:
     trap, name = inventory.place.parent / "PWNED", "-oProxyCommand=touch PWNED; echo "
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, name), guest(2, "Windows 10"))})
-    inventory.ask("guests", "-c", "ssh", "-T", "1", "-m", "ansible.builtin.raw", "-a", "true", program="adhoc")
+    inventory.ask("guests", "-c", "ssh", "-T", "1", "-m", "ansible.builtin.raw", "-a", "true", program="ansible")
     assert not trap.exists()
     known = inventory.list()["_meta"]["hostvars"]
     assert {known[host].get("virt_name") for host in known} - {None} == {name, "Windows 10"}
@@ -316,7 +311,7 @@ def test_files_beside_the_inventory_count(two: Inventory) -> None:
     """The URI and the place of host keys come from group_vars; ssh arguments of the inventory are kept, after ours."""
     two.write("group_vars/hyper/main.yml", guests_known_hosts="/my keys/{{ who }}", who="me")
     two.write("group_vars/all.yml", ansible_ssh_common_args="-o ProxyJump={{ bastion }}", bastion="jump")
-    shown = two.ask("web1", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args", program="adhoc")
+    shown = two.ask("web1", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args", program="ansible")
     arguments = json.loads(shown.partition("=>")[2])["ansible_ssh_common_args"]
     assert arguments.startswith("-o 'UserKnownHostsFile=\"/my keys/me\"' ") and arguments.endswith(" -o ProxyJump=jump")
 
@@ -348,7 +343,7 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert f"guests on bare1, bare2 are not shown: this machine has no {two.place.parent}/my ca/cacert.pem yet" in two.stderr
     # The thread left behind neither keeps Ansible from forking nor from ending.
     here = f"ansible_python_interpreter={sys.executable}"
-    assert "pong" in two.ask("web1", "-c", "local", "-e", here, "-m", "ansible.builtin.ping", program="adhoc")
+    assert "pong" in two.ask("web1", "-c", "local", "-e", here, "-m", "ansible.builtin.ping", program="ansible")
     assert two.seconds < PATIENCE_S
     two.ask("--list", CORRAL_VIRT_STRICT_HOSTS="true", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true")
     assert "Completely failed to parse inventory source" in two.stderr

@@ -19,6 +19,8 @@ from pathlib import Path
 import jinja2
 import yaml
 
+from ansible_collections.corral.virt.tests.tools import preloaded
+
 __all__ = ["HERE", "IMAGES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
 
 HERE = Path(__file__).parent
@@ -27,6 +29,9 @@ IMAGES = "/var/lib/libvirt/images"
 COMMAND_S = 400
 # What tests, and role bridge where it writes for ifupdown, need beyond the packages of role hypervisor.
 WITNESSES = ("bridge-utils", "glusterfs-server", "sshfs", "swtpm", "swtpm-tools", "xfsprogs")
+KEPT_CODE = ROOT / "tests/tools/kept_code/sitecustomize.py"
+# Python reads it at its start, on a host that runs hundreds of modules.
+KEEP_CODE = "cd /usr/lib/python3/dist-packages && echo import corral_lab_code >corral_lab_code.pth && cat >corral_lab_code.py"
 USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")
 
 
@@ -58,7 +63,12 @@ class Hypervisors:
     @property
     def hosts_only(self) -> dict[str, str]:
         """The same, with an inventory that asks no hypervisor for its guests, which takes half of a short command's time."""
-        return {**self.environment, "ANSIBLE_INVENTORY": str(self.folder / "inventory/hosts.yml")}
+        return {**self.environment, "ANSIBLE_INVENTORY": self.ask_nobody[1]}
+
+    @property
+    def ask_nobody(self) -> tuple[str, str]:
+        """The same for one command."""
+        return "-i", str(self.folder / "inventory/hosts.yml")
 
     @property
     def gateway(self) -> str:
@@ -82,9 +92,7 @@ class Hypervisors:
         given: str | None = None,
         env: dict[str, str] | None = None,
     ) -> tuple[subprocess.CompletedProcess[str], str]:
-        done = subprocess.run(
-            command, cwd=ROOT, env=env or self.environment, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
-        )
+        done = preloaded.run(command, cwd=ROOT, env=env or self.environment, timeout_s=timeout_s, given=given)
         text = done.stdout + done.stderr
         assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{text[-6000:]}"
         return done, text
@@ -114,6 +122,7 @@ class Hypervisors:
     def play(self, *tasks: dict[str, t.Any], hosts: str = "hyper1", flags: Sequence[str] = (), ok: bool = True, **more: t.Any) -> str:
         """Run tasks; all that was printed. `more` is of the play."""
         book = self.folder / "book.json"
+        preloaded.link_actions(self.folder)
         book.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": tasks, **more}]))
         return self._done("ansible-playbook", *flags, book, ok=ok, env=self.hosts_only)[1]
 
@@ -124,11 +133,10 @@ class Hypervisors:
     def tell_all(self, *tasks: dict[str, t.Any], hosts: str = "hyper", flags: Sequence[str] = ()) -> tuple[dict[str, t.Any], str]:
         """The same, and all that was printed."""
         dest = f"{self.folder}/told-{{{{ inventory_hostname }}}}"
-        told = {"content": "{{ told | ansible.builtin.to_json }}", "dest": dest, "mode": "0600"}
-        copy = {"ansible.builtin.copy": told, "delegate_to": "localhost", "check_mode": False}
+        keep = {"keep": {"content": "{{ told | ansible.builtin.to_json }}", "dest": dest}}
         for old in self.folder.glob("told-*"):
             old.unlink()
-        printed = self.play(*tasks, copy, hosts=hosts, flags=flags)
+        printed = self.play(*tasks, keep, hosts=hosts, flags=flags)
         return {path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")}, printed
 
 
@@ -144,8 +152,12 @@ def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, mor
         lab.run(sys.executable, lab_py, "down", "--name", name)
         lab.run(sys.executable, lab_py, "up", "--name", name, "--hosts", str(hosts), *arguments, *more, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
+        for number in range(1, hosts + 1):
+            lab.on(f"hyper{number}", KEEP_CODE, given=KEPT_CODE.read_text())
         book = lab.folder / "hypervisors.json"
-        book.write_text(json.dumps([{"hosts": "hyper", "roles": [f"corral.virt.{role}" for role in roles]}]))
+        # Roles ask for nothing of the hardware, which takes longest to learn; site.yml gathers all.
+        facts = ["!all", "network"]
+        book.write_text(json.dumps([{"hosts": "hyper", "gather_subset": facts, "roles": [f"corral.virt.{role}" for role in roles]}]))
         lab.run("ansible-playbook", book if roles else "site.yml", timeout_s=900)
     try:
         yield lab

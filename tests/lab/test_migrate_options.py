@@ -103,7 +103,7 @@ def command(host: str, *flags: str, **options: t.Any) -> list[str]:
 
 def told(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> dict[str, t.Any]:
     """What it returns."""
-    return t.cast("dict[str, t.Any]", yaml.safe_load(lab.run(*command(host, *flags, **options)).partition(" => ")[2]))
+    return t.cast("dict[str, t.Any]", yaml.safe_load(lab.run(*command(host, *flags, *lab.ask_nobody, **options)).partition(" => ")[2]))
 
 
 def steps(result: dict[str, t.Any]) -> list[str]:
@@ -113,7 +113,7 @@ def steps(result: dict[str, t.Any]) -> list[str]:
 
 def refused(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> str:
     """What it says when it fails, in one line."""
-    return re.sub(r"\s+", " ", lab.run(*command(host, *flags, **options), ok=False))
+    return re.sub(r"\s+", " ", lab.run(*command(host, *flags, *lab.ask_nobody, **options), ok=False))
 
 
 def checked(lab: Hypervisors, options: dict[str, t.Any]) -> tuple[str, dict[str, str], dict[str, t.Any]]:

@@ -18,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.hypervisors import KEEP_CODE, KEPT_CODE
+from ansible_collections.corral.virt.tests.tools import preloaded
+
 pytestmark = pytest.mark.lab
 
 HERE = Path(__file__).parent
@@ -45,11 +48,12 @@ EVIDENCE = (
 def run(*command: str | Path, timeout_s: int = PLAY_S, ok: bool = True) -> str:
     """Run a command as a user of the lab would; what it printed."""
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    limited = ("timeout", f"{timeout_s}s", *command)
-    done = subprocess.run(limited, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    try:
+        done = preloaded.run(command, cwd=ROOT, env=environment, timeout_s=timeout_s, given=None)
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"{error}\n{evidence()}") from None
     output = done.stdout + done.stderr
-    ended = done.returncode == 0 if ok else done.returncode not in (0, 124)  # of `timeout`
-    assert ended, f"{command} ended with {done.returncode}:\n{output[-6000:]}\n{evidence()}"
+    assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}\n{evidence()}"
     return output
 
 
@@ -119,6 +123,8 @@ def test_demo_tells_the_whole_story() -> None:
     for seen in ("@on_hyper1:", "ping: pong", "longest gap", "Graphics: vnc - hyper", "Together"):
         assert seen in output
     print(output[output.index("Stage ") :])
+    for host in HOSTS:  # which are not bare any more
+        on(host, f"{KEEP_CODE} <<'END'\n{KEPT_CODE.read_text()}\nEND")
 
 
 def test_guest_is_in_one_place_with_its_disk() -> None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
-import subprocess
-import sys
+import shutil
+import tempfile
 import typing as t
 from pathlib import Path
+
+from ansible_collections.corral.virt.tests.tools import preloaded
 
 __all__ = ["ROLES", "value"]
 
 ROLES = Path(__file__).parents[3] / "roles"
+
+
+@functools.cache
+def _home() -> Path:
+    """The same for all tests, which is what `preloaded` asks for; gone with them."""
+    home = Path(tempfile.mkdtemp(prefix="corral-roles-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    (home / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
+    return home
 
 
 def value(
@@ -28,16 +41,10 @@ def value(
     play = {"hosts": "all", "gather_facts": False, "vars_files": [str(file) for file in files], "vars": known, "tasks": [debug]}
     (folder / "play.yml").write_text(json.dumps([play]))
     (folder / "hosts.yml").write_text(inventory)
-    (folder / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "hosts.yml", "play.yml", *arguments],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(folder / "ansible.cfg")},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    home = _home()
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(home / "ansible.cfg")}
+    command = ["ansible-playbook", "-i", "hosts.yml", "play.yml", *arguments]
+    done = preloaded.run(command, cwd=folder, env=environment, timeout_s=60, given=None)
     assert done.returncode == 0, done.stdout + done.stderr
     printed = done.stdout.partition(f"{host} | SUCCESS => ")[2]
     return json.JSONDecoder().raw_decode(printed)[0]["msg"]["value"]
