@@ -113,7 +113,13 @@ class Certifier:
                     f"cannot revoke the certificates of {params['name']}: nothing that was issued to it is known in {params['ca_dir']}. "
                     "Look at the name; or revoke it where its certificates were issued, or after a run that has reached it"
                 )
-        steps = authorities.to_revoke(names=names)
+        found = authorities.to_revoke(names=names)
+        steps = [step for step in found if step.certificate.issuer]
+        if found and not steps and params["name"] is not None:
+            raise Refused(
+                f"cannot revoke the certificates of {params['name']}: the CA that signed them is not in {params['ca_dir']}, and no list of "
+                "another one would be believed; restore that CA from the copy, or revoke them where it is"
+            )
         self.gate.run(steps, authorities.revoke)
         changes = [_changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked") for step in steps]
         revoked = sorted({step.certificate.holder for step in steps})
@@ -160,8 +166,8 @@ class Certifier:
     ) -> Variables:
         """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what another one revoked."""
         for _turn in range(_CALLS):
-            for name, crl in result.get("crl", {}).items():
-                again |= authorities.adopt(name, crl)
+            for name in AUTHORITIES:
+                again |= authorities.adopt(name, str(result.get("crl", {}).get(name, "")))
             requests = result.get("requests", {})
             if not (again or requests):
                 return result

@@ -302,6 +302,18 @@ def test_nothing_is_called_revoked_of_which_nothing_is_known(cloud: Cloud) -> No
     assert cloud.revoke(name="h3")["changed"] and not cloud.revoke(name="h3")["changed"]
 
 
+def test_nothing_is_called_revoked_that_no_list_will_hold(cloud: Cloud) -> None:
+    """The CA that signed it is not here any more."""
+    cloud.play()
+    for path in [*(cloud.place / "ca/issued").iterdir()]:
+        path.write_text(path.read_text().partition("\n")[2])  # as an earlier version wrote it
+    for folder in ("libvirt", "qemu"):
+        shutil.rmtree(cloud.place / "ca" / folder)
+    with pytest.raises(Refused, match="cannot revoke the certificates of h3: the CA that signed them is not in"):
+        cloud.revoke(name="h3")
+    assert not (cloud.place / "ca/revoked").exists()
+
+
 def test_what_an_empty_directory_has_seen_it_can_revoke(cloud: Cloud) -> None:
     """The directory came back from a copy that was made before h3 was."""
     cloud.play("h1", "h2")
@@ -402,6 +414,7 @@ def test_no_ca_is_made_with_a_passphrase_that_is_forgotten_or_wrong(cloud: Cloud
         {"certificates": {"libvirt": {"server": {"serial": "zz", "not_after": 5}}}},
         {"held": {"libvirt": ["no certificate"]}},
         {"renewed": []},
+        {"crl": {"libvirt": 5, "../../etc": "x"}},
     ],
 )
 def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any]) -> None:
