@@ -208,7 +208,7 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
     [
         (Failed, r"^cannot start web1: .*already", [steps.Start("web1"), steps.Start("web1")]),
         (Failed, r"^cannot resume web1: .*not", [steps.Resume("web1")]),
-        (Failed, r"^cannot destroy web1: .*not running", [steps.Destroy("web1")]),
+        (Failed, r"^cannot suspend web1: .*not running", [steps.Suspend("web1")]),
         (Failed, r"^cannot set vcpus of web1: ", [steps.Start("web1"), steps.SetVcpus("web1", 99)]),
         (Failed, r"^cannot set memory of web1: ", [steps.SetMemory("web1", 1024)]),
         (Failed, r"^cannot define web2: .*uuid", [steps.Define("web2", definition("web2"))]),
@@ -220,6 +220,27 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
 def test_refusals_of_libvirt(connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]) -> None:
     with pytest.raises(kind, match=message):
         do(connection, *todo)
+
+
+@pytest.mark.parametrize("step", [steps.Destroy("web1"), steps.Shutdown("web1", 1, force=True)], ids=str)
+def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.Any, step: steps.Step) -> None:
+    """Between the look at it and the step."""
+    assert not guest.isActive()
+    do(connection, step)
+    assert not guest.isActive()
+
+
+def test_a_guest_that_powers_off_when_its_time_is_over_is_off(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the last answer that it runs and the plug."""
+    guest.create()
+
+    def disobeys(*_asked: object, **_more: object) -> bool:
+        guest.destroy()
+        return False
+
+    monkeypatch.setattr(wait, "obeyed", disobeys)
+    do(connection, steps.Shutdown("web1", 1, force=True))
+    assert not guest.isActive()
 
 
 def test_no_such_pool(connection: t.Any) -> None:

@@ -41,8 +41,23 @@ def _start(connection: Connection, step: steps.Start) -> None:
 def _shutdown(connection: Connection, step: steps.Shutdown) -> None:
     domain = _domain(connection, step)
     with said("shut down", step.guest):
-        if not _obeys(connection, domain, step, "shutdown") and not wait.is_off(domain):
-            domain.destroy()
+        if not _obeys(connection, domain, step, "shutdown"):
+            _switch_off(domain)
+
+
+def _destroy(connection: Connection, step: steps.Destroy) -> None:
+    domain = _domain(connection, step)
+    with said("destroy", step.guest):
+        _switch_off(domain)
+
+
+def _switch_off(domain: t.Any) -> None:
+    """Pull the plug; a guest that powers off at this moment is as it is wanted."""
+    try:
+        domain.destroy()
+    except libvirt.libvirtError:
+        if not wait.is_off(domain):
+            raise
 
 
 def _reboot(connection: Connection, step: steps.Reboot) -> None:
@@ -244,7 +259,7 @@ _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.CreateVolume: _create_volume,
     steps.GrowDisk: _grow,
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
-    steps.Destroy: _plain("destroy"),
+    steps.Destroy: _destroy,
     steps.Suspend: _plain("suspend"),
     steps.Resume: _resume,
     steps.Reset: _plain("reset", 0),
