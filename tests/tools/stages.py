@@ -2,7 +2,7 @@
 
 Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of them
 has the processors when it wants them; what each prints appears when it has ended. The exit code is 0 when all passed.
-Leaves build/test.json: a row for each stage, and in it a row for each test file that the stage ran.
+Leaves build/test.json: a row for each stage, and in it a row for each test file that the stage ran, with its slow tests.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def files(lines: Iterable[str]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for line in lines:
         part = json.loads(line)
-        row = rows.setdefault(part["name"], {"name": part["name"], "seconds": 0.0, "tests": 0})
+        row = rows.setdefault(part["name"], {"name": part["name"], "seconds": 0.0, "tests": 0, "slow": {}})
         row["seconds"] = round(row["seconds"] + part["seconds"], 2)
         row["tests"] += part["tests"]
+        row["slow"].update(part["slow"])
     return sorted(rows.values(), key=lambda row: -row["seconds"])
 
 

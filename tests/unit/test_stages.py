@@ -23,7 +23,7 @@ def slow():
     time.sleep(0.2)
 
 def test_slow(slow):
-    time.sleep(0.2)
+    time.sleep(0.6)
 
 @pytest.mark.parametrize("number", range(3))
 def test_many(number):
@@ -42,14 +42,20 @@ def test_a_run_tells_what_each_file_took(tmp_path: Path, more: list[str]) -> Non
         subprocess.run(command, env={**env, "CORRAL_TEST_TIMES": str(report)}, check=True, capture_output=True)
     (row,) = stages.files(report.read_text().splitlines())
     assert (row["name"], row["tests"]) == ("test_it.py", 8)
-    assert row["seconds"] >= 1.2
+    assert row["seconds"] >= 2
+    assert row["slow"]["test_slow"] >= 1, "set-up and tear-down are its own"
 
 
 def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
     rows = [("a.py", 1.5, 2), ("b.py", 4, 1), ("a.py", 3, 1)]
-    lines = [json.dumps({"name": name, "seconds": seconds, "tests": tests}) for name, seconds, tests in rows]
+    lines = [
+        json.dumps({"name": name, "seconds": seconds, "tests": tests, "slow": {f"test_{tests}": 1.0}}) for name, seconds, tests in rows
+    ]
     told = stages.files(lines)
-    assert told == [{"name": "a.py", "seconds": 4.5, "tests": 3}, {"name": "b.py", "seconds": 4, "tests": 1}]
+    assert told == [
+        {"name": "a.py", "seconds": 4.5, "tests": 3, "slow": {"test_2": 1.0, "test_1": 1.0}},
+        {"name": "b.py", "seconds": 4, "tests": 1, "slow": {"test_1": 1.0}},
+    ]
     shown = stages.table([{"name": "units", "ok": False, "seconds": 8.25, "files": told}]).splitlines()
     assert [line.split() for line in shown] == [
         ["FAILED", "units", "8.2", "s"],

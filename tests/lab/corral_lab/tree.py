@@ -44,6 +44,8 @@ printf %s {shlex.quote(NFTABLES)} > "$1/etc/nftables.conf"
 chmod 0755 "$1/etc/nftables.conf"
 chroot "$1" systemctl enable --quiet nftables.service ssh.service
 chroot "$1" systemctl mask --quiet apt-daily.timer apt-daily-upgrade.timer
+# A host is used as soon as it lets root in; the note that others must wait would stand among what a command prints.
+ln -s /dev/null "$1/etc/tmpfiles.d/systemd-nologin.conf"
 rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/resolv.conf"
 : > "$1/etc/machine-id"
 """
