@@ -71,68 +71,27 @@ steps:
   type: list
   elements: str
   sample: [define pool fast in /srv/nvme/guests, set autostart of pool fast on, start pool fast]
+pending: {description: What waits for a restart of the pool., returned: success, type: list, elements: str}
+notes: {description: What to know beside the steps., returned: success, type: list, elements: str}
 """
 
-import typing as t
-
-from ansible_collections.corral.virt.plugins.module_utils import _changes
+from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool as pools
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
-from ansible_collections.corral.virt.plugins.module_utils._model.pool import STATES, Found, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan import pool as plan
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.pool import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._units import check_name
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
-from ansible_collections.corral.virt.plugins.module_utils._xml import pool as xml
 
-SPEC = {
-    **URI_OPTION,
-    "name": {"type": "str", "required": True},
-    "path": {"type": "path"},
-    "state": {"type": "str", "choices": list(STATES), "default": "active"},
-    "autostart": {"type": "bool"},
-}
-
-
-def run(params: t.Mapping[str, t.Any], connection: Connection, gate: Gate) -> dict[str, t.Any]:
-    """Fetch, plan, pass through the gate, report."""
-    name = check_name(params["name"], what="name")
-    wanted = Wanted(name, params["path"], params["state"], params["autostart"])
-    looked = pools.look(connection, name)
-    found = None
-    if looked:
-        said = caps.pool(looked[0])
-        found = Found(said["type"], said["path"], active=looked[1], autostart=looked[2])
-    steps, changes = plan.decide(wanted, found)
-
-    def do(step: plan.Step) -> None:
-        if isinstance(step, plan.Define):
-            pools.define(connection, name, xml.new(name, step.path))
-        elif isinstance(step, plan.SetAutostart):
-            pools.set_autostart(connection, name, step.on)
-        else:
-            verbs = {plan.Start: pools.start, plan.Stop: pools.stop, plan.Undefine: pools.undefine}
-            verbs[type(step)](connection, name)
-
-    gate.run(steps, do)
-    row: dict[str, t.Any] = {"path": found.path, "active": found.active, "autostart": found.autostart} if found else {}
-    row.update({change.where: change.after for change in changes})
-    gone = params["state"] == "absent"
-    return {
-        "changed": bool(steps),
-        "diff": _changes.diff(changes),
-        "steps": [str(step) for step in steps],
-        "pool": None if gone else {"name": name, **row},
-    }
+OPTIONS = {**URI_OPTION, **noun.argument_spec(POOL)}
 
 
 def main() -> None:
     """Entry point."""
-    module = Module(argument_spec=SPEC, supports_check_mode=True)
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:
-            result = run(module.params, connection, Gate(check_mode=module.check_mode))
+            gate = Gate(check_mode=module.check_mode)
+            result = noun.converge(connection, POOL, LIBRARY, module.params, gate)
     module.exit_json(**result)
 
 

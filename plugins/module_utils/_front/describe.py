@@ -67,6 +67,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "disks": [{**item_, **sizes.get(item_.get("target", ""), {})} for item_ in disk.read_all(root)],
             "interfaces": nics,
             "graphics": graphics.read_all(root),
+            "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
             "addresses": list(memory.get("addresses", ())),
             "ssh_host_key": memory.get("ssh_host_key"),
             "unfinished": bool(memory.get("making")),

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, 
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk as disk_rows
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["UNSEEDED", "Making", "plan", "with_seed"]
 

@@ -19,11 +19,12 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN, SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
 __all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "wanted"]
@@ -133,7 +134,7 @@ def _try(make: t.Callable[[], T], problems: list[str]) -> T | None:
 
 def _checked_xml(xml: str, guest: str) -> str:
     try:
-        return merge.checked(xml)
+        return merge.checked(xml, SHAPE)
     except ValueError as error:
         raise BadInput(f"xml of {guest}: {error}") from error
 

@@ -21,7 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._front.module import M
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
@@ -40,7 +41,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     record,
     whole,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["GuestModule", "converge"]
 
@@ -93,7 +95,7 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         "changed": any(step.changes for step in plan.steps),
         "steps": [str(step) for step in plan.steps if step.changes],
         "pending": plan.pending,
-        "notes": plan.warnings,
+        "notes": plan.notes,
         "diff": _changes.diff([*changes, *_state_change(found, wanted, plan)]),
         **({"addresses": addresses} if addresses else {}),
         **({"ssh_host_key": key} if key else {}),
@@ -144,9 +146,9 @@ def _present(
         seed_changed=seeding.rewritten,
         record_changed=bool(remember),
     )
-    plan.warnings += [*seeding.notes, *open_displays]
+    plan.notes += [*seeding.notes, *open_displays]
     if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.name):
-        plan.warnings.append(
+        plan.notes.append(
             f"{wanted.name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
             f"that; to drop what was saved: virsh managedsave-remove {wanted.name}"
         )
@@ -205,7 +207,7 @@ def _check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | No
     known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
     missing = {f"{kind} {place} (interface {name})": kind for name, kind, place, those in known if those is not None and place not in those}
     if missing:
-        makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virsh net-define and virsh net-start"}
+        makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virt_network"}
         remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
         raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
 

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, record, tied
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
 

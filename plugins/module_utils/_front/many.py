@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
@@ -15,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import W
 __all__ = ["all_wanted", "each", "summary"]
 
 
-def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
+def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[Wanted]:
     """Every guest as wanted; raises BadInput with the problems of all of them."""
     found, problems = [], []
     for item in items:
@@ -24,22 +25,28 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
         except BadInput as error:
             problems.extend(error.problems)
     names = [item["name"] for item in items]
+    if at_once < 1:
+        problems.append(f"at_once: must be at least 1, not {at_once}")
     problems += [f"domains: guest {name} is given twice" for name in sorted({n for n in names if names.count(n) > 1})]
     if problems:
         raise BadInput(problems)
     return found
 
 
-def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """A result for each guest; one that fails is reported and the rest goes on."""
-    results = []
-    for one in wanted:
+def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.Any]], *, at_once: int = 1) -> list[dict[str, t.Any]]:
+    """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
+
+    def result(one: Wanted) -> dict[str, t.Any]:
         try:
-            results.append(converge(one))
+            return converge(one)
         except VirtError as error:
             done = getattr(error, "done", [])
-            results.append({"name": one.name, "failed": True, "msg": str(error), "changed": bool(done), "steps": done})
-    return results
+            return {"name": one.name, "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
+
+    if at_once == 1:
+        return [result(one) for one in wanted]
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(result, wanted))
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:

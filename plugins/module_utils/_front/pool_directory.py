@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["directory", "users"]
 

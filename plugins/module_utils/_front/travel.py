@@ -22,7 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Dis
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["disks", "images", "unused"]
 

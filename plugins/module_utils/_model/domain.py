@@ -10,27 +10,14 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
-__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "Found", "Grafted", "Item", "Seed", "Volume", "Wanted"]
+__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "Found", "Grafted", "Seed", "Volume", "Wanted"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
 APPLY = ("both", "live", "next_boot")
 OFFLINE = "virt_customize"  # the seed is applied to the disk before the first start
-
-
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """One entry of a list (a disk, a CPU feature). `name` is its identity; what the XML holds beyond `fields` stays."""
-
-    name: str
-    state: str = "present"
-    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of its table, by path
-    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # for one that is made now; one that exists keeps its own
-
-    def with_fields(self, **more: t.Any) -> Item:
-        """The same entry with some fields said."""
-        return dataclasses.replace(self, fields={**self.fields, **more})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,25 +6,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
 __all__ = ["Plan", "absent", "completed", "plan"]
 
 
-@dataclasses.dataclass
-class Plan:
-    """Steps in order, what waits for the next boot, and what the user should know."""
-
-    steps: list[Step] = dataclasses.field(default_factory=list)
-    pending: list[str] = dataclasses.field(default_factory=list)
-    warnings: list[str] = dataclasses.field(default_factory=list)
+class Plan(step.Plan[Step]):
+    """What is done to a guest; what is pending waits for its next boot."""
 
 
 def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
@@ -127,17 +121,18 @@ def absent(
     result = Plan()
     if found is None:
         said = "may be left over from {}: no guest uses it; look at it and delete it"
-        result.warnings += [f"disk {path} {said.format(wanted.name)}" for path in left_over]
+        result.notes += [f"disk {path} {said.format(wanted.name)}" for path in left_over]
         return result
+    _refuse_namesake(wanted, found)
     if found.active:
         result.steps += _power_off(wanted, found)
     if found.persistent:
         result.steps.append(steps.Undefine(wanted.name, tuple(keeps)))
     for path in owned:
         if not wanted.remove_storage:
-            result.warnings.append(f"kept disk {path} of {wanted.name}; set remove_storage: true to delete it")
+            result.notes.append(f"kept disk {path} of {wanted.name}; set remove_storage: true to delete it")
         elif path in in_use:
-            result.warnings.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
+            result.notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
         else:
             result.steps.append(steps.DeleteVolume(wanted.name, path))
     return result
@@ -149,6 +144,12 @@ def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Chang
         raise Refused(f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest")
     if found is not None and wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
+
+
+def _refuse_namesake(wanted: Wanted, found: Found) -> None:
+    """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
+    if wanted.uuid and wanted.uuid != found.uuid:
+        raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
 
 
 def _restart(wanted: Wanted, found: Found, result: Plan) -> None:

@@ -11,7 +11,8 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["FIXED", "NEXT_BOOT", "POLICY", "Now", "how", "live_steps", "updates"]

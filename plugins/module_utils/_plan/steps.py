@@ -11,6 +11,7 @@ import sys
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text, mib_text
 
 __all__ = [
@@ -47,15 +48,13 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
-    """One change of the world, in one verb, on one guest."""
-
-    changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
+class Step(step.Step):
+    """One change of one guest."""
 
     guest: str
 
     def __str__(self) -> str:
-        return f"{type(self).__name__.lower()} {self.guest}"
+        return f"{self.verb} {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug, forget_source
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
 __all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "settle_port"]
 

@@ -10,12 +10,13 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse
 
 __all__ = ["DISK", "DISKS", "by_name", "read_all"]
 

@@ -11,13 +11,14 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Item, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -157,6 +158,12 @@ def _first_serial(one: Row) -> Row:
     only, due = ({f"serial.{field}": values for field, values in rule.items()} for rule in (one.only, one.due))
     return dataclasses.replace(one, path=f"devices/serial/{one.path}".replace("./", ""), only=only, due=due)
 
+
+_SEVERAL = {
+    "feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode",
+    "boot", "arg", "env", "page", "sibling", "host", "tag",
+}  # fmt: skip
+SHAPE = merge.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",))
 
 DOMAIN: row.Table = {
     "title": Row("title", k.LINE),
@@ -414,7 +421,7 @@ def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = N
     """
     found = parse(xml)
     root = spelt_out(found)
-    changes = merge.merge(root, wanted.xml) if wanted.xml else []
+    changes = merge.merge(root, wanted.xml, SHAPE) if wanted.xml else []
     changes += row.graft(root, DOMAIN, _with_controller(root, wanted.fields))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)

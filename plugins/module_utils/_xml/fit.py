@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row, Table, Values, option_of, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
@@ -26,7 +26,7 @@ def misfits(table: Table, said: Values, element: Element | None = None, changed:
     those places. What nobody touched is left alone.
     """
     values = said if element is None else {**_identity(table, said), **read(element, table)}
-    new = changed is None or where[:-1] in changed
+    new = changed is None or _made(where, changed)
     edited = {re.sub(r"\[.*", "", place[len(where) :]) for place in changed or () if place.startswith(where)}
     touched = {field for field in table if new or field in edited}
     for field, row in table.items():
@@ -43,12 +43,19 @@ def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | No
     said = {**row.identity(item.name), **item.fields}
     entry = None if root is None else row.entry(root, item)
     yield from misfits(row.table, said, entry, changed, place + ".")
-    if entry is not None and any(one == place or one.startswith(place + ".") for one in t.cast(Places, changed)):
+    places = changed or ()
+    edited = any(one == place or one.startswith(place + ".") for one in places)
+    if entry is not None and (edited or _made(place + ".", places)):
         values = {**_identity(row.table, said), **read(entry, row.table)}
         missing = [option_of(field) for field in row.needed if values.get(field) is None]
         if missing:
             yield place, f"{' and '.join(missing)} must be given to make it"
         yield from ((place, reason) for reason in row.check(entry, values))
+
+
+def _made(where: str, changed: Places) -> bool:
+    """Whether what stands there, or what that is a part of, is new."""
+    return any(where.startswith(one + ".") for one in changed)
 
 
 def _identity(table: Table, said: Values) -> Values:
@@ -58,6 +65,8 @@ def _identity(table: Table, said: Values) -> Values:
 def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *, silent: bool) -> Misfits:
     """A field that means nothing without another one, or beside its value."""
     value = values.get(field)
+    if silent and isinstance(row, Items):
+        value = tuple(item for item in value or () if item.state == "present")
     if value in (None, "", ()) or row.same(None, value) or (value is False and (silent or isinstance(row, Flag))):
         return  # nothing, or what silence means
     for other, fits in row.only.items():

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
 __all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "filters", "forget_source", "read_all"]
 
@@ -73,20 +75,6 @@ _TARGET = k.matching(
 )
 
 
-def _same_mac(found: str | None, wanted: str) -> bool:
-    """Others write capitals; nothing said leaves it to libvirt."""
-    return not wanted or (found or "").lower() == wanted
-
-
-_RATE = k.integer(1, 2**31 - 1)
-_BANDWIDTH = {
-    f"bandwidth.{side}.{what}": Row(
-        f"bandwidth/{side}/@{what}", _RATE, only={} if what == "average" else {f"bandwidth.{side}.average": ANY}
-    )
-    for side in ("inbound", "outbound")
-    for what in ("average", "peak", "burst")
-}
-
 _BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
 
 _FILTER = k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")
@@ -95,7 +83,7 @@ _FILTERED = {"type": ("bridge", "network", "ethernet")}
 
 INTERFACE: row.Table = {
     "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source),
-    "mac": Row("mac/@address", k.MAC, same=_same_mac),
+    "mac": Row("mac/@address", k.MAC, same=same_mac),
     "bridge": Plug("source/@bridge", k.NIC, only=_BRIDGE, due=_BRIDGE),
     "network": Plug("source/@network", k.NAME, only=_NETWORK, due=_NETWORK),
     "portgroup": Plug("source/@portgroup", k.NAME, only=_NETWORK),
@@ -107,7 +95,7 @@ INTERFACE: row.Table = {
     "driver": Row("driver/@name", k.choice("vhost", "qemu"), only=_EMULATED),
     "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
-    "vlan": Many("vlan/tag/@id", k.integer(0, 4095)),
+    "vlan": VLAN,
     "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
     "isolated": Row("port/@isolated", k.YESNO),
     "link": Row("link/@state", k.choice("up", "down")),
@@ -127,7 +115,7 @@ INTERFACE: row.Table = {
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
     "rom.bar": Row("rom/@bar", k.ONOFF),
     "rom.file": Row("rom/@file", k.PATH),
-    **_BANDWIDTH,
+    **BANDWIDTH,
 }
 
 
@@ -163,18 +151,12 @@ def _new(device: Element, item: Item) -> None:
 
 def _settle(device: Element) -> None:
     """Take away what is empty, and say what several tags are."""
-    source, vlan, filtered = device.find("source"), device.find("vlan"), device.find("filterref")
+    source, filtered = device.find("source"), device.find("filterref")
     if filtered is not None and not filtered.get("filter"):
         device.remove(filtered)
     if source is not None and not source.attrib and not len(source):
         device.remove(source)
-    if vlan is not None:
-        if len(vlan) > 1:
-            vlan.set("trunk", "yes")
-        elif vlan.get("trunk") and not len(vlan):
-            vlan.attrib.pop("trunk")
-        if not len(vlan):
-            device.remove(vlan)
+    settle_vlan(device)
 
 
 INTERFACES = Items(

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The escape hatch: a piece of `<domain>` in libvirt's own words is made part of the definition."""
+"""The escape hatch: a piece of a document in libvirt's own words is made part of the definition."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import typing as t
 
@@ -14,11 +15,19 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
 
-__all__ = ["checked", "merge", "secrets"]
+__all__ = ["Shape", "checked", "merge", "secrets"]
 
-_OURS = ("name", "uuid", "metadata")
-# Elements that stand once below their parent: they are edited. All others are added beside their like.
-_SEVERAL = {"feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode", "boot", "arg", "env", "page", "sibling", "host", "tag"}
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """How documents of a noun are built."""
+
+    tag: str
+    ours: tuple[str, ...] = ("name", "uuid", "metadata")  # have options of their own, or belong to us
+    # Below one parent most elements stand once: they are edited. These are added beside their like, as is all in a holder.
+    several: frozenset[str] = frozenset()
+    holders: tuple[str, ...] = ()
+
 
 # What holds a secret: an attribute, element or pair of such a name, and what follows such a word in an argument.
 _WORDS = r"passw(?:or)?d|passphrase|secret|token|cookie|credential|query|(?:private|session|api|access)[-_.]?key"
@@ -28,49 +37,49 @@ _PAIRS = ("entry", "env", "initenv")  # their name tells what they hold
 _KEPT = ("name", "type")
 
 
-def checked(xml: str) -> str:
-    """The text itself when it is a piece of a domain; raises ValueError with what it must be."""
+def checked(xml: str, shape: Shape) -> str:
+    """The text itself when it is a piece of that shape; raises ValueError with what it must be."""
     if "<!DOCTYPE" in xml or "<!ENTITY" in xml:
         raise ValueError("must not declare a document type or entities")
     try:
         root = parse(xml)
     except Failed as error:
         raise ValueError(f"must be well-formed XML ({error})") from error
-    if root.tag != "domain" or root.attrib:
-        raise ValueError("must be a <domain> element without attributes that holds what is to be there")
-    taken = [tag for tag in _OURS if root.find(tag) is not None]
+    if root.tag != shape.tag or root.attrib:
+        raise ValueError(f"must be a <{shape.tag}> element without attributes that holds what is to be there")
+    taken = [tag for tag in shape.ours if root.find(tag) is not None]
     if taken:
         raise ValueError(f"must not hold <{taken[0]}>: that belongs to its own option")
     return xml
 
 
-def merge(root: Element, xml: str) -> list[Change]:
+def merge(root: Element, xml: str, shape: Shape) -> list[Change]:
     """Make every element of `xml` part of `root`; a change for each that was not."""
     try:
-        piece = parse(checked(xml))
+        piece = parse(checked(xml, shape))
     except ValueError as error:
         raise BadInput(f"xml: {error}") from error
     changes: list[Change] = []
-    _into(root, piece, "xml", changes)
+    _into(root, piece, "xml", changes, shape)
     return changes
 
 
-def _into(parent: Element, piece: Element, where: str, changes: list[Change]) -> None:
+def _into(parent: Element, piece: Element, where: str, changes: list[Change], shape: Shape) -> None:
     for wanted in piece.iterchildren(tag=t.cast(t.Any, "*")):
         tag = wanted.tag.rpartition("}")[2]
         place = f"{where}.{tag}"
         alike = parent.findall(wanted.tag)
         if any(_holds(one, wanted) for one in alike):
             continue
-        several = parent.tag == "devices" or tag in _SEVERAL
+        several = parent.tag in shape.holders or tag in shape.several
         if several or not alike:
             parent.append(copied(wanted))
             changes.append(Change(place, None, _shown(wanted)))
             continue
-        _edit(alike[0], wanted, place, changes)
+        _edit(alike[0], wanted, place, changes, shape)
 
 
-def _edit(found: Element, wanted: Element, where: str, changes: list[Change]) -> None:
+def _edit(found: Element, wanted: Element, where: str, changes: list[Change], shape: Shape) -> None:
     """One element in place: its attributes and text, then what is in it."""
     for name, value in wanted.attrib.items():
         if found.get(name) != value:
@@ -81,7 +90,7 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change]) ->
     if text and (found.text or "").strip() != text:
         changes.append(Change(where, _display(found, "", (found.text or "").strip()) or None, _display(wanted, "", text)))
         found.text = text
-    _into(found, wanted, where, changes)
+    _into(found, wanted, where, changes, shape)
 
 
 def _holds(found: Element, wanted: Element) -> bool:
@@ -111,7 +120,7 @@ def _holds_secret(element: Element, attribute: str) -> bool:
 
 
 def secrets(xml: str) -> t.Iterator[str]:
-    """What nobody may see of a piece of a domain; nothing where it cannot be read."""
+    """What nobody may see of a piece of a document; nothing where it cannot be read."""
     with contextlib.suppress(VirtError):
         for element in parse(xml).iter(t.cast(t.Any, "*")):
             for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):

@@ -13,10 +13,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, resolve
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve
 
 __all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read", "silent_is"]
 
@@ -235,7 +235,10 @@ class Items(Row):
         """An entry in a diff."""
         values = read(element, self.table)
         said = [(field, self.table[field].display(values[field])) for field in self.shown if values.get(field) is not None]
-        return " ".join(f"{field}: {str(value).lower()}" if isinstance(value, bool) else str(value) for field, value in said) or "present"
+        return " ".join(_word(field, value) for field, value in said) or "present"
+
+    def clear(self, element: Element) -> None:
+        """Nothing: an entry goes only when that is said, and a list is never in the way without a word."""
 
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
         """The changes, by `disks[name].field`; one that comes or goes as a whole is one change."""
@@ -255,24 +258,40 @@ class Items(Row):
                 changes += edits
         return changes
 
+    def bare(self, item: Item) -> Element:
+        """An entry that holds only what tells it from the others."""
+        *_way, tag = self.path.split("/")
+        element = make(parse("<list/>"), tag)
+        self._identify(element, item)
+        return element
+
+    def _identify(self, element: Element, item: Item) -> None:
+        self.new(element, item)
+        if self.key in self.table:
+            self.table[self.key].write(element, item.name)
+
     def _make(self, root: Element, item: Item) -> Element:
         *way, tag = self.path.split("/")
         for step in way:
             root = child(root, step)
         element = make(root, tag)
-        self.new(element, item)
-        if self.key in self.table:
-            self.table[self.key].write(element, item.name)
+        self._identify(element, item)
         graft(element, self.table, {**item.when_made, **item.fields})
         self.settle(element)
         return element
+
+
+def _word(field: str, value: t.Any) -> str:
+    if isinstance(value, bool):
+        return f"{field}: {str(value).lower()}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _remove(element: Element, root: Element) -> None:
     """An entry, and what held nothing but it."""
     parent = element.getparent()
     parent.remove(element)
-    if parent is not root and parent.tag != "devices" and not len(parent) and not parent.attrib:
+    if parent is not root and not len(parent) and not parent.attrib:
         _remove(parent, root)
 
 

@@ -16,9 +16,9 @@ try:
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["CORRAL", "Element", "alias_name", "child", "copied", "make", "parse", "resolve", "sources", "text"]
+__all__ = ["CORRAL", "Element", "child", "copied", "make", "parse", "resolve", "text"]
 
-# What the collection records about a guest stands under this namespace in libvirt's <metadata>.
+# What the collection records stands under a namespace of its own in libvirt's <metadata>.
 CORRAL = "urn:corral:virt:guest:1"
 _PREFIXES = {"corral": CORRAL}
 
@@ -61,19 +61,6 @@ def make(parent: Element, tag: str, **attributes: str) -> Element:
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
 
 
-def alias_name(device: Element) -> str:
-    """The name of a device as its user knows it: our alias is `ua-<name>`. Empty where libvirt named it."""
-    alias = device.find("alias")
-    name = "" if alias is None else alias.get("name") or ""
-    return name[len("ua-") :] if name.startswith("ua-") else ""
-
-
 def copied(element: Element) -> Element:
     """The same element for another document."""
     return copy.deepcopy(element)
-
-
-def sources(xml: str, *, below: bool = False) -> list[str]:
-    """Paths of all files and devices of a definition's disks; with `below`, also of what these stand on, which only those that run tell."""
-    found = [source.get(kind) for source in parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source") for kind in ("file", "dev")]
-    return list(dict.fromkeys(path for path in found if path))

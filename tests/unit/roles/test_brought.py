@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import image as 
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 
-PLACES = ("playbooks/migrate.yml", "roles/maintenance/tasks/move.yml")
+PLACES = ("playbooks/tasks/move.yml", "roles/maintenance/tasks/move.yml")
 SUM = Checksum("sha256", "0" * 64)
 IMAGE = Image("a.qcow2", "/pool", "qcow2", None, SUM, current=False)
 OFFER = Manifest(IMAGE.content_name(SUM.hex), "1" * 64, 1, "https://example.org/a.qcow2.xz", str(SUM), "2026-01-01T00:00:00+00:00")

@@ -6,6 +6,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, secrets, without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 URLS = {
@@ -62,12 +63,12 @@ def test_no_secret_of_xml_is_in_a_change(piece: str, shown: str) -> None:
     xml = f"<domain>{piece}</domain>"
     assert "S3CRET" in "".join(merge.secrets(xml))
     root = parse("<domain><devices/><os><a/></os><x><a/></x></domain>")
-    told = str(merge.merge(root, xml))
+    told = str(merge.merge(root, xml, SHAPE))
     assert "S3CRET" not in told and shown in told
-    assert merge.merge(root, xml) == []
+    assert merge.merge(root, xml, SHAPE) == []
     parent = parse(xml)[0].tag
     if parent != "devices":
-        told = str(merge.merge(root, xml.replace("S3CRET", "an0ther")))
+        told = str(merge.merge(root, xml.replace("S3CRET", "an0ther"), SHAPE))
         assert told != "[]" and "S3CRET" not in told and "an0ther" not in told
 
 

@@ -229,14 +229,14 @@ def test_what_is_fixed(wanted: Wanted, change: Change, message: str) -> None:
 )
 def test_absent(here: Found | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
     result = absent(Wanted("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
-    assert (texts(result), len(result.warnings)) == (expected, warnings)
+    assert (texts(result), len(result.notes)) == (expected, warnings)
 
 
 def test_absent_tells_of_files_left_over() -> None:
     wanted = Wanted("web1", state="absent", remove_storage=True)
     result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
     assert result.steps == []
-    assert result.warnings == ["disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it and delete it"]
+    assert result.notes == ["disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it and delete it"]
 
 
 CHANGES = st.lists(
@@ -314,3 +314,12 @@ def test_the_gate() -> None:
     with pytest.raises(Failed, match=r"^no \(already done: a; b\)$") as caught:
         Gate(check_mode=False).run(["a", "b", "bad", "c"], do)
     assert caught.value.done == ["a", "b"]
+
+
+def test_a_namesake_is_not_removed() -> None:
+    here = found()
+    other = Wanted("web1", state="absent", uuid="00000000-0000-0000-0000-000000000009")
+    with pytest.raises(Refused, match=f"cannot remove web1: the guest of that name has UUID {here.uuid}, not {other.uuid}"):
+        absent(other, here, keeps=(), owned=(), in_use={})
+    same = Wanted("web1", state="absent", uuid=here.uuid)
+    assert texts(absent(same, here, keeps=(), owned=(), in_use={}))[-1] == "undefine web1"

@@ -7,59 +7,89 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.pool import Found, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool import decide
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.pool import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.noun import plan
+from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.modules import virt_pool
 
-HERE = Found("dir", "/srv/a", active=True, autostart=True)
-OFF = Found("dir", "/srv/a", active=False, autostart=False)
+XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "steps"),
-    [
-        (Wanted("a", "/srv/a"), None, ["define pool a in /srv/a", "set autostart of pool a on", "start pool a"]),
-        (Wanted("a", "/srv/a", "inactive"), None, ["define pool a in /srv/a"]),
-        (Wanted("a", "/srv/a"), HERE, []),
-        (Wanted("a", "/srv/a/"), HERE, []),
-        (Wanted("a"), HERE, []),
-        (Wanted("a"), OFF, ["start pool a"]),
-        (Wanted("a", autostart=True), OFF, ["set autostart of pool a on", "start pool a"]),
-        (Wanted("a", state="inactive"), HERE, ["stop pool a"]),
-        (Wanted("a", state="absent"), HERE, ["stop pool a", "undefine pool a"]),
-        (Wanted("a", state="absent"), None, []),
-    ],
-)
-def test_steps(wanted: Wanted, found: Found | None, steps: list[str]) -> None:
-    planned, changes = decide(wanted, found)
-    assert [str(step) for step in planned] == steps
-    assert bool(changes) == bool(steps)
+def found(*, active: bool, kind: str = "dir", path: str = "/srv/a") -> Found:
+    """A pool as libvirt has it; it starts with the host when it runs."""
+    xml = XML.format(kind, path)
+    return Found("u", True, active, xml, xml if active else None)
+
+
+HERE, OFF = found(active=True), found(active=False)
+
+
+def params(path: str | None = None, state: str = "active", autostart: bool | None = None) -> dict[str, t.Any]:
+    """As Ansible hands them over."""
+    return {"name": "a", "path": path, "state": state, "autostart": autostart}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "error", "reason"),
+    ("wanted", "there", "steps"),
     [
-        (Wanted("a"), None, BadInput, "say where"),
-        (Wanted("a", "srv/a"), None, BadInput, "must be absolute"),
-        (Wanted("a", "/srv/b"), HERE, Refused, "disks of guests would stay behind"),
-        (Wanted("a"), Found("logical", "/dev/a", active=True, autostart=True), Refused, "of type logical"),
+        (params("/srv/a"), None, ["define pool a in /srv/a", "set autostart of pool a on", "start pool a"]),
+        (params("/srv/a", "inactive"), None, ["define pool a in /srv/a"]),
+        (params("/srv/a"), HERE, []),
+        (params("/srv/a/"), HERE, []),
+        (params(), HERE, []),
+        (params(), OFF, ["start pool a"]),
+        (params(autostart=True), OFF, ["set autostart of pool a on", "start pool a"]),
+        (params(state="inactive"), HERE, ["stop pool a"]),
+        (params(state="absent"), HERE, ["stop pool a", "undefine pool a"]),
+        (params(state="absent"), None, []),
     ],
 )
-def test_refusals(wanted: Wanted, found: Found | None, error: type[Exception], reason: str) -> None:
+def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) -> None:
+    planned = plan(POOL, noun.spec(POOL, wanted), Facts(there))
+    assert [str(step) for step in planned.steps] == steps
+    assert bool(planned.changes) == bool(steps)
+
+
+def test_what_goes_is_told() -> None:
+    planned = plan(POOL, noun.spec(POOL, params(state="absent")), Facts(HERE))
+    assert sorted((change.where, change.before, change.after) for change in planned.changes) == [
+        ("active", True, None),
+        ("autostart", True, None),
+        ("path", "/srv/a", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "error", "reason"),
+    [
+        (params(), None, BadInput, "path of pool a: it is required for a new pool"),
+        (params("srv/a"), None, BadInput, "path of pool a: must be an absolute path"),
+        (params("/srv/b"), HERE, Refused, "disks of guests would stay behind"),
+        (params(), found(active=True, kind="logical"), Refused, "of type logical"),
+        (params("/srv/b"), found(active=True, kind="logical"), Refused, "of type logical[^;]*; choose another name$"),
+    ],
+)
+def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
-        decide(wanted, found)
+        plan(POOL, noun.spec(POOL, wanted), Facts(there))
 
 
 @pytest.mark.parametrize("state", ["active", "inactive"])
 def test_check_mode_says_what_a_real_run_does(state: str) -> None:
-    params: dict[str, t.Any] = {"name": "extra", "path": "/srv/extra", "state": state, "autostart": None}
+    wanted: dict[str, t.Any] = {"name": "extra", "path": "/srv/extra", "state": state, "autostart": None}
     with opened("test:///default") as connection:
-        predicted = virt_pool.run(params, connection, Gate(check_mode=True))
+
+        def run(*, check_mode: bool = False, **more: str) -> dict[str, t.Any]:
+            return noun.converge(connection, POOL, LIBRARY, {**wanted, **more}, Gate(check_mode=check_mode))
+
+        predicted = run(check_mode=True)
         assert "extra" not in connection.listStoragePools() + connection.listDefinedStoragePools()
-        assert virt_pool.run(params, connection, Gate(check_mode=False)) == predicted
-        again = virt_pool.run(params, connection, Gate(check_mode=False))
+        assert run() == predicted
+        again = run()
         assert (again["changed"], again["pool"]) == (False, predicted["pool"])
-        gone = virt_pool.run({**params, "state": "absent"}, connection, Gate(check_mode=False))
+        assert again["pool"] == {"name": "extra", "path": "/srv/extra", "active": state == "active", "autostart": state == "active"}
+        gone = run(state="absent")
         assert (gone["changed"], gone["pool"]) == (True, None)

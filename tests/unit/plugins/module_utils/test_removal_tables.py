@@ -31,7 +31,7 @@ def result(state: str, *, force: bool = False, remove: bool = True, persistent: 
         made = absent(wish, here, keeps=("nvram", "tpm"), owned=("/a", "/b"), in_use={"/b": "web2", "/c": "web3"})
     except Refused:
         return "refused"
-    return "; ".join([*map(shown, made.steps), *(text.split()[2].rstrip(":") + " kept" for text in made.warnings)])
+    return "; ".join([*map(shown, made.steps), *(text.split()[2].rstrip(":") + " kept" for text in made.notes)])
 
 
 OFF = "Undefine nvram tpm; DeleteVolume /a; /b kept"
@@ -54,13 +54,13 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 
 def test_kept_disks_are_named_with_the_reason() -> None:
     wish = Wanted("web1", state="absent", remove_storage=True)
-    told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).warnings
+    told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
     assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
     wish = Wanted("web1", state="absent")
-    told = absent(wish, found("shutdown"), keeps=(), owned=("/a",), in_use={"/a": "web2"}).warnings
+    told = absent(wish, found("shutdown"), keeps=(), owned=("/a",), in_use={"/a": "web2"}).notes
     assert "/a" in told[0] and "remove_storage: true" in told[0]
     gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, left_over=("/l",))
-    assert not gone.steps and "/l" in gone.warnings[0] and "web1" in gone.warnings[0]
+    assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
 
 
 def planned(wish: Wanted, here: Found | None, *changes: Change, seed_changed: bool = False, record_changed: bool = False) -> Plan:

@@ -1,0 +1,57 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Options of `virt_firewall`, and its way from them to a result."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _changes
+from ansible_collections.corral.virt.plugins.module_utils._files import firewall
+from ansible_collections.corral.virt.plugins.module_utils._plan import firewall as plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
+    AddFirewalldRule,
+    AddUfwRule,
+    ChangeIptables,
+    ChangeNftables,
+    DeleteUfwRule,
+    HostStep,
+    WriteFile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+__all__ = ["DEFAULT_PORTS", "OPTIONS", "converge"]
+
+DEFAULT_PORTS = ["16514/tcp", "49152-49215/tcp"]
+OPTIONS: dict[str, t.Any] = {
+    "ports": {"type": "list", "elements": "str", "default": DEFAULT_PORTS},
+    "sources": {"type": "list", "elements": "str", "required": True},
+    "source_names": {"type": "list", "elements": "str", "default": []},
+    "purge": {"type": "bool", "default": True},
+}
+_DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
+    WriteFile: lambda step: firewall.write(step.path, step.content, step.checked_by),
+    ChangeNftables: lambda step: firewall.nftables(step.commands),
+    AddFirewalldRule: lambda step: firewall.firewalld(step.zone, step.kind, step.rule, permanent=step.permanent),
+    AddUfwRule: lambda step: firewall.ufw(step.rule),
+    DeleteUfwRule: lambda step: firewall.delete_ufw(step.rule),
+    ChangeIptables: lambda step: firewall.iptables(step.tool, delete=step.delete, insert=step.insert),
+}
+
+
+def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Fetch, plan, pass through the gate, report."""
+    resolved = {name: firewall.addresses(name) for name in params["source_names"]}
+    wanted = plan.spec(params["ports"], params["sources"], resolved, purge=params["purge"])
+    manager = plan.manager(firewall.services())
+    steps, changes = plan.decide(wanted, firewall.read(manager) if manager else None)
+    gate.run(steps, lambda step: _DOERS[type(step)](step))
+    return {
+        "changed": bool(steps),
+        "diff": _changes.diff(changes),
+        "steps": [str(step) for step in steps],
+        "manager": manager or "none",
+        "unknown": plan.unknown(resolved),
+    }

@@ -1,0 +1,142 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Every noun by table in one way: options, facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._front import options
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import document, fit, merge
+
+__all__ = ["argument_spec", "arguments", "converge", "describe", "spec"]
+
+_EXTRAS: dict[str, dict[str, t.Any]] = {
+    "uuid": {"type": "str"},
+    "xml": {"type": "str", "no_log": True},
+    "allow_restart": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+}
+
+
+def argument_spec(noun: Noun) -> dict[str, t.Any]:
+    """The options of a noun; those in its XML come from its rows."""
+    return {
+        "name": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": list(noun.states), "default": noun.states[0]},
+        "autostart": {"type": "bool"},
+        **{option: _EXTRAS[option] for option in noun.extras},
+        **options.spec(noun.said),
+    }
+
+
+def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
+    """What the user says of one object; raises BadInput with every problem."""
+    problems: list[str] = []
+    name = params["name"]
+    what = f"{noun.kind} {name}"
+    try:
+        _units.check_name(name, what="name")
+    except BadInput as error:
+        problems += error.problems
+    spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
+    for found in _units.control_characters(spoken):
+        problems.append(found.replace(": ", f" of {what}: ", 1))
+    fields = options.fields_of(noun.said, params, what, problems)
+    problems += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.said, fields)]
+    more = _extras(noun, params, what, problems)
+    if problems:
+        raise BadInput(problems)
+    return Spec(name, params["state"], fields, params["autostart"], **more)
+
+
+def _extras(noun: Noun, params: t.Mapping[str, t.Any], what: str, problems: list[str]) -> dict[str, t.Any]:
+    more = {key: params[key] for key in noun.extras if params.get(key) is not None}
+    try:
+        if "uuid" in more:
+            more["uuid"] = _units.uuid_of(more["uuid"], what=f"uuid of {what}")
+        if "xml" in more:
+            merge.checked(more["xml"], noun.shape)
+    except BadInput as error:
+        problems += error.problems
+    except ValueError as error:
+        problems.append(f"xml of {what}: {error}")
+    return more
+
+
+def converge(
+    connection: Connection,
+    noun: Noun,
+    library: stored.Library,
+    params: t.Mapping[str, t.Any],
+    gate: Gate,
+) -> dict[str, t.Any]:
+    """Bring one object to what the parameters say, and return the result."""
+    wanted = spec(noun, params)
+    found = stored.find(connection, library, wanted.name)
+    host = noun.host(library.host(connection, wanted.name), wanted.name)
+    done = plan(noun, wanted, Facts(found, host))
+    gate.run(done.steps, lambda step: stored.do(connection, library, step))
+    states = {change.where: change.after for change in done.changes}
+    row = {
+        "name": wanted.name,
+        **options.words(noun.said, done.after or {}),
+        "active": states.get("active", found.active if found else False),
+        "autostart": states.get("autostart", found.autostart if found else False),
+    }
+    return {
+        "changed": bool(done.steps),
+        "diff": _changes.diff(done.changes),
+        "steps": [str(step) for step in done.steps],
+        "pending": done.pending,
+        "notes": done.notes,
+        noun.kind: None if done.after is None else row,
+    }
+
+
+def describe(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
+    """One object as data, in the words of the options: what runs where it runs."""
+    values = document.values(found.live_xml or found.xml, noun.table)
+    return {
+        "name": name,
+        "uuid": found.uuid,
+        "persistent": found.persistent,
+        **options.words(noun.table, values),
+        "active": found.active,
+        "autostart": found.autostart,
+    }
+
+
+def arguments(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
+    """The options that describe the definition; said to it they change nothing.
+
+    What no option can say is left out, and so left alone.
+    """
+    state = "active" if found.active else "inactive"
+    said = {"name": name, "state": state, "autostart": found.autostart}
+    words = options.words(noun.said, document.values(found.xml, noun.table))
+    if _accepted(noun, {**said, **words}):
+        return {**said, **words}
+    for option, value in words.items():
+        if _accepted(noun, {**said, option: value}):
+            said[option] = value
+    return said
+
+
+def _accepted(noun: Noun, said: t.Mapping[str, t.Any]) -> bool:
+    result = ArgumentSpecValidator(argument_spec(noun)).validate(dict(said))
+    try:
+        return not result.error_messages and bool(spec(noun, result.validated_parameters))
+    except BadInput:
+        return False

@@ -1,0 +1,85 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Virtual networks as libvirt names them, and what surrounds them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Step, Update
+
+__all__ = ["LIBRARY", "leases", "networks"]
+
+_COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
+
+
+def _update(network: t.Any, step: Step) -> None:
+    update = t.cast(Update, step)
+    command = getattr(libvirt, f"VIR_NETWORK_UPDATE_COMMAND_{_COMMANDS[update.command]}")
+    section = getattr(libvirt, f"VIR_NETWORK_SECTION_{update.section}")
+    live = libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE
+    network.update(command, section, update.parent, update.xml, live)
+
+
+def _host(connection: Connection, name: str) -> RawNetworkHost:
+    """Bridges, other networks, and the interfaces of guests."""
+    bridges, _networks = look.links(connection)
+    with said("list the networks of", connection.getURI()):
+        networks = [(item.name(), bool(item.isActive()), item.XMLDesc(0)) for item in connection.listAllNetworks() if item.name() != name]
+    return RawNetworkHost(
+        None if bridges is None else frozenset(bridges),
+        tuple(networks),
+        tuple(look.of_all(connection, _guest)),
+        connection.getLibVersion(),
+    )
+
+
+def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
+    """Its definition, and what runs."""
+    found = look.found(domain)
+    live = () if found.live_xml is None else (found.live_xml,)
+    return found.name, found.active, (found.xml, *live)
+
+
+def networks(connection: Connection, name: str | None) -> list[t.Any]:
+    """libvirt's objects, by name: all, or the one of that name."""
+    with said("list the networks of", connection.getURI()):
+        found = connection.listAllNetworks()
+    named = [network for network in found if name is None or network.name() == name]
+    return sorted(named, key=lambda network: str(network.name()))
+
+
+def leases(network: t.Any) -> list[dict[str, t.Any]]:
+    """Addresses that its DHCP server has given away; none where libvirt runs no such server."""
+    try:
+        found = network.DHCPLeases() if network.isActive() else []
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            with said("read the leases of network", network.name()):
+                raise
+        return []
+    names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}
+    return [
+        {
+            **{ours: lease.get(theirs) for theirs, ours in names.items()},
+            "expires": lease.get("expirytime"),
+        }
+        for lease in found
+    ]
+
+
+LIBRARY = Library(
+    what="network",
+    lookup="networkLookupByName",
+    define="networkDefineXML",
+    missing="VIR_ERR_NO_NETWORK",
+    stored="VIR_NETWORK_XML_INACTIVE",
+    own={Update: _update},
+    host=_host,
+)

@@ -1,0 +1,139 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A host's bridge: as wanted, and what the host says of its links and of their configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+__all__ = [
+    "RESULT",
+    "STATE",
+    "SYSCTL",
+    "TRIAL_INTERFACES",
+    "UDEV",
+    "UNIT",
+    "BridgeFacts",
+    "BridgeSpec",
+    "Config",
+    "Document",
+    "Ifupdown",
+    "Netplan",
+    "NetworkChange",
+    "Networkd",
+    "PortOwner",
+    "Trial",
+]
+
+STATE = "/run/corral-bridge"  # of a switch: private to root, and gone after a boot
+RESULT = f"{STATE}/result.json"
+TRIAL_INTERFACES = f"{STATE}/interfaces"
+UNIT = "corral-bridge"
+SYSCTL = "/etc/sysctl.d/80-corral-bridge.conf"
+UDEV = "/etc/udev/rules.d/80-corral-bridge.rules"
+
+Command = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class BridgeSpec:
+    """What the user asked for. Without a port: the link that leads to this host."""
+
+    name: str
+    port: str | None = None
+    address: str | None = None  # by which the controller reaches the host
+    timeout_s: int = 60
+    filter_guests: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """The last switch since the boot; its result is None while it has none."""
+
+    bridge: str
+    running: bool
+    result: t.Mapping[str, t.Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class BridgeFacts:
+    """Links as `ip -d -j link` prints them, by name, and what else decides."""
+
+    host: str
+    links: t.Mapping[str, t.Mapping[str, t.Any]]
+    default_routes: tuple[str, ...] = ()  # links, IPv4 first
+    addresses: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    wireless: frozenset[str] = frozenset()
+    filtering: tuple[str, ...] = ()  # keys of sysctl below net.bridge that are on
+    files: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # SYSCTL and UDEV
+    systemd_sysctl: str = ""  # path of that program
+    trial: Trial | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class PortOwner:
+    """Who could have configured a link."""
+
+    networkmanager: bool = False  # has a connection for it
+    netplan: bool = False  # has files
+    network_file: str = ""  # of systemd-networkd, which runs
+    ifupdown: bool = False  # has a stanza for it
+
+
+@dataclasses.dataclass(frozen=True)
+class Ifupdown:
+    """The interfaces file and all that it sources, in order, by path."""
+
+    files: t.Mapping[str, str]
+    disable_ipv6: str = "0"  # of the port
+    has_brctl: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Networkd:
+    """The port's .network file with its drop-ins, and its identity for a DHCP server."""
+
+    path: str
+    text: str
+    iaid: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Netplan:
+    """netplan's files, parsed."""
+
+    documents: t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+Config = t.Union[Ifupdown, Networkd, Netplan]
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A file that is written as YAML below a line of comment."""
+
+    head: str
+    content: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkChange:
+    """How a host's network switches to a bridge, how that is kept, and how it is taken back.
+
+    `trial` are files that a reboot forgets, `lasting` those that replace them.
+    """
+
+    bridge: str
+    port: str
+    manager: str
+    trial: t.Mapping[str, str | Document] = dataclasses.field(repr=False)
+    lasting: t.Mapping[str, str | Document] = dataclasses.field(repr=False)
+    up: tuple[Command, ...]
+    undo: tuple[Command, ...]
+    down: tuple[Command, ...] = ()
+    undo_in_trial: tuple[Command, ...] = ()  # while the trial's files are still there
+    settle: tuple[Command, ...] = ()  # after they were replaced
+    packages: tuple[str, ...] = ()  # that it needs and the host lacks

@@ -1,0 +1,122 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Ports that a host's firewall admits: as wanted, and what each kind of firewall has today."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import typing as t
+
+__all__ = [
+    "DROP_IN",
+    "EVERYBODY",
+    "IPTABLES",
+    "MARK",
+    "Facts",
+    "FirewallSpec",
+    "Firewalld",
+    "Iptables",
+    "IptablesFamily",
+    "Nftables",
+    "Services",
+    "Ufw",
+]
+
+MARK = "corral.virt"  # begins the comment of each rule of ours
+DROP_IN = "/etc/corral-virt/firewall.nft"
+EVERYBODY = "any"
+IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version
+
+
+@dataclasses.dataclass(frozen=True)
+class FirewallSpec:
+    """Ports by protocol, and who may reach them by IP version, both as firewalls print them."""
+
+    ports: t.Mapping[str, tuple[str, ...]]
+    sources: t.Mapping[int, tuple[str, ...]]
+    everybody: bool = False
+    purge: bool = True  # whether rules of ours that are no longer wanted are removed
+
+    @property
+    def comment(self) -> str:
+        """By which rules of ours are found again: it changes with what they admit."""
+        if not (self.admits(4) or self.admits(6)):
+            return f"{MARK} nobody"  # else it would be that of everybody
+        words = json.dumps([self.ports, self.sources], sort_keys=True)
+        return f"{MARK} {hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+    @property
+    def text(self) -> str:
+        """The ports, for the user."""
+        words = [f"{port}/{name}" for name in sorted(self.ports) for port in self.ports[name]]
+        return " ".join(words) or "no port"
+
+    def admits(self, version: int) -> bool:
+        """Whether anybody of that IP version may reach the ports."""
+        return self.everybody or bool(self.sources[version])
+
+
+@dataclasses.dataclass(frozen=True)
+class Services:
+    """Which firewalls the host starts."""
+
+    firewalld: bool = False
+    ufw: bool = False
+    nftables: bool = False
+    iptables: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Nftables:
+    """The ruleset as `nft -j list ruleset` prints it, and the files that are loaded at boot."""
+
+    ruleset: t.Sequence[t.Mapping[str, t.Any]]
+    config: str  # path
+    config_text: str = ""
+    all_text: str = ""  # of the configuration and all that it includes
+    drop_in: str = ""  # content of DROP_IN
+
+
+@dataclasses.dataclass(frozen=True)
+class Firewalld:
+    """The zone that new connections come in through, and its ports and rich rules."""
+
+    zone: str
+    running: frozenset[str] = frozenset()
+    permanent: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ufw:
+    """Lines of `ufw show added`."""
+
+    added: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class IptablesFamily:
+    """iptables or ip6tables: lines of `-S INPUT`, and the file, if any, that is loaded at boot."""
+
+    version: int
+    running: tuple[str, ...] = ()
+    path: str | None = None
+    text: str = ""
+
+    @property
+    def tool(self) -> str:
+        """The program."""
+        return IPTABLES[self.version]
+
+
+@dataclasses.dataclass(frozen=True)
+class Iptables:
+    """Both families."""
+
+    families: tuple[IptablesFamily, ...]
+
+
+Facts = t.Union[Nftables, Firewalld, Ufw, Iptables]

@@ -1,0 +1,26 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""One entry of a list that a user speaks of."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+__all__ = ["Item"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """One entry of a list (a disk, a CPU feature). `name` is its identity; what the XML holds beyond `fields` stays."""
+
+    name: str
+    state: str = "present"
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of its table, by path
+    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # for one that is made now; one that exists keeps its own
+
+    def with_fields(self, **more: t.Any) -> Item:
+        """The same entry with some fields said."""
+        return dataclasses.replace(self, fields={**self.fields, **more})

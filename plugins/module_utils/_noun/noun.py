@@ -1,0 +1,112 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A noun: table, skeleton, identity, rules and live policy; and its stages in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Plan, Policy, Rule
+from ansible_collections.corral.virt.plugins.module_utils._xml import document
+from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
+
+__all__ = ["Noun", "plan"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Noun:
+    """All that tells one noun from another. Identity: the name, and the UUID behind it."""
+
+    kind: str  # in steps and messages
+    table: Table
+    shape: Shape
+    states: tuple[str, ...]  # the first is the default
+    skeleton: t.Callable[[Spec], str]  # the document of one that does not exist yet
+    rules: t.Sequence[Rule]
+    live: Policy = dataclasses.field(default_factory=dict)
+    finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
+    made: t.Callable[[t.Mapping[str, t.Any]], str] = lambda _values: ""  # describes a new one
+    extras: tuple[str, ...] = ()  # of uuid, xml, allow_restart, force: options it has
+    unsaid: tuple[str, ...] = ()  # fields that rules look at and no option has
+    shown: tuple[str, ...] = ()  # fields that stand for it in the diff of its removal
+
+    host: t.Callable[[t.Any, str], t.Any] = lambda raw, _name: raw  # facts, of what the host told
+
+    @property
+    def said(self) -> Table:
+        """The rows that have an option."""
+        return {field: row for field, row in self.table.items() if field not in self.unsaid}
+
+
+def plan(noun: Noun, spec: Spec, facts: Facts) -> Plan:
+    """Everything that is decided about one object; raises what refuses it, all at once."""
+    case = _case(noun, spec, facts)
+    if spec.state == "absent":
+        result = plans.absent(noun.kind, case, noun.shown)
+    else:
+        result = plans.present(noun.kind, case, noun.live, noun.made(case.stored.after))
+    problems = [*_identity(noun, case), *_misfits(noun, case)]
+    for rule in noun.rules:
+        for said in rule(case, result):
+            if isinstance(said, VirtError):
+                problems.append(said)
+            else:
+                result.notes.append(said)
+    _refuse(problems)
+    return result
+
+
+def _case(noun: Noun, spec: Spec, facts: Facts) -> Case:
+    """The documents that there are, with the user's wishes in them."""
+    found = facts.found
+    if spec.state == "absent":
+        before = document.values(found.xml, noun.table) if found else {}
+        return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before))
+    stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
+    goes_on = found is not None and found.live_xml and spec.state != "inactive"
+    running = _edited(noun, spec, found.live_xml) if found and found.live_xml and goes_on else None
+    return Case(spec, facts, stored, running)
+
+
+def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
+    return document.edit(
+        xml,
+        spec.fields,
+        table=noun.table,
+        shape=noun.shape,
+        piece=spec.xml,
+        finish=noun.finish,
+    )
+
+
+def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
+    """A name is not an identity."""
+    spec, found = case.spec, case.found
+    if found and spec.uuid and spec.uuid != found.uuid:
+        yield Refused(
+            f"cannot change uuid of {noun.kind} {spec.name} from {found.uuid} to {spec.uuid}: "
+            f"another {noun.kind} has this name; choose another name"
+        )
+
+
+def _misfits(noun: Noun, case: Case) -> t.Iterator[VirtError]:
+    for place, reason in case.stored.misfits:
+        yield BadInput(f"{place} of {noun.kind} {case.spec.name}: {reason}")
+
+
+def _refuse(problems: t.Sequence[VirtError]) -> None:
+    """One as it is; of several, all."""
+    if len(problems) == 1:
+        raise problems[0]
+    if any(isinstance(problem, BadInput) for problem in problems):
+        raise BadInput([str(problem) for problem in problems])
+    if problems:
+        raise Refused("; ".join(map(str, problems)))

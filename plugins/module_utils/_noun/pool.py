@@ -1,0 +1,26 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A storage pool that is a directory."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool import RULES
+from ansible_collections.corral.virt.plugins.module_utils._xml.pool import POOL as TABLE
+from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE, skeleton
+
+__all__ = ["POOL"]
+
+POOL = Noun(
+    kind="pool",
+    table=TABLE,
+    shape=SHAPE,
+    states=("active", "inactive", "absent"),
+    skeleton=skeleton,
+    rules=RULES,
+    made=lambda values: f"in {values.get('path')}",
+    unsaid=("type",),
+    shown=("path",),
+)

@@ -1,0 +1,95 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The vocabulary of change of a host's own network: plain data with a readable text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = [
+    "AddFirewalldRule",
+    "AddUfwRule",
+    "ChangeIptables",
+    "ChangeNftables",
+    "DeleteUfwRule",
+    "HostStep",
+    "WriteFile",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostStep:
+    """One change of the host, in one verb."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteFile(HostStep):
+    """Replace a text file, once the program that reads it (`checked_by`) accepts the new one."""
+
+    path: str
+    content: str = dataclasses.field(repr=False)
+    why: str = ""
+    checked_by: str = ""  # nft, iptables or ip6tables
+
+    def __str__(self) -> str:
+        return f"write {self.path}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangeNftables(HostStep):
+    """Exchange rules of ours in the running nftables, all at once."""
+
+    opens: str
+    commands: tuple[str, ...] = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"open {self.opens} in the running nftables"
+
+
+@dataclasses.dataclass(frozen=True)
+class AddFirewalldRule(HostStep):
+    """Add a port or a rich rule to a zone."""
+
+    zone: str
+    kind: str  # port or rich-rule
+    rule: str
+    permanent: bool
+
+    def __str__(self) -> str:
+        where = "permanent" if self.permanent else "running"
+        return f"add {self.kind} {self.rule} to the {where} zone {self.zone}"
+
+
+@dataclasses.dataclass(frozen=True)
+class AddUfwRule(HostStep):
+    """Add a rule, as `ufw show added` prints it."""
+
+    rule: str
+
+    def __str__(self) -> str:
+        return f"add ufw rule: {self.rule}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteUfwRule(HostStep):
+    """Delete a rule of ours."""
+
+    rule: str
+
+    def __str__(self) -> str:
+        return f"delete ufw rule: {self.rule}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangeIptables(HostStep):
+    """Exchange rules of ours in the running chain INPUT; each rule is a list of words."""
+
+    tool: str  # iptables or ip6tables
+    opens: str
+    delete: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
+    insert: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"open {self.opens} in the running {self.tool}"

@@ -1,0 +1,264 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Rules of virtual networks, and which of their parts reach one that runs."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, NetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Live, Plan, Policy, Rule, Start, Stop
+
+__all__ = ["LIVE", "RULES"]
+
+Said = t.Iterator[t.Union[VirtError, str]]
+_TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0
+
+
+def _host(case: Case) -> NetworkHost:
+    return case.facts.host or NetworkHost()
+
+
+def _problem(case: Case, place: str, reason: str) -> BadInput:
+    return BadInput(f"{place} of network {case.spec.name}: {reason}")
+
+
+def _new_or_changed(case: Case, *fields: str) -> bool:
+    return case.spec.state != "absent" and (case.found is None or case.changed(*fields))
+
+
+def _is_complete(case: Case, _plan: Plan) -> Said:
+    """What a mode cannot do without."""
+    after = case.stored.after
+    if not _new_or_changed(case, "mode", "ips", "bridge", "interfaces", "pf"):
+        return
+    mode, devices = after["mode"], after.get("interfaces") or after.get("pf")
+    if mode in ("nat", "route", "open") and not after.get("ips"):
+        yield _problem(case, "ips", f"mode {mode} requires an address")
+    if mode == "bridge" and not (after.get("bridge") or devices):
+        yield _problem(case, "bridge", "mode bridge requires bridge or interfaces")
+    if mode not in (*OWN, "bridge") and not devices:
+        pf = " or pf" if mode in ("passthrough", "hostdev") else ""
+        yield _problem(case, "interfaces", f"mode {mode} requires interfaces{pf}")
+    if after.get("bridge") and devices:
+        yield _problem(case, "bridge", "it excludes interfaces; leave out one of the two")
+    if after.get("interfaces") and after.get("pf"):
+        yield _problem(case, "pf", "it excludes interfaces; leave out one of the two")
+
+
+def _has_whole_ranges(case: Case, _plan: Plan) -> Said:
+    after = case.stored.after
+    for what in ("address", "port"):
+        ends = [after.get(f"nat.{what}_{end}") for end in ("start", "end")]
+        if _new_or_changed(case, "nat") and ends.count(None) == 1:
+            yield _problem(case, f"nat.{what}_start", f"it requires nat.{what}_end, and vice versa")
+
+
+def _has_its_bridge(case: Case, _plan: Plan) -> Said:
+    """A bridge of the host that guests are to be on exists."""
+    after, bridges = case.stored.after, _host(case).bridges
+    if after.get("mode") != "bridge" or not _new_or_changed(case, "mode", "bridge"):
+        return
+    if after.get("virtualport") == "openvswitch":
+        return  # the kernel knows nothing of such bridges
+    bridge = after.get("bridge")
+    if bridge and bridges is not None and bridge not in bridges:
+        yield NotFound(
+            f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such "
+            "bridge; make it with role corral.virt.bridge, or name one that exists"
+        )
+
+
+def _takes_no_bridge(case: Case, _plan: Plan) -> Said:
+    """The bridge that libvirt is to make belongs to nobody else."""
+    after, host = case.stored.after, _host(case)
+    bridge = after.get("bridge")
+    if not bridge or after["mode"] not in OWN or not _new_or_changed(case, "mode", "bridge"):
+        return
+    of = [one.name for one in host.neighbours if one.bridge == bridge]
+    running = case.running.before.get("bridge") if case.running else None
+    if of or (bridge in (host.bridges or ()) and running != bridge):
+        owner = f"network {of[0]} has" if of else "this host already has"
+        yield Refused(
+            f"cannot make bridge {bridge} for network {case.spec.name}: {owner} one of that name; "
+            "choose another, or mode: bridge to use it as it is"
+        )
+
+
+def _is_alone_on_its_subnets(case: Case, plan: Plan) -> Said:
+    """Of two networks with the same addresses only one can run."""
+    starts = any(isinstance(step, Start) for step in plan.steps)
+    if not starts and not (case.running and case.changed("ips")):
+        return
+    for address in case.stored.after.get("ips", ()):
+        ours = _subnet(address)
+        for other in _host(case).neighbours:
+            theirs = [ipaddress.ip_interface(subnet).network for subnet in other.subnets]
+            if other.active and ours and any(_overlap(ours, one) for one in theirs):
+                yield Refused(
+                    f"cannot use {ours} for network {case.spec.name}: it overlaps with network "
+                    f"{other.name}, which runs; choose other addresses, or stop that one"
+                )
+
+
+_Subnet = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+
+def _subnet(address: t.Mapping[str, t.Any]) -> _Subnet | None:
+    try:
+        return ipaddress.ip_interface(f"{address['address']}/{address['prefix']}").network
+    except (KeyError, ValueError):
+        return None
+
+
+def _overlap(one: _Subnet, other: _Subnet) -> bool:
+    return one.version == other.version and one.overlaps(t.cast(t.Any, other))
+
+
+def _serves_its_subnets(case: Case, _plan: Plan) -> Said:
+    """Addresses that DHCP gives away are of the subnet, and one subnet of each family gives."""
+    if not _new_or_changed(case, "ips"):
+        return
+    serving: dict[int, list[str]] = {}
+    for address in case.stored.after.get("ips", ()):
+        place, subnet = f"ips[{address['address']}]", _subnet(address)
+        given = _given(address)
+        for what, ends in given.items() if subnet else ():
+            if subnet and any(ipaddress.ip_address(end) not in subnet for end in ends):
+                yield _problem(case, f"{place}.dhcp.{what}", f"it is not within {subnet}")
+        if given and subnet:
+            serving.setdefault(subnet.version, []).append(str(address["address"]))
+    for version, addresses in serving.items():
+        if len(addresses) > 1:
+            reason = f"one IPv{version} address can have DHCP, not {' and '.join(addresses)}"
+            yield _problem(case, "ips", reason)
+
+
+def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
+    """What DHCP gives away of an address, by place."""
+    ranges, hosts = address.get("dhcp.ranges", ()), address.get("dhcp.hosts", ())
+    return {
+        **{f"ranges[{one['start']}-{one['end']}]": (one["start"], one["end"]) for one in ranges},
+        **{f"hosts[{one['ip']}]": (one["ip"],) for one in hosts if "ip" in one},
+    }
+
+
+def _tags_where_libvirt_does(case: Case, _plan: Plan) -> Said:
+    """VLAN tags are set by Open vSwitch, by SR-IOV devices and, of late, by Linux bridges."""
+    if not _new_or_changed(case, "mode", "vlan", "portgroups", "virtualport", "bridge"):
+        return
+    after = case.stored.after
+    wide, groups = after.get("virtualport"), after.get("portgroups", ())
+    default = any(group.get("default") is True for group in groups)
+    tagged = [("vlan", wide)] if after.get("vlan") and not default else []
+    for group in groups:
+        if group.get("vlan") or after.get("vlan"):
+            place = f"portgroups[{group['name']}].vlan" if group.get("vlan") else "vlan"
+            tagged.append((place, group.get("virtualport") or wide))
+    refused = [place for place, virtualport in tagged if not _takes_tags(case, virtualport)]
+    for place in dict.fromkeys(refused):
+        yield _problem(case, place, _TAGS)
+
+
+_TAGS = (
+    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges take them since libvirt 11.0"
+)
+
+
+def _takes_tags(case: Case, virtualport: str | None) -> bool:
+    after = case.stored.after
+    if after["mode"] != "bridge":
+        return after["mode"] in ("passthrough", "hostdev") and not virtualport
+    bridged = bool(after.get("bridge")) and _host(case).version >= _TAGS_ON_BRIDGES
+    return virtualport == "openvswitch" or bridged
+
+
+def _has_one_default(case: Case, _plan: Plan) -> Said:
+    groups = case.stored.after.get("portgroups", ())
+    defaults = [str(group["name"]) for group in groups if group.get("default") is True]
+    if _new_or_changed(case, "portgroups") and len(defaults) > 1:
+        reason = f"one can be the default, not {' and '.join(defaults)}"
+        yield _problem(case, "portgroups", reason)
+
+
+def _limits_where_libvirt_does(case: Case, _plan: Plan) -> Said:
+    after = case.stored.after
+    if not _new_or_changed(case, "mode", "bandwidth", "portgroups", "bridge"):
+        return
+    if after["mode"] in OWN or (after["mode"] == "bridge" and after.get("bridge")):
+        return
+    reason = "bandwidth is limited on bridges only; leave it out"
+    if _limited(after):
+        yield _problem(case, "bandwidth", reason)
+    for group in filter(_limited, after.get("portgroups", ())):
+        yield _problem(case, f"portgroups[{group['name']}].bandwidth", reason)
+
+
+def _limited(values: t.Mapping[str, t.Any]) -> bool:
+    return any(field.startswith("bandwidth.") for field in values)
+
+
+def _cuts_nobody_off(case: Case, plan: Plan) -> Said:
+    """Who stops a network with a bridge of its own unplugs the guests on it."""
+    users, name = _host(case).users, case.spec.name
+    if any(isinstance(step, Stop) for step in plan.steps):
+        running = ", ".join(sorted(user.name for user in users if user.running))
+        before = case.running.before if case.running else case.stored.before
+        if running and before["mode"] in OWN:
+            yield _cut_off(case, plan, running)
+        elif running:
+            yield f"running guests stay on their devices while network {name} is off: {running}"
+    defined = ", ".join(sorted(user.name for user in users))
+    if defined and case.found and case.spec.state == "absent":
+        yield f"guests that use network {name} cannot start without it: {defined}"
+
+
+def _cut_off(case: Case, plan: Plan, running: str) -> VirtError | str:
+    name = case.spec.name
+    if case.spec.force:
+        return f"guests lose network {name} until they are started anew: {running}"
+    verb = "restart" if any(isinstance(step, Start) for step in plan.steps) else "stop"
+    return Refused(f"cannot {verb} network {name}: running guests would lose it: {running}; shut them down first, or set force: true")
+
+
+RULES: tuple[Rule, ...] = (
+    _is_complete,
+    _has_whole_ranges,
+    _has_its_bridge,
+    _takes_no_bridge,
+    _is_alone_on_its_subnets,
+    _serves_its_subnets,
+    _tags_where_libvirt_does,
+    _has_one_default,
+    _limits_where_libvirt_does,
+    _cuts_nobody_off,
+)
+
+
+def _of_a_free_pool(case: Case, changes: t.Sequence[Change]) -> bool:
+    """libvirt keeps a device that a guest uses."""
+    running = case.running.before if case.running else {}
+    goes = any(change.after is None for change in changes)
+    used = any(user.running for user in _host(case).users)
+    return running.get("mode") in DIRECT and not case.changed("mode") and not (goes and used)
+
+
+def _is_no_default(_case: Case, changes: t.Sequence[Change]) -> bool:
+    """Two entries would have to change at once."""
+    return not any(change.where.endswith(".default") for change in changes)
+
+
+LIVE: Policy = {
+    "ips[].dhcp.ranges[]": Live("IP_DHCP_RANGE"),
+    "ips[].dhcp.hosts[]": Live("IP_DHCP_HOST"),
+    "dns.hosts[]": Live("DNS_HOST"),
+    "dns.txts[]": Live("DNS_TXT"),
+    "dns.srvs[]": Live("DNS_SRV"),
+    "portgroups[]": Live("PORTGROUP", modify=True, when=_is_no_default),
+    "interfaces[]": Live("FORWARD_INTERFACE", when=_of_a_free_pool),
+}

@@ -1,0 +1,251 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What makes one object of a noun by table as wanted: its steps, and the decisions that are the same for all nouns."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import step
+
+__all__ = [
+    "Case",
+    "Define",
+    "Live",
+    "Plan",
+    "Policy",
+    "Rule",
+    "SetAutostart",
+    "Start",
+    "Step",
+    "Stop",
+    "Undefine",
+    "Update",
+    "absent",
+    "present",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step(step.Step):
+    """One change of one object of a noun."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind} {self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Define(Step):
+    """Store the definition; what runs goes on as it is."""
+
+    xml: str = dataclasses.field(repr=False)
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"define {self.kind} {self.name}{self.detail and ' '}{self.detail}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(Step):
+    """Let it run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop(Step):
+    """Let it run no longer. Its definition stays."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAutostart(Step):
+    """Start with the host, or not."""
+
+    on: bool
+
+    def __str__(self) -> str:
+        return f"set autostart of {self.kind} {self.name} {'on' if self.on else 'off'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Undefine(Step):
+    """Forget it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Update(Step):
+    """Add an entry of a list to what runs, modify it there, or delete it."""
+
+    command: str  # add, modify, delete
+    section: str
+    what: str  # the entry in the words of the options
+    parent: int
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.what} of running {self.kind} {self.name}"
+
+
+@dataclasses.dataclass
+class Plan(step.Plan[Step]):
+    """What is done to one object."""
+
+    after: t.Mapping[str, t.Any] | None = None  # its fields then; None: there is no such object
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What the rules of a noun look at."""
+
+    spec: Spec
+    facts: Facts
+    stored: Edited  # the definition
+    running: Edited | None = None  # what runs, and goes on running
+
+    @property
+    def found(self) -> Found | None:
+        """What libvirt has."""
+        return self.facts.found
+
+    def changed(self, *fields: str) -> bool:
+        """Whether the definition changes at one of these fields, or within."""
+        form = re.compile(r"({})([\[.].*)?".format("|".join(map(re.escape, fields))))
+        return any(form.fullmatch(change.where) for change in self.stored.changes)
+
+
+# Refusals and notes (texts), seen what is asked and what would be done about it.
+Rule = t.Callable[[Case, Plan], t.Iterator[t.Union[VirtError, str]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """How an entry of a list reaches what runs."""
+
+    section: str  # libvirt's word
+    modify: bool = False  # else an entry that changes is deleted and added
+    when: t.Callable[[Case, t.Sequence[Change]], bool] = lambda _case, _changes: True
+
+
+Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits for a restart
+
+
+def absent(kind: str, case: Case, shown: t.Collection[str]) -> Plan:
+    """Stop it and forget it."""
+    found, name = case.found, case.spec.name
+    if found is None:
+        return Plan()
+    steps: list[Step] = [Stop(kind, name)] if found.active else []
+    if found.persistent:
+        steps.append(Undefine(kind, name))
+    before = {**{field: case.stored.before.get(field) for field in shown}, **_states(found)}
+    return Plan(steps, [Change(where, value, None) for where, value in before.items()])
+
+
+def present(kind: str, case: Case, policy: Policy, made: str) -> Plan:
+    """Define it in place, reach what runs, and start or stop it; `made` describes a new one."""
+    spec, found, stored = case.spec, case.found, case.stored
+    live, pending = _reach(kind, case, policy) if case.running else ([], [])
+    restart = bool(pending) and spec.allow_restart
+    plan = Plan(after=stored.after)
+    if not restart:
+        plan.steps += live
+        plan.pending += pending
+    if found is None or not found.persistent or stored.changes:
+        detail = made if found is None else _summary(found, stored.changes)
+        plan.steps.append(Define(kind, spec.name, stored.xml, detail))
+    before, after = _states(found), _wanted_states(spec, found)
+    if after["autostart"] != bool(before["autostart"]):
+        plan.steps.append(SetAutostart(kind, spec.name, after["autostart"]))
+    if restart:
+        plan.steps += [Stop(kind, spec.name), Start(kind, spec.name)]
+    elif after["active"] != bool(before["active"]):
+        plan.steps.append((Start if after["active"] else Stop)(kind, spec.name))
+    plan.changes += _changes(case, plan)
+    plan.changes += [Change(where, before[where], value) for where, value in after.items() if before[where] != value]
+    return plan
+
+
+def _states(found: Found | None) -> dict[str, bool | None]:
+    if found is None:
+        return {"active": None, "autostart": None}
+    return {"active": found.active, "autostart": found.autostart}
+
+
+def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
+    """Whether it runs, and starts with the host; a new one that is to run does both."""
+    was = found is not None and found.active
+    active = was if spec.state == "present" else spec.state == "active"
+    autostart = found.autostart if found else spec.state == "active"
+    return {
+        "active": active,
+        "autostart": autostart if spec.autostart is None else spec.autostart,
+    }
+
+
+def _changes(case: Case, plan: Plan) -> list[Change]:
+    """What the definition lacked, and what only ran otherwise, unless that goes on waiting."""
+    if case.found is None:
+        return [Change(change.where, None, change.after) for change in case.stored.changes]
+    stored = {change.where for change in case.stored.changes}
+    running = case.running.changes if case.running else ()
+    mended = [change for change in running if change.where not in stored]
+    return [
+        *case.stored.changes,
+        *(change for change in mended if str(change) not in plan.pending),
+    ]
+
+
+def _summary(found: Found, changes: t.Sequence[Change]) -> str:
+    if not changes:
+        return "" if found.persistent else "(kept when it stops)"
+    places = sorted(change.where for change in changes)
+    more = f" and {len(places) - 4} more" if len(places) > 4 else ""
+    return f"({', '.join(places[:4])}{more})"
+
+
+def _reach(kind: str, case: Case, policy: Policy) -> tuple[list[Step], list[str]]:
+    """Steps for what runs otherwise than wanted, and what of it waits for a restart."""
+    running = t.cast(Edited, case.running)
+    grouped: dict[str, list[Change]] = {}
+    for change in running.changes:
+        grouped.setdefault(_entry_of(change.where, policy), []).append(change)
+    steps: list[Step] = []
+    pending: list[str] = []
+    for place, changes in grouped.items():
+        live = policy.get(_pattern(place))
+        if live is None or not live.when(case, changes):
+            pending += map(str, changes)
+        else:
+            steps += _updates(kind, case.spec.name, place, live, running.entries[place])
+    return steps, pending
+
+
+def _pattern(place: str) -> str:
+    return re.sub(r"\[[^\]]*\]", "[]", place)
+
+
+def _entry_of(where: str, policy: Policy) -> str:
+    """The entry that a change belongs to and that can be updated; else the place itself."""
+    ends = [match.end() for match in re.finditer(r"\]", where)]
+    return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
+
+
+def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[Step]:
+    def update(command: str, xml: str) -> Step:
+        return Update(kind, name, command, live.section, place, entry.parent, xml)
+
+    if entry.xml is None:
+        return [update("delete", entry.identity_xml)]
+    if not entry.found:
+        return [update("add", entry.xml)]
+    if live.modify:
+        return [update("modify", entry.xml)]
+    return [update("delete", entry.identity_xml), update("add", entry.xml)]

@@ -1,0 +1,39 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What every plan is made of, whatever noun it is for."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+
+__all__ = ["Plan", "Step"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One change of the world, in one verb, on one object; its text is for humans."""
+
+    changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
+
+    @property
+    def verb(self) -> str:
+        """What is done, in a word."""
+        return type(self).__name__.lower()
+
+
+S = t.TypeVar("S", bound=Step)
+
+
+@dataclasses.dataclass
+class Plan(t.Generic[S]):
+    """Steps in order, what changes by them, what waits, and what to know beside them."""
+
+    steps: list[S] = dataclasses.field(default_factory=list)
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    pending: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)

@@ -1,0 +1,41 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Rows that an interface of a guest, a network and a portgroup share."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Many, Row, Table
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
+
+__all__ = ["BANDWIDTH", "VLAN", "same_mac", "settle_vlan"]
+
+_RATE = k.integer(1, 2**31 - 1)
+BANDWIDTH: Table = {
+    f"bandwidth.{side}.{what}": Row(
+        f"bandwidth/{side}/@{what}",
+        _RATE,
+        only={} if what == "average" else {f"bandwidth.{side}.average": ANY},
+    )
+    for side in ("inbound", "outbound")
+    for what in ("average", "peak", "burst")
+}
+VLAN = Many("vlan/tag/@id", k.integer(0, 4095))
+
+
+def same_mac(found: str | None, wanted: str) -> bool:
+    """Others write capitals; nothing said leaves it to libvirt."""
+    return not wanted or (found or "").lower() == wanted
+
+
+def settle_vlan(holder: Element) -> None:
+    """Take away what is empty, and say what several tags are."""
+    vlan = holder.find("vlan")
+    if vlan is None:
+        return
+    if not len(vlan):
+        holder.remove(vlan)
+    elif len(vlan) > 1:
+        vlan.set("trunk", "yes")

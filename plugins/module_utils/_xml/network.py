@@ -1,0 +1,218 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The table and the document of a virtual network, and what documents tell of its host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, Neighbour, NetworkHost, RawNetworkHost, User
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.address import ADDRESSES, IP, ROUTES
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
+
+__all__ = ["NETWORK", "SHAPE", "Mode", "finish", "host", "skeleton"]
+
+_SEVERAL = {
+    "address", "forwarder", "host", "hostname", "interface", "ip",
+    "portgroup", "range", "route", "srv", "tag", "txt",
+}  # fmt: skip
+SHAPE = Shape("network", several=frozenset(_SEVERAL))
+
+
+def _mode(root: Element) -> str:
+    forward = root.find("forward")
+    return "isolated" if forward is None else forward.get("mode") or "nat"
+
+
+def _kind_of(mode: str) -> str:
+    """Modes between which a network keeps what it forwards to."""
+    return "own" if mode in OWN else "direct" if mode in DIRECT else mode
+
+
+class Mode(Row):
+    """How guests reach the world; an isolated network has no element for that."""
+
+    def read(self, element: Element) -> t.Any:
+        """The mode, which always is one."""
+        return _mode(element)
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set it; what belongs to another kind of network goes."""
+        other = _kind_of(_mode(element)) != _kind_of(value)
+        for forward in element.findall("forward") if other or value == "isolated" else ():
+            element.remove(forward)
+        for bridge in element.findall("bridge") if other else ():
+            bridge.attrib.pop("name", None)
+        if value != "isolated":
+            child(element, "forward").set("mode", value)
+
+
+class Device(Row):
+    """The one device that a routed network uses; libvirt tells it in two places."""
+
+    def read(self, element: Element) -> t.Any:
+        """The device, for a network that is routed."""
+        return super().read(element) if _mode(element) in ("nat", "route") else None
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set it in one place."""
+        for other in element.findall("forward/interface"):
+            other.getparent().remove(other)
+        super().write(element, value)
+
+
+class Interfaces(Items):
+    """The devices of the host that guests share out among them."""
+
+    def elements(self, root: Element) -> list[Element]:
+        """Those of a pool; a routed network repeats its device here."""
+        return [] if _mode(root) in OWN else super().elements(root)
+
+
+_DNS_NAME = k.matching(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?", "must be a DNS name")
+_SERVICE = k.matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}", "must be the name of a service")
+
+
+def _new_service(element: Element, item: Item) -> None:
+    service, _dash, protocol = item.name.rpartition("-")
+    element.set("service", service)
+    element.set("protocol", protocol)
+
+
+_PORTGROUP: row.Table = {
+    "name": Row("./@name", k.NAME),
+    "default": Row("./@default", k.YESNO, same=silent_is(False)),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
+    "vlan": VLAN,
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
+    **BANDWIDTH,
+}
+
+_OWN: t.Mapping[str, t.Any] = {"mode": OWN}
+_BRIDGED: t.Mapping[str, t.Any] = {"mode": (*OWN, "bridge")}
+_DNS: t.Mapping[str, t.Any] = {"mode": OWN, "dns.enabled": (True, None)}
+_NAT: t.Mapping[str, t.Any] = {"mode": ("nat",)}
+
+NETWORK: row.Table = {
+    "mode": Mode("forward/@mode", k.choice(*OWN, *DIRECT, "hostdev")),
+    "device": Device("forward/@dev", k.NIC, only={"mode": ("nat", "route")}),
+    "interfaces": Interfaces(
+        "forward/interface",
+        table={"device": Row("./@dev", k.NIC)},
+        key="device",
+        only={"mode": (*DIRECT, "hostdev")},
+    ),
+    "pf": Row("forward/pf/@dev", k.NIC, only={"mode": ("passthrough", "hostdev")}),
+    "managed": Row("forward/@managed", k.YESNO, only={"mode": ("hostdev",)}),
+    "nat.address_start": Row("forward/nat/address/@start", IP, only=_NAT),
+    "nat.address_end": Row("forward/nat/address/@end", IP, only=_NAT),
+    "nat.port_start": Row("forward/nat/port/@start", k.integer(1, 65535), only=_NAT),
+    "nat.port_end": Row("forward/nat/port/@end", k.integer(1, 65535), only=_NAT),
+    "nat.ipv6": Row("forward/nat/@ipv6", k.YESNO, same=silent_is(False), only=_NAT),
+    "bridge": Row("bridge/@name", k.NIC, only=_BRIDGED),
+    "stp": Row("bridge/@stp", k.ONOFF, only=_OWN),
+    "delay_s": Row("bridge/@delay", k.integer(), only=_OWN),
+    "zone": Row("bridge/@zone", k.WORD, only=_OWN),
+    "mac_table_manager": Row("bridge/@macTableManager", k.choice("kernel", "libvirt"), only=_BRIDGED),
+    "mac": Row("mac/@address", k.MAC, same=same_mac, only=_OWN),
+    "mtu": Row("mtu/@size", k.integer(68, 65535), only=_OWN),
+    "domain.name": Row("domain/@name", _DNS_NAME, only=_OWN),
+    "domain.local_only": Row("domain/@localOnly", k.YESNO, same=silent_is(False), only={"domain.name": ANY}),
+    "dns.enabled": Row("dns/@enable", k.YESNO, same=silent_is(True), only=_OWN),
+    "dns.forward_plain_names": Row("dns/@forwardPlainNames", k.YESNO, same=silent_is(True), only=_DNS),
+    "dns.forwarders": Items(
+        "dns/forwarder",
+        table={"address": Row("./@addr", IP), "domain": Row("./@domain", _DNS_NAME)},
+        key="address",
+        only=_DNS,
+        shown=("domain",),
+    ),
+    "dns.hosts": Items(
+        "dns/host",
+        table={"ip": Row("./@ip", IP), "hostnames": Many("hostname", _DNS_NAME)},
+        key="ip",
+        needed=("hostnames",),
+        only=_DNS,
+        shown=("hostnames",),
+    ),
+    "dns.txts": Items(
+        "dns/txt",
+        table={"name": Row("./@name", _DNS_NAME), "value": Row("./@value", k.LINE)},
+        needed=("value",),
+        only=_DNS,
+        shown=("value",),
+    ),
+    "dns.srvs": Items(
+        "dns/srv",
+        table={
+            "domain": Row("./@domain", _DNS_NAME),
+            "target": Row("./@target", k.matching(r"[A-Za-z0-9_.-]{1,253}", "must be a DNS name")),
+            **{what: Row(f"./@{what}", k.integer(0, 65535), only={"target": ANY}) for what in ("port", "priority", "weight")},
+        },
+        parts={"service": _SERVICE, "protocol": _SERVICE},
+        name_of=lambda one: f"{one.get('service')}-{one.get('protocol')}",
+        new=_new_service,
+        only=_DNS,
+        shown=("target",),
+    ),
+    "ips": dataclasses.replace(ADDRESSES, only=_OWN),
+    "routes": dataclasses.replace(ROUTES, only=_OWN),
+    "portgroups": Items("portgroup", table=_PORTGROUP, settle=settle_vlan, shown=("vlan", "virtualport")),
+    "vlan": VLAN,
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch"), only={"mode": ("bridge",)}),
+    "isolate_ports": Row("port/@isolated", k.YESNO, same=silent_is(False), only=_BRIDGED),
+    "guest_ipv6": Row("./@ipv6", k.YESNO, same=silent_is(False), only=_OWN),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
+    **BANDWIDTH,
+}
+
+
+def skeleton(spec: Spec) -> str:
+    """A network that is routed with address translation, where the user says nothing else."""
+    network = parse("<network/>")
+    make(network, "name").text = spec.name
+    if spec.uuid:
+        make(network, "uuid").text = spec.uuid
+    make(network, "forward", mode="nat")
+    return text(network)
+
+
+def finish(network: Element) -> None:
+    """Take away what libvirt repeats, where it would contradict an edit."""
+    forward = network.find("forward")
+    if forward is not None and _mode(network) not in ("nat", "route"):
+        forward.attrib.pop("dev", None)  # the first interface of a pool
+    bridge = network.find("bridge")
+    if bridge is not None and not bridge.attrib:
+        network.remove(bridge)
+    settle_vlan(network)
+
+
+def host(raw: RawNetworkHost, name: str) -> NetworkHost:
+    """Other networks, and the guests with an interface on this one."""
+    users = [User(guest, running) for guest, running, documents in raw.guests if any(_plugged(document, name) for document in documents)]
+    neighbours = [_neighbour(*network) for network in raw.networks]
+    return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version)
+
+
+def _plugged(document: str, network: str) -> bool:
+    sources = parse(document).findall("devices/interface[@type='network']/source")
+    return any(source.get("network") == network for source in sources)
+
+
+def _neighbour(name: str, active: bool, xml: str) -> Neighbour:
+    root = parse(xml)
+    own = _mode(root) in OWN
+    addresses = row.read(root, {"ips": NETWORK["ips"]}).get("ips", ()) if own else ()
+    subnets = tuple(f"{one['address']}/{one['prefix']}" for one in addresses if "prefix" in one)
+    return Neighbour(name, active, NETWORK["bridge"].read(root) if own else None, subnets)

@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read virtual networks."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_network_info
+short_description: Read virtual networks
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns definition, state and DHCP leases of the virtual networks of a host, in the words of M(corral.virt.virt_network).
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+options:
+  name:
+    description: Only this network; an empty list is returned when the host has none of that name.
+    type: str
+  arguments:
+    description:
+      - Also describe each network as arguments of M(corral.virt.virt_network), from its definition, however it was made.
+      - Said to the network they change nothing. What no option can say is left out, and so left alone.
+    type: bool
+    default: false
+seealso:
+  - module: corral.virt.virt_network
+"""
+
+EXAMPLES = r"""
+- name: Read all networks of the host
+  corral.virt.virt_network_info:
+  register: found
+
+- name: Take over a network made by hand
+  corral.virt.virt_network_info:
+    name: default
+    arguments: true
+  register: made_by_hand
+
+- name: Keep its description
+  ansible.builtin.copy:
+    content: "{{ made_by_hand.networks[0].arguments | ansible.builtin.to_nice_yaml }}"
+    dest: network.yml
+    mode: "0644"
+  delegate_to: localhost
+  when: made_by_hand.networks | length > 0
+"""
+
+RETURN = r"""
+networks:
+  description: The networks, by name. Beside what is listed here they have the options of M(corral.virt.virt_network) that the network
+    has values of.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always}
+    uuid: {description: UUID., type: str, returned: always}
+    persistent: {description: Whether a definition is stored., type: bool, returned: always}
+    active: {description: Whether it runs., type: bool, returned: always}
+    autostart: {description: Whether it starts with the host., type: bool, returned: always}
+    mode: {description: How guests reach the world., type: str, returned: always}
+    leases:
+      description: Addresses that its DHCP server has given away.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        ip: {description: The address., type: str, returned: always}
+        mac: {description: MAC address of the client., type: str, returned: always}
+        hostname: {description: Name of the client., type: str, returned: always}
+        id: {description: Its DHCP unique identifier., type: str, returned: always}
+        expires: {description: 'When it ends, in seconds since 1970.', type: int, returned: always}
+    arguments: {description: Arguments of M(corral.virt.virt_network) that describe it., type: dict, returned: with O(arguments)}
+"""
+
+from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY, leases, networks
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import found
+from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
+
+OPTIONS = {
+    **URI_OPTION,
+    "name": {"type": "str"},
+    "arguments": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    told = []
+    with failures(module):
+        with opened(module.params["uri"], readonly=True) as connection:
+            for network in networks(connection, module.params["name"]):
+                name, there = network.name(), found(network, LIBRARY)
+                row = {**noun.describe(NETWORK, name, there), "leases": leases(network)}
+                if module.params["arguments"]:
+                    row["arguments"] = noun.arguments(NETWORK, name, there)
+                told.append(row)
+    module.exit_json(changed=False, networks=told)
+
+
+if __name__ == "__main__":
+    main()

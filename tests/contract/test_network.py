@@ -1,0 +1,144 @@
+"""Virtual networks against libvirt's own test driver, which updates what runs."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+
+import libvirt
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from lxml import etree
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Live
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.contract.test_modules import run as module
+from ansible_collections.corral.virt.tests.contract.world import snapshot
+from ansible_collections.corral.virt.tests.golden.case import Case
+
+EVERYTHING = Case("networks/nat_every_field").data("wanted.yml")
+GIVEN = "192.168.122.1"  # the address of libvirt's own example, which runs, with a guest
+
+
+@pytest.fixture
+def host() -> Iterator[t.Any]:
+    """libvirt's own example: a network that runs, and a running guest that is on it."""
+    with opened("test:///default") as connection:
+        yield connection
+
+
+def run(host: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    """Converge; options as Ansible hands them over."""
+    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(said)
+    assert not result.error_messages, result.error_messages
+    gate = Gate(check_mode=check_mode)
+    return noun.converge(host, NETWORK, LIBRARY, result.validated_parameters, gate)
+
+
+def values(host: t.Any, path: str, name: str = "default") -> list[str]:
+    """What libvirt says at a path of the document."""
+    root = etree.fromstring(host.networkLookupByName(name).XMLDesc())
+    return [str(found) for found in t.cast("list[t.Any]", root.xpath(path))]
+
+
+@pytest.mark.parametrize("state", ["active", "present", "inactive"])
+def test_check_mode_says_what_a_real_run_does(host: t.Any, state: str) -> None:
+    said = {**EVERYTHING, "state": state}
+    before = snapshot(host)
+    predicted = run(host, check_mode=True, **said)
+    assert snapshot(host) == before
+    assert run(host, **said) == predicted
+    network = host.networkLookupByName("lab")
+    assert (network.isActive(), network.autostart()) == (state == "active", True)
+    again = run(host, **said)
+    assert (again["changed"], again["steps"], again["pending"]) == (False, [], [])
+    assert again["network"] == predicted["network"]
+    assert run(host, check_mode=True, name="lab", state="absent")["changed"]
+    run(host, name="lab", state="absent")
+    assert "lab" not in host.listNetworks() + host.listDefinedNetworks()
+    assert snapshot(host) == before
+
+
+def test_what_runs_is_updated(host: t.Any) -> None:
+    first, last = f"{GIVEN[:-1]}50", f"{GIVEN[:-1]}99"
+    dhcp: dict[str, t.Any] = {"ranges": [{"start": f"{GIVEN[:-1]}2", "end": f"{GIVEN[:-1]}254", "state": "absent"}]}
+    dhcp["ranges"].append({"start": first, "end": last})
+    dhcp["hosts"] = [{"ip": f"{GIVEN[:-1]}10", "mac": "52:54:00:00:00:10"}]
+    said: dict[str, t.Any] = {"name": "default", "ips": [{"address": GIVEN, "dhcp": dhcp}]}
+    said["dns"] = {"hosts": [{"ip": GIVEN, "hostnames": ["gateway"]}]}
+    uuid = host.networkLookupByName("default").UUIDString()
+    assert not run(host, **said)["pending"]
+    assert values(host, "//range/@start") == [first]
+    assert values(host, "//dhcp/host/@mac") == ["52:54:00:00:00:10"]
+    assert values(host, "//dns/host/hostname/text()") == ["gateway"]
+    assert not run(host, **said)["changed"]
+    dhcp["hosts"][0]["mac"] = "52:54:00:00:00:11"
+    said["portgroups"] = [{"name": "slow", "bandwidth": {"inbound": {"average": 100}}}]
+    run(host, **said)
+    assert values(host, "//dhcp/host/@mac") == ["52:54:00:00:00:11"]
+    said["portgroups"][0]["bandwidth"]["inbound"]["average"] = 200
+    run(host, **said)
+    assert values(host, "//portgroup//inbound/@average") == ["200"]
+    dhcp["hosts"][0]["state"] = "absent"
+    said["portgroups"][0] = {"name": "slow", "state": "absent"}
+    run(host, **said)
+    assert values(host, "//dhcp/host/@ip | //portgroup/@name") == []
+    assert host.networkLookupByName("default").UUIDString() == uuid
+
+
+def test_an_update_that_libvirt_refuses_leaves_the_definition(host: t.Any) -> None:
+    """Else it would come with the next start, unasked."""
+
+    def kept_for(last: int) -> dict[str, t.Any]:
+        entry = {"ip": f"{GIVEN[:-1]}{last}", "mac": "52:54:00:00:00:10"}
+        return {"ips": [{"address": GIVEN, "dhcp": {"hosts": [entry]}}]}
+
+    run(host, name="default", **kept_for(10))
+    before = snapshot(host)
+    with pytest.raises(Failed, match=r"cannot add ips.* of running network default: .*existing"):
+        run(host, name="default", **kept_for(11))
+    assert snapshot(host) == before
+
+
+@pytest.mark.parametrize("live", NETWORK.live.values(), ids=lambda live: live.section)
+def test_libvirt_knows_every_section(live: Live) -> None:
+    assert hasattr(libvirt, f"VIR_NETWORK_SECTION_{live.section}")
+
+
+def test_guests_are_not_cut_off(host: t.Any) -> None:
+    before = snapshot(host)
+    refused: list[dict[str, t.Any]] = [{"state": "inactive"}, {"state": "absent"}, {"mtu": 9000, "allow_restart": True}]
+    for said in refused:
+        for check_mode in (True, False):
+            with pytest.raises(Refused, match=r"running guests would lose it: test; .* force: true"):
+                run(host, name="default", check_mode=check_mode, **said)
+    assert snapshot(host) == before
+    told = run(host, name="default", state="inactive", force=True)
+    assert told["notes"] == ["guests lose network default until they are started anew: test"]
+    assert not host.networkLookupByName("default").isActive()
+
+
+def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:
+    run(host, **{**EVERYTHING, "state": "active"})
+    for name in ("default", "lab"):
+        found = stored.find(host, LIBRARY, name)
+        assert found is not None
+        said = noun.arguments(NETWORK, name, found)
+        assert said["ips"] and said["bridge"]
+        told = run(host, **said)
+        assert (told["changed"], told["pending"]) == (False, [])
+
+
+def test_modules() -> None:
+    [seen] = module("virt_network_info", uri="test:///default", arguments=True)["networks"]
+    assert (seen["name"], seen["mode"], seen["active"], seen["leases"]) == ("default", "nat", True, [])
+    assert seen["arguments"]["ips"][0]["address"] == GIVEN
+    assert module("virt_network_info", uri="test:///default", name="nobody")["networks"] == []
+    told = module("virt_network", uri="test:///default", name="lan", vlan=[5000], mtu=1)
+    assert len(told["problems"]) == 2

@@ -1,0 +1,165 @@
+"""virt_firewall and the kernel's nftables, in a network of their own: predicted, done, done again; judged by nft."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import firewall as files
+from ansible_collections.corral.virt.plugins.module_utils._front import firewall as front
+from ansible_collections.corral.virt.plugins.module_utils._plan import nftables
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+NFT = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
+REAL, CHECK = Gate(check_mode=False), Gate(check_mode=True)
+CONFIG = """flush ruleset
+table inet filter {
+    chain input {
+        type filter hook input priority 0; policy drop;
+        tcp dport 22 accept
+    }
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+    }
+}
+"""
+
+
+class Host:
+    """A network namespace with a firewall, and the files of that firewall."""
+
+    def __init__(self, place: Path, pid: int) -> None:
+        self.place, self.prefix = place, ["nsenter", "--net", f"--target={pid}"]
+        self.config, self.drop_in = place / "nftables.conf", place / "corral/firewall.nft"
+
+    def nft(self, *words: str) -> str:
+        """What nft prints there."""
+        command = [*self.prefix, str(NFT), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def boot(self) -> None:
+        """Load the configuration as the unit does."""
+        self.nft("-f", str(self.config))
+
+    def chain(self) -> list[str]:
+        """Rules of the chain input."""
+        lines = self.nft("list", "chain", "inet", "filter", "input").splitlines()
+        return [line.strip() for line in lines if "accept" in line]
+
+    def state(self) -> list[str]:
+        """All that a run may change."""
+        texts = [one.read_text() if one.exists() else "" for one in (self.config, self.drop_in)]
+        return [self.nft("list", "ruleset"), *texts]
+
+    def converge(self, gate: Gate, *sources: str, **more: t.Any) -> dict[str, t.Any]:
+        """The module's answer."""
+        known = {"ports": front.DEFAULT_PORTS, "source_names": [], "purge": True}
+        return front.converge({**known, "sources": list(sources), **more}, gate)
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    if os.geteuid() or not NFT:
+        pytest.skip("needs root and nft for a network namespace")
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+    assert holder.stdout and holder.stdout.readline() == b"\n"
+    host = Host(tmp_path, holder.pid)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    _program(programs / "nft", f'exec {" ".join(host.prefix)} {NFT} "$@"')
+    shown = f"ExecStart={{ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f {host.config} ; }}"
+    _program(
+        programs / "systemctl",
+        f'case "$*" in is-enabled*nftables) echo enabled;; show*) echo "{shown}";; *) exit 1;; esac',
+    )
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    for module in (files, nftables):
+        monkeypatch.setattr(module, "DROP_IN", str(host.drop_in))
+    host.config.write_text(CONFIG)
+    host.boot()
+    yield host
+    holder.kill()
+    holder.wait()
+
+
+def test_what_is_predicted_is_done_once_and_lasts(host: Host) -> None:
+    before = host.state()
+    predicted = host.converge(CHECK, "192.0.2.7", "2001:db8::/64")
+    assert host.state() == before
+    assert (predicted["manager"], predicted["changed"], len(predicted["steps"])) == (
+        "nftables",
+        True,
+        3,
+    )
+    assert host.converge(REAL, "192.0.2.7", "2001:db8::/64") == predicted
+    rules = host.chain()
+    assert sorted(line.split(" accept")[0] for line in rules) == [
+        "ip saddr 192.0.2.7 tcp dport { 16514, 49152-49215 }",
+        "ip6 saddr 2001:db8::/64 tcp dport { 16514, 49152-49215 }",
+        "tcp dport 22",
+    ]
+    assert rules[-1].startswith("tcp dport 22"), "ours come first"
+    for gate in (CHECK, REAL):
+        again = host.converge(gate, "192.0.2.7", "2001:db8::/64")
+        assert (again["changed"], again["steps"], again["diff"]) == (
+            False,
+            [],
+            {"before": {}, "after": {}},
+        )
+    host.boot()
+    assert sorted(host.chain()) == sorted(rules), "as before, after a boot"
+
+
+def test_rules_are_replaced_kept_and_removed(host: Host) -> None:
+    before = host.nft("list", "ruleset")
+    host.converge(REAL, "any")
+    host.converge(REAL, "192.0.2.7")
+    assert [line.split(" accept")[0] for line in host.chain()[:-1]] == ["ip saddr 192.0.2.7 tcp dport { 16514, 49152-49215 }"]
+    host.converge(REAL, "192.0.2.0/24", "192.0.2.8", purge=False)
+    assert len(host.chain()) == 3
+    host.boot()
+    assert len(host.chain()) == 3
+    removed = host.converge(REAL)
+    assert removed["diff"]["after"] == {} and len(removed["diff"]["before"]["nftables.running"]) == 2
+    assert host.nft("list", "ruleset") == before
+    host.boot()
+    assert host.nft("list", "ruleset") == before
+
+
+def test_a_name_without_an_address_removes_nothing(host: Host) -> None:
+    host.converge(REAL, "any")
+    result = host.converge(REAL, source_names=["corral.invalid"])
+    assert (result["changed"], result["unknown"], len(host.chain())) == (
+        False,
+        ["corral.invalid"],
+        2,
+    )
+
+
+def test_a_configuration_that_nft_refuses_stays(host: Host) -> None:
+    host.config.write_text(f"{CONFIG}nonsense\n")
+    before = host.config.read_text()
+    with pytest.raises(Failed, match=r"nonsense(.|\n)*already done: open 16514"):
+        host.converge(REAL, "any")
+    assert host.config.read_text() == before and [one.name for one in host.place.glob("*.corral-new")] == []
+
+
+def test_a_table_that_no_file_defines_is_refused_and_nothing_done(host: Host) -> None:
+    host.config.write_text("")
+    before = host.state()
+    with pytest.raises(Refused, match="inet filter input drops"):
+        host.converge(REAL, "any")
+    assert host.state() == before
+    assert host.converge(REAL, ports=[])["changed"] is False

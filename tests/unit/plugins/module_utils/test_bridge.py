@@ -1,0 +1,811 @@
+"""A host's bridge: which link it takes over, what is refused, and how each configuration changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import (
+    BadInput,
+    Failed,
+    Refused,
+    Unsupported,
+)
+from ansible_collections.corral.virt.plugins.module_utils._files import bridge as doers
+from ansible_collections.corral.virt.plugins.module_utils._files import links
+from ansible_collections.corral.virt.plugins.module_utils._front import bridge as front
+from ansible_collections.corral.virt.plugins.module_utils._front import firewall
+from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
+    RESULT,
+    STATE,
+    SYSCTL,
+    TRIAL_INTERFACES,
+    UDEV,
+    BridgeFacts,
+    BridgeSpec,
+    Document,
+    Ifupdown,
+    Netplan,
+    NetworkChange,
+    Networkd,
+    PortOwner,
+    Trial,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan import (
+    bridge,
+    ifupdown,
+    netplan,
+    networkd,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.bridge_steps import (
+    ConfirmBridge,
+    RequirePackages,
+    SetBridgeOption,
+    SetSysctl,
+    SwitchToBridge,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
+    HostStep,
+    WriteFile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+MAC = "52:54:00:ab:34:56"
+ETHER = {"ifname": "eth0", "link_type": "ether", "address": MAC}
+PARAMS: dict[str, t.Any] = {
+    "name": "br0",
+    "state": "present",
+    "port": "auto",
+    "address": None,
+    "timeout": 60,
+    "filter_guests": True,
+}
+
+
+def host(*more: t.Mapping[str, t.Any], **fields: t.Any) -> BridgeFacts:
+    """One with an Ethernet interface, and more links."""
+    found = {str(link["ifname"]): link for link in (ETHER, *more)}
+    return BridgeFacts(host="hyper1", links=found, **fields)
+
+
+def br0(**data: int) -> dict[str, t.Any]:
+    return {"ifname": "br0", "linkinfo": {"info_kind": "bridge", "info_data": data}}
+
+
+def port_of_br0(name: str = "eth0", kind: str | None = None) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = {"ifname": name, "link_type": "ether", "master": "br0"}
+    return {**found, "linkinfo": {"info_kind": kind}} if kind else found
+
+
+# What is wanted
+
+
+def test_what_is_wanted() -> None:
+    assert bridge.spec(PARAMS) == BridgeSpec("br0", None, None, 60, filter_guests=True)
+    assert bridge.spec({**PARAMS, "address": ""}).address is None
+    more = {"name": "br.0_-123456789", "port": "eno1", "address": "192.0.2.1", "timeout": 5}
+    expected = BridgeSpec("br.0_-123456789", "eno1", "192.0.2.1", 5, filter_guests=False)
+    assert bridge.spec({**more, "filter_guests": False}) == expected
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "br 0", "br/0", "b" * 16, "br0\n", "brü", "-e;x"])
+def test_bad_names_are_refused(name: str) -> None:
+    for option in ("name", "port"):
+        with pytest.raises(BadInput, match=f"{option}: .* is no name of an interface"):
+            bridge.spec({**PARAMS, option: name})
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(BadInput, match="name: ") as caught:
+        bridge.spec({**PARAMS, "name": "a b", "port": "c d", "timeout": 4})
+    assert [one.split(":")[0] for one in caught.value.problems] == ["name", "port", "timeout"]
+    with pytest.raises(BadInput, match="br0 cannot be a port of itself"):
+        bridge.spec({**PARAMS, "port": "br0"})
+
+
+# The port
+
+
+@pytest.mark.parametrize(
+    ("wanted", "facts", "expected"),
+    [
+        (BridgeSpec("br0"), host(default_routes=("eth0",)), "eth0"),
+        (
+            BridgeSpec("br0"),
+            host({**ETHER, "ifname": "eth1"}, default_routes=("eth1", "eth0")),
+            "eth1",
+        ),
+        (BridgeSpec("br0", "eth0"), host(default_routes=("eth1",)), "eth0"),
+        (BridgeSpec("br0", address="192.0.2.1"), host(addresses={"eth0": ("192.0.2.1",)}), "eth0"),
+        (BridgeSpec("br0"), host(br0()), None),
+        (BridgeSpec("br0", "none"), host(br0()), None),
+    ],
+)
+def test_the_port(wanted: BridgeSpec, facts: BridgeFacts, expected: str | None) -> None:
+    assert bridge.port(wanted, facts) == expected
+
+
+def test_the_address_of_another_host_leads_nowhere() -> None:
+    facts = host(addresses={"eth0": ("192.0.2.2",), "eth1": ()})
+    for address in ("192.0.2.1", None):
+        with pytest.raises(Refused, match=r"hyper1 has no default route; name .*bridge_port"):
+            bridge.port(BridgeSpec("br0", address=address), facts)
+
+
+@pytest.mark.parametrize(
+    ("link", "fields", "reasons"),
+    [
+        ({"linkinfo": {"info_kind": "bridge"}}, {}, ["is a bridge already"]),
+        ({"master": "bond0"}, {}, ["belongs to bond0; put that into"]),
+        ({"link_type": "none"}, {}, ["no Ethernet"]),
+        ({}, {"wireless": frozenset(["eth0"])}, ["is wireless and access points do not let"]),
+        (
+            {"linkinfo": {"info_kind": "bridge"}, "master": "x", "link_type": "none"},
+            {"wireless": frozenset(["eth0"])},
+            ["is a bridge", "belongs to x", "wireless", "no Ethernet"],
+        ),
+    ],
+)
+def test_ports_that_cannot_be_bridged_are_refused(link: dict[str, t.Any], fields: dict[str, t.Any], reasons: list[str]) -> None:
+    facts = BridgeFacts(host="hyper1", links={"eth0": {**ETHER, **link}}, **fields)
+    with pytest.raises(Refused, match="cannot make bridge br0: ") as caught:
+        bridge.port(BridgeSpec("br0", "eth0"), facts)
+    problems = str(caught.value).split("; ")
+    assert [reason for reason in reasons if reason not in str(caught.value)] == []
+    assert ("; choose another port" in str(caught.value)) is ("no Ethernet" in reasons)
+    assert len(problems) >= len(reasons)
+
+
+def test_a_port_that_is_not_there_is_refused() -> None:
+    with pytest.raises(Refused, match="no interface eth9; there are eth0, lo"):
+        bridge.port(BridgeSpec("br0", "eth9"), host({"ifname": "lo"}))
+
+
+@pytest.mark.parametrize(
+    ("trial", "refused"),
+    [
+        (Trial("br0", running=True), True),
+        (Trial("br0", running=True, result={"ok": True}), False),
+        (Trial("br0", running=False), False),
+        (None, False),
+    ],
+)
+def test_one_switch_at_a_time(trial: Trial | None, refused: bool) -> None:
+    """Also when its bridge is there already: it may be taken back."""
+    for facts in (host(default_routes=("eth0",), trial=trial), host(br0(), trial=trial)):
+        if refused:
+            with pytest.raises(Refused, match="on hyper1: a switch to br0 is in progress"):
+                bridge.port(BridgeSpec("br0"), facts)
+        else:
+            bridge.port(BridgeSpec("br0"), facts)
+
+
+# Whoever configured it
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (PortOwner(ifupdown=True), "ifupdown"),
+        (PortOwner(network_file="/etc/systemd/network/a.network", ifupdown=True), "networkd"),
+        (PortOwner(network_file="/run/systemd/network/10-netplan-a.network"), "netplan"),
+        (PortOwner(networkmanager=True, netplan=True, ifupdown=True), "netplan"),
+        (PortOwner(netplan=True, ifupdown=True), "ifupdown"),
+    ],
+)
+def test_whoever_configured_the_port_configures_the_bridge(owner: PortOwner, expected: str) -> None:
+    assert bridge.manager("eth0", owner, host(), bridge="br0") == expected
+
+
+def test_a_bridge_that_is_to_be_made_by_hand_is_refused() -> None:
+    command = f"ifname br1 bridge.stp no bridge.mac-address {MAC}`, put eth0 into it"
+    with pytest.raises(Refused, match=command):
+        bridge.manager("eth0", PortOwner(networkmanager=True, ifupdown=True), host(), bridge="br1")
+    for owner in (PortOwner(), PortOwner(netplan=True)):
+        with pytest.raises(Refused, match=r"neither ifupdown, .* configures eth0 on hyper1"):
+            bridge.manager("eth0", owner, host(), bridge="br0")
+
+
+CONFIGS = [
+    ("ifupdown", Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"})),
+    ("networkd", Networkd("/etc/systemd/network/a.network", "[Match]\nName=eth0\n")),
+    ("netplan", Netplan({"/etc/netplan/a.yaml": {"network": {"ethernets": {"eth0": {}}}}})),
+]
+
+
+@pytest.mark.parametrize(("manager", "config"), CONFIGS)
+def test_each_configuration_switches_and_comes_back(manager: str, config: t.Any) -> None:
+    change = bridge.switch("br0", "eth0", host(), config)
+    assert (change.bridge, change.port, change.manager) == ("br0", "eth0", manager)
+    assert all(path.startswith("/run/") for path in change.trial), "a reboot forgets it"
+    assert all(path.startswith("/etc/") for path in change.lasting)
+    assert ("ip", "link", "delete", "br0") in change.undo
+    assert MAC in str([*change.trial.values()]) + str([one.content for one in _documents(change)])
+
+
+def _documents(change: NetworkChange) -> list[Document]:
+    return [text for text in change.trial.values() if isinstance(text, Document)]
+
+
+# What is to be done
+
+
+CHANGE = NetworkChange("br0", "eth0", "networkd", {}, {}, up=(), undo=())
+
+
+def test_a_new_bridge_is_a_switch() -> None:
+    facts = host(addresses={"eth0": ("192.0.2.1", "2001:db8::1")})
+    wanted = BridgeSpec("br0", timeout_s=30, filter_guests=True)
+    steps, changes = bridge.decide(wanted, facts, CHANGE)
+    held = ("192.0.2.1", "2001:db8::1")
+    assert steps == [SwitchToBridge(CHANGE, held, 30)]
+    text = "bridge br0 takes over 192.0.2.1, 2001:db8::1 from eth0 (networkd)"
+    assert [str(step) for step in steps] == [text]
+    assert changes == [
+        Change("br0.port", None, "eth0"),
+        Change("br0.addresses", None, ["192.0.2.1", "2001:db8::1"]),
+    ]
+    (step,), _changes = bridge.decide(wanted, host(), CHANGE)
+    assert str(step) == "bridge br0 takes over the link from eth0 (networkd)"
+
+
+def test_packages_are_required_before_anything_is_done() -> None:
+    change = dataclasses.replace(CHANGE, packages=("bridge-utils",))
+    steps, _changes = bridge.decide(BridgeSpec("br0"), host(filtering=bridge.NF_CALLS), change)
+    assert steps[0] == RequirePackages(("bridge-utils",))
+    assert str(steps[0]) == "require bridge-utils"
+    assert isinstance(steps[-1], SwitchToBridge), "what may cut the connection comes last"
+    assert len(steps) == 5
+
+
+@pytest.mark.parametrize(
+    ("link", "fields"),
+    [
+        (br0(), []),
+        ({"ifname": "br0", "linkinfo": {"info_kind": "bridge"}}, []),
+        (br0(stp_state=0, forward_delay=0), []),
+        (br0(stp_state=1, forward_delay=0), ["stp_state"]),
+        (br0(stp_state=1, forward_delay=1500), ["stp_state", "forward_delay"]),
+    ],
+)
+def test_a_bridge_that_is_there_lets_guests_talk_at_once(link: dict[str, t.Any], fields: list[str]) -> None:
+    facts = host(link, port_of_br0())
+    for wanted in (
+        BridgeSpec("br0", filter_guests=True),
+        BridgeSpec("br0", "eth0", filter_guests=True),
+    ):
+        steps, changes = bridge.decide(wanted, facts, None)
+        words = {"stp_state": "stp", "forward_delay": "forward delay"}
+        assert steps == [SetBridgeOption("br0", field, words[field]) for field in fields]
+        assert [str(step) for step in steps] == [f"switch off {words[field]} of br0" for field in fields]
+        assert [change.where for change in changes] == [f"br0.{field}" for field in fields]
+        assert all(change.before and change.after == 0 for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("facts", "port", "reason"),
+    [
+        (host({"ifname": "br0"}), None, "cannot use br0: it is no bridge"),
+        (host({"ifname": "br0", "linkinfo": {"info_kind": "veth"}}), None, "it is no bridge"),
+        (host(br0()), None, "has no port and leads nowhere"),
+        (host(br0(), port_of_br0("vnet0", "tun")), None, "has no port and leads nowhere"),
+        (host(br0(), port_of_br0("eth1")), "eth0", "eth0 is not in it"),
+        (host(br0(), port_of_br0("tap0", "tun")), "tap0", "tap0 is not in it"),
+    ],
+)
+def test_a_bridge_that_does_not_fit_is_refused(facts: BridgeFacts, port: str | None, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        bridge.decide(BridgeSpec("br0", port), facts, None)
+
+
+FILTER_OFF = "# Written by the role corral.virt.bridge: guests on a bridge are not filtered by the host.\n"
+FILES = {
+    SYSCTL: FILTER_OFF + "".join(f"-net.bridge.{call} = 0\n" for call in bridge.NF_CALLS),
+    UDEV: f'{FILTER_OFF}ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="/lib/systemd-sysctl --prefix=/net/bridge"\n',
+}
+
+
+@pytest.mark.parametrize("change", [None, CHANGE])
+def test_guests_are_not_filtered_now_and_later(change: NetworkChange | None) -> None:
+    wanted, there = BridgeSpec("br0"), (br0(), port_of_br0())
+    known: dict[str, t.Any] = {"systemd_sysctl": "/lib/systemd-sysctl"}
+    bare = host(*there, filtering=("bridge-nf-call-iptables",), **known)
+    steps, changes = bridge.decide(wanted, bare, change)
+    key = "net.bridge.bridge-nf-call-iptables"
+    steps = [step for step in steps if not isinstance(step, SwitchToBridge)]
+    assert steps == [
+        WriteFile(SYSCTL, FILES[SYSCTL]),
+        WriteFile(UDEV, FILES[UDEV]),
+        SetSysctl((key,), "0", "do not filter bridged guests"),
+    ]
+    assert str(steps[2]) == f"set {key} to 0 (do not filter bridged guests)"
+    assert [change for change in changes if not change.where.startswith("br0.")] == [
+        Change(SYSCTL, None, FILES[SYSCTL]),
+        Change(UDEV, None, FILES[UDEV]),
+        Change(key, 1, 0),
+    ]
+    empty = host(*there, files={SYSCTL: "", UDEV: ""}, **known)
+    assert [one.before for one in bridge.decide(wanted, empty, None)[1]] == [None, None]
+    done = host(*there, files=FILES, **known)
+    assert not [one for one in bridge.decide(wanted, done, change)[0] if isinstance(one, WriteFile)]
+    other = host(*there, files={**FILES, SYSCTL: "old"}, **known)
+    steps, changes = bridge.decide(wanted, other, None)
+    assert (steps, changes) == (
+        [WriteFile(SYSCTL, FILES[SYSCTL])],
+        [Change(SYSCTL, "old", FILES[SYSCTL])],
+    )
+    left_alone = dataclasses.replace(wanted, filter_guests=True)
+    assert bridge.decide(left_alone, bare, None) == ([], [])
+
+
+# Confirm
+
+
+def test_a_switch_is_confirmed_once() -> None:
+    steps, changes = bridge.confirm("br0", Trial("br0", running=True))
+    assert (steps, changes) == ([ConfirmBridge("br0")], [Change("br0.lasting", False, True)])
+    assert str(steps[0]) == "keep bridge br0"
+    for running in (True, False):
+        assert bridge.confirm("br0", Trial("br0", running, {"ok": True})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("trial", "reason"),
+    [
+        (None, "no switch to it was started"),
+        (Trial("br1", running=True), "no switch to it was started"),
+        (Trial("br0", running=False), "ended without a result; see journalctl -u corral-bridge"),
+        (
+            Trial("br0", running=True, result={"ok": False, "why": "too late"}),
+            "it was taken back and the host is as before: too late",
+        ),
+        (Trial("br0", running=False, result={}), "it was taken back"),
+    ],
+)
+def test_what_cannot_be_confirmed_is_refused(trial: Trial | None, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        bridge.confirm("br0", trial)
+
+
+# ifupdown
+
+
+def test_ifupdown_moves_the_address_and_keeps_the_link() -> None:
+    before = """\
+auto lo
+iface lo inet loopback
+
+allow-hotplug eth0
+iface eth0 inet static
+\taddress 192.0.2.7/24
+\tgateway 192.0.2.1
+\tup ip route add 198.51.100.0/24 via 192.0.2.2 dev eth0
+\tup ethtool -K eth0 gro off
+\tethernet-wol g
+iface eth0 inet6 auto
+
+auto eth1
+iface eth1 inet dhcp
+\tethernet-wol g
+\tup ip route add 203.0.113.0/24 via 192.0.2.2 dev eth0
+"""
+    assert (
+        ifupdown.bridged(before, "eth0", "br0", MAC)
+        == f"""\
+auto lo
+iface lo inet loopback
+
+auto br0
+iface br0 inet static
+\tbridge_ports eth0
+\tbridge_stp off
+\tbridge_fd 0
+\tbridge_maxwait 0
+\tbridge_hw {MAC}
+\taddress 192.0.2.7/24
+\tgateway 192.0.2.1
+\tup ip route add 198.51.100.0/24 via 192.0.2.2 dev br0
+\tup ethtool -K eth0 gro off
+iface br0 inet6 auto
+
+auto eth1
+iface eth1 inet dhcp
+\tethernet-wol g
+\tup ip route add 203.0.113.0/24 via 192.0.2.2 dev eth0
+
+iface eth0 inet manual
+\tethernet-wol g
+"""
+    )
+
+
+def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
+    before = "auto eth0 eth0.5\niface eth0 inet dhcp\niface eth0.5 inet manual\n"
+    after = ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", MAC)
+    assert after.startswith("\nauto br0 eth0.5\niface br0 inet dhcp\n")
+    assert after.endswith(f"{MAC}\niface eth0.5 inet manual\n\niface eth0 inet manual\n")
+    assert ifupdown.has_stanza(before, "eth0") and not ifupdown.has_stanza(before, "eth")
+
+
+def test_ifupdown_keeps_classes_other_than_hotplug() -> None:
+    text = "allow-ovs eth0\nno-auto-down eth0\nmapping eth0\n"
+    after = ifupdown.bridged(text, "eth0", "br0", MAC)
+    assert after == "allow-ovs br0\nno-auto-down eth0\nmapping eth0\n"
+    for other in ("allow-hotplug eth1\n", "\tip route dev eth0", "auto   eth1  lo\n\n\n", ""):
+        assert ifupdown.bridged(other, "eth0", "br0", MAC) == other
+
+
+@pytest.mark.parametrize("word", ["mapping", "rename", "template", "no-auto-down", "no-scripts"])
+def test_ifupdown_ends_a_stanza_where_another_begins(word: str) -> None:
+    text = f"iface eth0 inet dhcp\n{word} eth1\n\tethernet-wol g\n"
+    after = ifupdown.bridged(text, "eth0", "br0", MAC)
+    assert f"{word} eth1\n\tethernet-wol g\n" in after
+
+
+def test_ifupdown_changes_each_file_that_speaks_of_the_port() -> None:
+    files = {
+        "/etc/network/interfaces": "auto eth0\nsource interfaces.d/*\n",
+        "/etc/network/interfaces.d/a": "iface eth0 inet dhcp\n\tethernet-wol g\n",
+        "/etc/network/interfaces.d/b": "iface eth0 inet6 auto\n",
+        "/etc/network/interfaces.d/c": "iface eth1 inet dhcp",
+        "/etc/network/interfaces.d/d": "iface eth0 inet6 manual\n\tlink-speed 1000\n",
+    }
+    change = ifupdown.switch("eth0", "br0", MAC, Ifupdown(files))
+    texts = {path.rpartition("/")[2]: str(text) for path, text in change.lasting.items()}
+    assert texts == {
+        "interfaces": "auto br0\nsource interfaces.d/*\n",
+        "a": texts["a"],
+        "b": "iface br0 inet6 auto\n",
+        "d": "iface br0 inet6 manual\n\niface eth0 inet manual\n\tlink-speed 1000\n",
+    }
+    assert texts["a"].startswith("iface br0 inet dhcp\n\tbridge_ports eth0\n")
+    assert f"\tbridge_hw {MAC}\n" in texts["a"]
+    assert texts["a"].endswith("\n\niface eth0 inet manual\n\tethernet-wol g\n")
+    (trial,) = change.trial.values()
+    flat = "auto br0\niface br0 inet dhcp\n\tbridge_ports eth0\n"
+    assert str(trial).startswith(flat) and "source" not in str(trial)
+    assert str(trial).count("bridge_ports") == str(trial).count("iface eth0 inet manual") == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "packages", "ipv6"),
+    [
+        (Ifupdown({}, "1", has_brctl=True), (), "1"),
+        (Ifupdown({}, "", has_brctl=False), ("bridge-utils",), "0"),
+    ],
+)
+def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: str) -> None:
+    change = ifupdown.switch("eth0", "br0", MAC, config)
+    trial = TRIAL_INTERFACES
+    assert change.packages == packages
+    assert [*change.trial] == [trial]
+    assert [" ".join(words) for words in (*change.down, *change.up)] == [
+        "ifdown --force eth0",
+        f"ifup --force -i {trial} eth0 br0",
+    ]
+    assert [" ".join(words) for words in (*change.undo_in_trial, *change.undo)] == [
+        f"ifdown --force -i {trial} br0 eth0",
+        "ip link delete br0",
+        f"sysctl -w net/ipv6/conf/eth0/disable_ipv6={ipv6}",
+        "ifup --force eth0",
+    ]
+    assert change.settle == ()
+
+
+def test_ifupdown_follows_what_is_sourced(tmp_path: Path) -> None:
+    folder = tmp_path / "interfaces.d"
+    (folder / "more").mkdir(parents=True)
+    (tmp_path / "interfaces").write_text("auto lo\nsource\nsource interfaces.d/*.cfg\nsource-directory interfaces.d/more\n")
+    (folder / "eth0.cfg").write_text("auto eth0\niface eth0 inet dhcp\nsource ../interfaces\n")
+    (folder / "not").write_text("iface not inet dhcp\n")
+    (folder / "more/eth1").write_text("auto eth1\n")
+    (folder / "more/eth1.bak").write_text("auto bak\n")
+    found = links.interfaces_files(str(tmp_path / "interfaces"))
+    assert ifupdown.flat(found) == "auto lo\nauto eth0\niface eth0 inet dhcp\nauto eth1\n"
+
+
+# systemd-networkd
+
+
+@pytest.mark.parametrize(("iaid", "tail"), [(255, "\n[DHCPv4]\nIAID=255\n"), (None, "")])
+def test_networkd_gives_the_bridge_the_ports_network(iaid: int | None, tail: str) -> None:
+    link = "[Link]\nMACAddress=52:54:00:00:00:01\nMTUBytes=9000\n"
+    text = f"[Match]\nName=en*\n{link}[Network]\nDHCP=yes\nMACAddress=x\n"
+    after = networkd.network_of_bridge(text, "br0", iaid)
+    network = "[Network]\nDHCP=yes\nMACAddress=x\n"
+    assert after == f"[Match]\nName=br0\n\n[Link]\nMTUBytes=9000\n{network}{tail}"
+
+
+def test_networkd_files_and_commands() -> None:
+    text = "[Match]\nName=eth0\n[Network]\nDHCP=yes\n"
+    config = Networkd("/etc/systemd/network/10-a.network", text, iaid=7)
+    change = networkd.switch("eth0", "br0", MAC, config)
+    head = "# Written by the role corral.virt.bridge.\n"
+    netdev = f"[NetDev]\nName=br0\nKind=bridge\nMACAddress={MAC}\n"
+    assert change.lasting == {
+        "/etc/systemd/network/05-corral-br0.netdev": (f"{head}{netdev}\n[Bridge]\nSTP=false\nForwardDelaySec=0\n"),
+        "/etc/systemd/network/05-corral-br0.network": (
+            f"{head}# As /etc/systemd/network/10-a.network for eth0.\n[Match]\nName=br0\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nIAID=7\n"
+        ),
+        "/etc/systemd/network/05-corral-br0-eth0.network": (f"{head}[Match]\nName=eth0\n\n[Network]\nBridge=br0\nLinkLocalAddressing=no\n"),
+    }
+    assert change.trial == {path.replace("/etc/", "/run/"): text for path, text in change.lasting.items()}
+    assert (change.down, change.up, change.settle) == ((), (("networkctl", "reload"),), change.up)
+    assert [" ".join(words) for words in change.undo] == [
+        "networkctl reload",
+        "ip link delete br0",
+        "networkctl reconfigure eth0",
+    ]
+
+
+def test_a_networkd_file_that_is_gone_is_refused() -> None:
+    with pytest.raises(Refused, match=r"/a\.network, by which eth0 was configured, is gone"):
+        networkd.switch("eth0", "br0", MAC, Networkd("/a.network", " \n"))
+
+
+# netplan
+
+
+@pytest.mark.parametrize(
+    ("key", "match"),
+    [
+        ("eth0", {}),
+        ("nic", {"match": {"macaddress": MAC.upper()}, "set-name": "other"}),
+        ("nic", {"set-name": "eth0"}),
+        ("nic", {"match": {"name": "eth0"}}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ethernets", "bonds", "vlans"])
+def test_netplan_moves_all_but_the_link(key: str, match: dict[str, t.Any], kind: str) -> None:
+    servers = {"addresses": ["192.0.2.1"]}
+    of_the_link = {**match, "mtu": 9000, "id": 5, "link": "a", "interfaces": ["b"]}
+    of_the_link.update({"wakeonlan": True, "renderer": "networkd", "optional": True})
+    of_the_link["parameters"] = {"mode": "802.3ad"}
+    place = {"dhcp4": True, "nameservers": servers, "macaddress": MAC}
+    links_there = {"before": {"dhcp4": True}, key: {**of_the_link, **place}}
+    network: dict[str, t.Any] = {kind: links_there, "bridges": None}
+    assert netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    none = {"dhcp4": False, "dhcp6": False, "link-local": []}
+    assert network[kind] == {"before": {"dhcp4": True}, key: {**of_the_link, **none}}
+    assert network["bridges"]["br0"] == {
+        "dhcp4": True,
+        "nameservers": servers,
+        "interfaces": [key],
+        "macaddress": MAC,
+        "parameters": {"stp": False, "forward-delay": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {},
+        {"ethernets": None},
+        {"ethernets": {"eth1": {"match": {"macaddress": "x"}}}},
+        {"wifis": {"eth0": {}}},
+    ],
+)
+def test_netplan_leaves_what_is_not_the_port(network: dict[str, t.Any]) -> None:
+    before = str(network)
+    assert not netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    assert str(network) == before
+
+
+def test_netplan_keeps_other_bridges() -> None:
+    network: dict[str, t.Any] = {"ethernets": {"eth0": {}}, "bridges": {"br1": {}}}
+    netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    assert sorted(network["bridges"]) == ["br0", "br1"]
+
+
+@pytest.mark.parametrize("name", ["50-cloud-init.yaml", "01-network.yaml"])
+def test_netplan_files_and_commands(name: str) -> None:
+    path, other = f"/etc/netplan/{name}", "/etc/netplan/99-other.yaml"
+    ethernets = {"eth1": {"dhcp6": True}, "eth0": {"dhcp4": True}}
+    document = {"network": {"version": 2, "ethernets": ethernets}}
+    config = Netplan({path: document, other: {"network": None}, "/etc/netplan/x.yaml": {}})
+    change = netplan.switch("eth0", "br0", MAC, config)
+    assert [*change.trial] == [f"/run/netplan/{name}"]
+    (trial,) = change.trial.values()
+    assert isinstance(trial, Document) and change.lasting[path] == trial
+    assert trial.head == "# eth0 was moved to the bridge br0 by the role corral.virt.bridge.\n"
+    assert trial.content["network"]["bridges"]["br0"]["interfaces"] == ["eth0"]
+    assert ethernets == {"eth1": {"dhcp6": True}, "eth0": {"dhcp4": True}}
+    cloud = "/etc/cloud/cloud.cfg.d/99-corral-bridge.cfg"
+    assert set(change.lasting) == ({path, cloud} if "cloud" in name else {path})
+    if cloud in change.lasting:
+        text = f"# {path} is no longer cloud-init's.\nnetwork: {{config: disabled}}\n"
+        assert change.lasting[cloud] == text
+    generate, apply = ("netplan", "generate"), ("netplan", "apply")
+    assert (change.up, change.settle) == ((generate, apply), (generate,))
+    assert change.undo == (generate, ("ip", "link", "delete", "br0"), apply)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_netplan_describes_a_port_in_one_file(count: int) -> None:
+    one: dict[str, t.Any] = {"network": {"ethernets": {"eth0": {}}}}
+    documents = {f"/etc/netplan/{number}.yaml": one for number in range(count)}
+    with pytest.raises(Refused, match=f"{count} files of netplan describe eth0"):
+        netplan.switch("eth0", "br0", MAC, Netplan(documents))
+
+
+# The host
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a switch keeps what it needs."""
+    folder = tmp_path / "corral-bridge"
+    for module in (doers, links):
+        monkeypatch.setattr(module, "STATE", str(folder))
+        monkeypatch.setattr(module, "RESULT", str(folder / "result.json"))
+    return folder
+
+
+def test_a_switch_is_begun_with_all_that_it_needs(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(doers, "run", lambda *words: ran.append(words))
+    monkeypatch.setattr(links, "active", lambda _unit: True)
+    state.mkdir(mode=0o700)
+    for leftover in ("confirmed", "result.json"):
+        (state / leftover).write_text("{}")
+    document = Document("# head\n", {"network": {"b": 1, "a": 2}})
+    change = dataclasses.replace(CHANGE, trial={"/run/a": document}, lasting={"/etc/a": "text"})
+    doers.start(change, 30)
+    trial = links.trial()
+    assert trial == Trial("br0", running=True)
+    text = (state / "change.json").read_text()
+    assert '"/run/a": "# head\\nnetwork:\\n  b: 1\\n  a: 2\\n"' in text and '"timeout_s": 30' in text
+    (command,) = ran
+    assert command[:4] == ("systemd-run", "--collect", "--unit", "corral-bridge")
+    assert command[-2:] == ("-I", str(state / "bridge.py"))
+    program = (state / "bridge.py").read_text()
+    compile(program, "bridge.py", "exec")
+    assert "ansible_collections" not in program, "it runs without the module"
+    assert [one.stat().st_mode & 0o077 for one in (state, *state.iterdir())] == [0, 0, 0]
+
+
+def test_a_result_is_read(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "active", lambda _unit: False)
+    assert links.trial() is None
+    state.mkdir()
+    (state / "change.json").write_text('{"bridge": "br1"}')
+    assert links.trial() == Trial("br1", running=False)
+    (state / "result.json").write_text('{"ok": true}')
+    assert links.trial() == Trial("br1", running=False, result={"ok": True})
+
+
+def test_a_confirmation_waits_for_the_result(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state.mkdir()
+    results = ['{"ok": true}', '{"ok": false, "why": "too late"}']
+
+    def answer(_seconds: float) -> None:
+        assert (state / "confirmed").exists()
+        (state / "result.json").write_text(results[0])
+
+    monkeypatch.setattr("time.sleep", answer)
+    doers.confirm("br0")
+    (state / "confirmed").unlink()
+    doers.confirm("br0")
+    assert not (state / "confirmed").exists(), "there is a result already"
+    (state / "result.json").write_text(results[1])
+    with pytest.raises(Failed, match="as before: too late"):
+        doers.confirm("br0")
+    (state / "result.json").unlink()
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(doers, "_ANSWER_S", -1)
+    with pytest.raises(Failed, match="gave no result within"):
+        doers.confirm("br0")
+
+
+def test_small_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(doers, "run", lambda *words: ran.append(" ".join(words)))
+    doers.switch_off("br0", "stp_state")
+    doers.set_sysctl(["net.a", "net.b"], "0")
+    assert ran == [
+        "ip link set br0 type bridge stp_state 0",
+        "sysctl -w net.a=0",
+        "sysctl -w net.b=0",
+    ]
+    monkeypatch.setattr("shutil.which", lambda _name, **_path: None)
+    with pytest.raises(Unsupported, match="without bridge-utils; install bridge-utils first"):
+        doers.require(["bridge-utils"])
+    monkeypatch.setattr("shutil.which", lambda name, path: path and name)
+    doers.require(["bridge-utils"])
+
+
+NETWORKCTL = """    Network File: /etc/systemd/network/10-a.network
+           State: routable
+  DHCP4 Client ID: IAID:0xb7a1/DUID
+"""
+
+
+def test_whoever_could_have_configured_a_link_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interfaces = tmp_path / "interfaces"
+    interfaces.write_text("iface eth0 inet dhcp\n")
+    monkeypatch.setattr(links, "_INTERFACES", str(interfaces))
+    monkeypatch.setattr(links, "_NETPLAN", str(tmp_path / "*.yaml"))
+    running: set[str] = set()
+    monkeypatch.setattr(links, "active", lambda unit: unit in running)
+    answers = {"nmcli": "\n", "networkctl": NETWORKCTL}
+    monkeypatch.setattr(links, "answer", lambda *words: answers[words[0]])
+    assert links.owner("eth0") == PortOwner(ifupdown=True)
+    assert links.owner("eth1") == PortOwner()
+    running |= {"NetworkManager", "systemd-networkd"}
+    path = "/etc/systemd/network/10-a.network"
+    assert links.owner("eth1") == PortOwner(network_file=path)
+    answers.update(nmcli="Wired 1\n", networkctl="")
+    (tmp_path / "a.yaml").write_text("network:\n  ethernets: {eth1: {}}\n")
+    assert links.owner("eth1") == PortOwner(networkmanager=True, netplan=True)
+    found = links.config("netplan", "eth1")
+    assert found == Netplan({str(tmp_path / "a.yaml"): {"network": {"ethernets": {"eth1": {}}}}})
+    (tmp_path / "a.yaml").write_text("{")
+    with pytest.raises(Failed, match=r"cannot read .*a\.yaml: "):
+        links.config("netplan", "eth1")
+
+
+def test_a_network_file_is_read_with_its_drop_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "10-a.network"
+    path.write_text("[Match]\nName=eth0")
+    (tmp_path / "10-a.network.d").mkdir()
+    (tmp_path / "10-a.network.d/more.conf").write_text("[Network]\nDHCP=yes")
+    status = NETWORKCTL.replace("/etc/systemd/network", str(tmp_path))
+    monkeypatch.setattr(links, "answer", lambda *_words: status)
+    text = "[Match]\nName=eth0\n[Network]\nDHCP=yes"
+    assert links.config("networkd", "eth0") == Networkd(str(path), text, 0xB7A1)
+
+
+def subclasses(kind: type[HostStep]) -> set[type[HostStep]]:
+    return set(kind.__subclasses__()).union(*map(subclasses, kind.__subclasses__()))
+
+
+def test_every_step_has_a_doer() -> None:
+    assert {*front._DOERS, *firewall._DOERS} == subclasses(HostStep)
+    assert {*front._DOERS} & {*firewall._DOERS} == {WriteFile}
+
+
+def test_check_mode_says_what_a_real_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = port_of_br0()
+    found = host(br0(stp_state=1), link, systemd_sysctl="/lib/systemd-sysctl")
+    monkeypatch.setattr(links, "facts", lambda _calls: found)
+    did: list[str] = []
+
+    def note(step: HostStep) -> None:
+        did.append(str(step))
+
+    for kind in [*front._DOERS]:
+        monkeypatch.setitem(front._DOERS, kind, note)
+    params = {**PARAMS, "filter_guests": False}
+    predicted = front.converge(params, Gate(check_mode=True))
+    assert did == [] and predicted["changed"]
+    assert front.converge(params, Gate(check_mode=False)) == predicted
+    assert did == predicted["steps"] == ["switch off stp of br0", f"write {SYSCTL}", f"write {UDEV}"]
+    assert (predicted["switches"], predicted["port"], predicted["packages"]) == (False, None, [])
+    monkeypatch.setattr(links, "trial", lambda: Trial("br0", running=True))
+    confirmed = front.converge({**params, "state": "confirmed"}, Gate(check_mode=True))
+    assert (confirmed["steps"], confirmed["switches"]) == (["keep bridge br0"], False)
+
+
+def test_a_switch_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = host(default_routes=("eth0",), addresses={"eth0": ("192.0.2.1",)})
+    monkeypatch.setattr(links, "facts", lambda _calls: found)
+    monkeypatch.setattr(links, "owner", lambda _port: PortOwner(ifupdown=True))
+    config = Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}, has_brctl=False)
+    monkeypatch.setattr(links, "config", lambda _manager, _port: config)
+    predicted = front.converge(PARAMS, Gate(check_mode=True))
+    assert (predicted["manager"], predicted["port"], predicted["switches"]) == (
+        "ifupdown",
+        "eth0",
+        True,
+    )
+    assert predicted["packages"] == ["bridge-utils"]
+    assert predicted["steps"] == [
+        "require bridge-utils",
+        "bridge br0 takes over 192.0.2.1 from eth0 (ifupdown)",
+    ]
+    assert predicted["diff"]["after"] == {"br0.port": "eth0", "br0.addresses": ["192.0.2.1"]}
+    assert (STATE, RESULT) == ("/run/corral-bridge", "/run/corral-bridge/result.json")

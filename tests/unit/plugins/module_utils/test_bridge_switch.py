@@ -1,0 +1,262 @@
+"""The service that tries a bridge: it keeps it when it is confirmed, and else leaves the host as before."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._files import bridge_switch
+from ansible_collections.corral.virt.plugins.module_utils._model import bridge as model
+
+
+class Host:
+    """Commands that ran, and files below a folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.ran = place, list[str]()
+        self.fails: dict[str, str] = {}
+        self.taken_over = True
+        self.lost_after_settle = False
+        self.trial, self.lasting = place / "run/trial", place / "etc/lasting"
+        self.new, self.state = place / "etc/new", place / "state"
+        self.lasting.parent.mkdir()
+        self.lasting.write_text("old")
+        self.lasting.chmod(0o640)
+
+    def change(self, **more: t.Any) -> dict[str, t.Any]:
+        known: dict[str, t.Any] = {
+            "bridge": "br0",
+            "port": "eth0",
+            "timeout_s": 0.3,
+            "trial": {str(self.trial): "tried"},
+            "lasting": {str(self.lasting): "kept", str(self.new): "kept too"},
+        }
+        words = ("down", "up", "settle", "undo_in_trial", "undo")
+        return {**known, **{word: [[word]] for word in words}, **more}
+
+    def run(self, command: t.Sequence[str]) -> str:
+        text = " ".join(command)
+        if command[0] == "ip":
+            return "[]"
+        self.ran.append(text + (" (trial)" if self.trial.exists() else ""))
+        if text in self.fails:
+            raise bridge_switch.Problem(self.fails[text])
+        if text == "settle" and self.lost_after_settle:
+            self.taken_over = False
+        return "fine"
+
+    def serve(self, **more: t.Any) -> dict[str, t.Any]:
+        """Run the service; its result."""
+        self.state.mkdir()
+        (self.state / "change.json").write_text(json.dumps(self.change(**more)))
+        bridge_switch.main()
+        return t.cast("dict[str, t.Any]", json.loads((self.state / "result.json").read_text()))
+
+    def is_as_before(self) -> bool:
+        text = self.lasting.read_text()
+        return not self.trial.exists() and not self.new.exists() and text == "old"
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host(tmp_path)
+    monkeypatch.setattr(bridge_switch, "STATE", str(host.state))
+    monkeypatch.setattr(bridge_switch, "DELAY_S", 0)
+    monkeypatch.setattr(bridge_switch, "SETTLE_S", 0.3)
+    monkeypatch.setattr(bridge_switch, "POLL_S", 0.01)
+    monkeypatch.setattr(bridge_switch, "run", host.run)
+    monkeypatch.setattr(bridge_switch, "has_taken_over", lambda _change, _before: host.taken_over)
+    return host
+
+
+def confirm(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as somebody waits for it."""
+    monkeypatch.setattr(bridge_switch, "is_confirmed", host.trial.exists)
+
+
+def test_a_bridge_that_is_confirmed_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm(host, monkeypatch)
+    result = host.serve()
+    assert result["ok"] is True
+    assert [one["command"] for one in result["log"]] == ["down", "up", "settle"]
+    assert host.ran == ["down", "up (trial)", "settle"], "what lasts is tried without the trial"
+    assert (host.lasting.read_text(), host.new.read_text()) == ("kept", "kept too")
+    assert (host.lasting.stat().st_mode & 0o777, host.new.stat().st_mode & 0o777) == (0o640, 0o644)
+    assert not host.trial.exists()
+
+
+UNDONE = ["undo_in_trial (trial)", "undo"]
+
+
+def test_a_bridge_that_nobody_confirms_is_taken_back(host: Host) -> None:
+    result = host.serve()
+    assert (result["ok"], result["why"]) == (False, "nobody came back over the bridge")
+    assert host.ran == ["down", "up (trial)", *UNDONE]
+    assert host.is_as_before()
+
+
+def test_a_bridge_that_takes_nothing_over_is_taken_back(host: Host) -> None:
+    host.taken_over = False
+    result = host.serve()
+    assert result["why"] == "br0 did not take over the addresses"
+    assert host.ran[2:] == UNDONE and host.is_as_before()
+
+
+def test_a_network_that_does_not_come_up_is_taken_back(host: Host) -> None:
+    host.fails = {"up": "up failed: no", "down": "down failed", "undo": "undo failed"}
+    result = host.serve()
+    assert result["why"] == "up failed: no"
+    assert [one["said"] for one in result["log"]] == [
+        "down failed",
+        "up failed: no",
+        "fine",
+        "undo failed",
+    ]
+    assert host.is_as_before()
+
+
+def test_files_that_last_are_taken_back_too(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the bridge works from the trial's files only."""
+    confirm(host, monkeypatch)
+    host.lost_after_settle = True
+    result = host.serve()
+    assert result["why"] == "br0 lost its addresses again"
+    assert host.ran[3:] == UNDONE, "the trial's files are there again for that"
+    assert host.is_as_before() and host.lasting.stat().st_mode & 0o777 == 0o640
+
+
+def test_whatever_fails_is_taken_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here: half of the files cannot be written."""
+    confirm(host, monkeypatch)
+    (host.place / "file").write_text("")
+    lasting = {str(host.lasting): "kept", str(host.place / "file/below"): "x"}
+    result = host.serve(lasting=lasting)
+    assert "Not a directory" in result["why"] or "File exists" in result["why"]
+    assert host.ran[2:] == UNDONE and host.is_as_before()
+
+
+def test_commands_that_need_no_trial_leave_none(host: Host) -> None:
+    host.serve(undo_in_trial=[])
+    assert host.ran[2:] == ["undo"] and host.is_as_before()
+
+
+ADDRESSES = [
+    {"local": "192.0.2.1", "scope": "global"},
+    {"local": "192.0.2.2", "scope": "global", "dynamic": True},
+    {"local": "fe80::1", "scope": "link"},
+]
+
+
+def test_addresses_that_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = json.dumps([{}, {"addr_info": ADDRESSES}])
+    monkeypatch.setattr(bridge_switch, "run", lambda _command: shown)
+    assert bridge_switch.addresses("eth0") == ADDRESSES
+    assert bridge_switch.static_addresses("eth0") == ["192.0.2.1"]
+
+    def fail(_command: t.Sequence[str]) -> str:
+        raise bridge_switch.Problem("no such link")
+
+    monkeypatch.setattr(bridge_switch, "run", fail)
+    assert bridge_switch.addresses("eth0") == []
+
+
+@pytest.mark.parametrize(
+    ("master", "held", "before", "expected"),
+    [
+        ("br0", ["192.0.2.1", "fe80::1"], ["192.0.2.1"], True),
+        ("br0", ["192.0.2.9"], [], True),
+        ("br0", ["192.0.2.9"], ["192.0.2.1"], False),
+        ("br0", [], [], False),
+        ("master", ["192.0.2.1"], [], False),
+        ("br1", ["192.0.2.1"], [], False),
+    ],
+)
+def test_the_bridge_has_taken_over(
+    master: str,
+    held: list[str],
+    before: list[str],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os.path, "realpath", lambda _path: f"/sys/devices/virtual/net/{master}")
+    rows = [{"local": one} for one in held]
+    monkeypatch.setattr(bridge_switch, "addresses", lambda _link: rows)
+    assert bridge_switch.has_taken_over({"bridge": "br0", "port": "eth0"}, before) is expected
+
+
+def test_the_controller_says_that_it_came_back(host: Host) -> None:
+    assert not bridge_switch.is_confirmed()
+    host.state.mkdir()
+    (host.state / "confirmed").touch()
+    assert bridge_switch.is_confirmed()
+
+
+def test_a_program_that_fails_says_why() -> None:
+    assert bridge_switch.run(["echo", "fine"]) == "fine\n"
+    for command, reason in (
+        (["sh", "-c", "echo no >&2; exit 1"], "failed: no$"),
+        (["corral-none"], "corral-none failed: .*No such file"),
+    ):
+        with pytest.raises(bridge_switch.Problem, match=reason):
+            bridge_switch.run(command)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "expected"),
+    [
+        ("etc/netplan/50-wifi.yaml", 0o644, 0o600),
+        ("interfaces", 0o640, 0o640),
+        ("new", None, 0o644),
+    ],
+)
+def test_nobody_reads_passwords_while_they_are_written(
+    name: str, mode: int | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file has its permissions when its first byte is written; a link that lies there is not followed."""
+    modes: list[int] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    path, victim = tmp_path / name, tmp_path / "victim"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    victim.write_text("kept")
+    if mode is not None:
+        path.write_text("old")
+        path.chmod(mode)
+    Path(f"{path}.corral-new").symlink_to(victim)
+    bridge_switch.write(str(path), "password: secret")
+    assert (modes, path.stat().st_mode & 0o777) == ([expected], expected)
+    assert (path.read_text(), victim.read_text()) == ("password: secret", "kept")
+
+
+def test_links_to_files_are_followed_and_others_replaced(tmp_path: Path) -> None:
+    real, link, mask = (tmp_path / name for name in ("real", "link", "mask"))
+    real.write_text("old")
+    link.symlink_to(real)
+    mask.symlink_to("/dev/null")
+    for path in (link, mask):
+        bridge_switch.write(str(path), "new")
+    assert link.is_symlink() and real.read_text() == "new"
+    assert not mask.is_symlink() and mask.read_text() == "new"
+
+
+def test_it_stands_alone() -> None:
+    """It is copied to the host by itself."""
+    assert bridge_switch.__file__
+    assert (bridge_switch.STATE, "/run/corral-bridge") == (model.STATE, model.STATE)
+    tree = ast.parse(Path(bridge_switch.__file__).read_text())
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    named = {node.module or "" for node in found if isinstance(node, ast.ImportFrom)}
+    named |= {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
+    if sys.version_info >= (3, 10):
+        assert {name.split(".")[0] for name in named} <= {*sys.stdlib_module_names, "__future__"}
