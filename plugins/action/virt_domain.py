@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders
+from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders, _waiting
 from ansible_collections.corral.virt.plugins.plugin_utils._names import Names
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
@@ -41,10 +41,17 @@ class ActionModule(UntrustedAction):
             return {**result, "pending": [], "notes": [], "diff": [], **told[0]}
         if told and not arguments["domains"]:
             return {**result, **_guest.merged(told, None)}
-        made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
+        with _waiting.lines(self._awaited(arguments, task_vars or {})):
+            made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
         return {**result, **(_guest.merged(told, made) if told else made)}
+
+    def _awaited(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> str | None:
+        """What is shown while the host waits for guests; in check mode, and in the background, nobody waits."""
+        if self._task.check_mode or self._task.async_val:
+            return None
+        return _waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
 
     def _told(self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]) -> tuple[_guest.Told, dict[str, t.Any]]:
         """Results of the guests that are not this host's to work on, by their place in the list, and the arguments without them."""

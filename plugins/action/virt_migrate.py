@@ -26,11 +26,15 @@ class ActionModule(WatchedAction):
         """The module's result; on the way, lines about it."""
         super().run(tmp, task_vars)
         variables, arguments, names = task_vars or {}, dict(self._task.args), self._names()
-        if self._task.check_mode or arguments.get("state") == "aborted" or not all(map(_is_file_name, names)):
+        if self._task.check_mode or self._aborts() or not all(map(_is_file_name, names)):
             return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
         host = variables.get("inventory_hostname")
         with self._ended_by_ctrl_c(names):
             return self._watched(arguments, variables, {f"{host}: {name}": f"{name}.progress" for name in names})
+
+    def _aborts(self) -> bool:
+        """Whether it only ends a migration that another run has begun."""
+        return bool(self._task.args.get("state") == "aborted")
 
     def _names(self) -> list[str]:
         """Of the guests that move."""

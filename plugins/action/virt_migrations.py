@@ -10,6 +10,7 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.action import virt_migrate
+from ansible_collections.corral.virt.plugins.plugin_utils import _report
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["ActionModule"]
@@ -25,9 +26,13 @@ class ActionModule(virt_migrate.ActionModule):
         for one in result.get("results") or []:
             if one.get("failed"):
                 Display().display(printable(f"{host}: {one['name']} stays: {one['msg']}"))
-            elif one["changed"] and "seconds" in one:
-                Display().display(printable(f"{host}: {one['name']} is on {one['dest']}, after {one['seconds']} s"))
+            elif one["changed"] and ("seconds" in one or ("mode" in one and not self._task.check_mode)):
+                Display().display(printable(f"{host}: {_report.moved(one)}"))
         return result
+
+    def _aborts(self) -> bool:
+        options = self._task.args.get("options")
+        return isinstance(options, dict) and options.get("state") == "aborted"
 
     def _names(self) -> list[str]:
         guests = self._task.args.get("guests")

@@ -27,6 +27,7 @@ OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "default": []},
     "group": {"type": "list", "elements": "str"},
     "leave": {"type": "list", "elements": "str", "default": []},
+    "only": {"type": "list", "elements": "str"},
 }
 
 
@@ -42,7 +43,7 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
             usable = _reported.usable(options["hosts"])
-            leave = {name: usable[name]["guests"] for name in options["leave"] if name in usable}
+            leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
             guests = _guests(options["guests"])
             named = {guest.name for guest in guests}
             started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
@@ -60,7 +61,7 @@ class ActionModule(ActionBase):
         placed = [_refused(item, strangers) if item.guest in named else item for item in placed]
         result.update(_left(leave, {item.guest: item for item in placed}))
         known = {(guest["name"], guest["source"]) for guest in result["moves"] + result["stays"]}
-        begun = [move for move in _reported.unsettled(usable) if move["source"] in leave]
+        begun = [move for move in _reported.unsettled(usable) if move["source"] in leave and _is_meant(move, options["only"])]
         result["moves"] += [move for move in begun if (move["name"], move["source"]) not in known]
         leaving = {guest["name"] for found in leave.values() for guest in found}
         refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in leaving]
@@ -91,6 +92,15 @@ def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> place
         return item
     why = f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put that host into the group"
     return placement.Placement(item.guest, None, why)
+
+
+def _is_meant(guest: t.Mapping[str, t.Any], only: t.Collection[str] | None) -> bool:
+    return only is None or guest["name"] in only
+
+
+def _leaving(info: _reported.Info, only: t.Collection[str] | None) -> list[t.Mapping[str, t.Any]]:
+    """Guests that leave a host: all, or those that are named."""
+    return [guest for guest in info["guests"] if _is_meant(guest, only)]
 
 
 def _left(

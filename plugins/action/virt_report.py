@@ -30,13 +30,13 @@ class ActionModule(ActionBase):
                 "kind": {"type": "str", "choices": list(_report.KINDS), "required": True},
                 "results": {"type": "dict", "required": True},
                 "group": {"type": "list", "elements": "str", "required": True},
-                "guest": {"type": "str"},
+                "guest": {"type": "list", "elements": "str"},
             }
         )
         hosts = {host: found for host, found in options["results"].items() if isinstance(found, dict) and not found.get("failed")}
         missing = [host for host in options["group"] if host not in hosts]
         text = _report.text(options["kind"], hosts, missing, options["guest"])
         if options["guest"] and not text:
-            raise AnsibleError(f"cannot find guest {options['guest']}: no hypervisor of {', '.join(sorted(hosts))} has it")
+            raise AnsibleError(f"cannot find guest {', '.join(options['guest'])}: no hypervisor of {', '.join(sorted(hosts))} has it")
         display.display(text)
         return {**result, "changed": False, "text": text, "missing": missing}

@@ -92,7 +92,19 @@ domains:
     disks: {description: 'Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.',
       type: list, elements: dict, returned: always}
     interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
-    graphics: {description: 'Displays with C(type), C(listen) and C(port).', type: list, elements: dict, returned: always}
+    graphics:
+      description:
+        - Displays with C(type), C(listen) and C(port). C(connect) are the commands that open one from the controller, as
+          C(ssh -L 5901:127.0.0.1:5900 hyper2) and C(vncviewer localhost:5901); without it nothing listens.
+      type: list
+      elements: dict
+      returned: always
+    console: {description: Whether it has a serial console that C(virsh console) opens., type: bool, returned: always}
+    console_command:
+      description: The command that opens the serial console from the controller.
+      type: str
+      returned: when it runs and has one
+      sample: ssh -t root@hyper2 virsh --connect qemu:///system console web1
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
     arguments: {description: Arguments of M(corral.virt.virt_domain) that describe it., type: dict, returned: with O(arguments)}

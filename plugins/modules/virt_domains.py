@@ -21,6 +21,12 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
   - corral.virt.domain.domains
   - corral.virt.domain.duplicates
+options:
+  at_once:
+    description:
+      - Guests that are worked on at a time. Raise it for guests that are waited for, as when they shut down.
+    type: int
+    default: 1
 notes:
   - C(python3-pycdlib) and C(python3-cryptography) are needed for O(domains[].cloud_init).
 seealso:
@@ -34,6 +40,13 @@ EXAMPLES = r"""
       - {name: web1, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
       - {name: web2, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
       - {name: db1, vcpus: 4, memory: 8GiB, image: debian-12.qcow2, state: running}
+
+- name: They are off, and shut down side by side
+  corral.virt.virt_domains:
+    domains:
+      - {name: web1, state: shutdown}
+      - {name: centos1, state: shutdown}
+    at_once: 10
 """
 
 RETURN = r"""
@@ -61,6 +74,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 OPTIONS = {
     **URI_OPTION,
     **domain_options.NAMING,
+    "at_once": {"type": "int", "default": 1},
     "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options.GUEST_OPTIONS},
 }
 
@@ -68,11 +82,12 @@ OPTIONS = {
 def main() -> None:
     """Check all, then converge each; one result for all."""
     module = guest.GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
+    at_once = module.params["at_once"]
     with failures(module):
-        wanted = many.all_wanted(module.params["domains"])
+        wanted = many.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            results = many.each(wanted, lambda one: guest.converge(connection, one, gate))
+            results = many.each(wanted, lambda one: guest.converge(connection, one, gate), at_once=at_once)
     summary = many.summary(results)
     for note in summary.pop("notes"):
         module.warn(note)

@@ -45,6 +45,10 @@ options:
     type: list
     elements: str
     default: []
+  only:
+    description: Of the guests on the hosts of O(leave), only these leave. All of them when not given.
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""
@@ -62,6 +66,14 @@ EXAMPLES = r"""
   corral.virt.virt_place:
     leave: [hyper1]
     group: "{{ groups['hyper'] }}"
+    hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
+  run_once: true
+  register: placed
+
+- name: Choose where one of them goes
+  corral.virt.virt_place:
+    leave: [hyper1]
+    only: [web1]
     hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
   run_once: true
   register: placed

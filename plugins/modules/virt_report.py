@@ -12,7 +12,7 @@ short_description: Print a report over all hypervisors
 version_added: 0.1.0
 description:
   - Prints what the info modules returned for many hosts as one text, in the form that the users of Salt Virt know. The playbooks C(query),
-    C(list) and C(host_info) use it.
+    C(list) and C(host_info) use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -22,9 +22,10 @@ options:
     description: Which report.
     type: str
     required: true
-    choices: [query, list, host_info]
+    choices: [query, list, host_info, steps, console, migrations]
   results:
-    description: Registered results of M(corral.virt.virt_domain_info) or M(corral.virt.virt_host_info), by host.
+    description: >-
+      Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_host_info) or M(corral.virt.virt_domains), by host.
     type: dict
     required: true
   group:
@@ -33,8 +34,9 @@ options:
     elements: str
     required: true
   guest:
-    description: Only this guest.
-    type: str
+    description: Only these guests.
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""

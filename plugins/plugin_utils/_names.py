@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _elsewhere
 from ansible_collections.corral.virt.plugins.plugin_utils._holders import MAKING_STATES, Asked
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["Names"]
+__all__ = ["Names", "play_of"]
 
 _MODULE = "corral.virt.virt_domain_info"
 _ARGUMENTS = ("name", "domains", "state", "uri")
@@ -96,7 +96,7 @@ class Names:
     def _variables_of(self, host: str) -> Variables:
         """All variables that this task has on that host."""
         manager = self._variables["hostvars"]._variable_manager
-        found: Variables = manager.get_vars(play=_play(self._task), host=manager._inventory.get_host(host), task=self._task)
+        found: Variables = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
         loop = [str(self._variables[key]) for key in ("ansible_loop_var", "ansible_index_var") if key in self._variables]
         return {**found, **{key: self._variables[key] for key in loop if key in self._variables}}
 
@@ -176,7 +176,7 @@ def _asked(told: Variables, makes: t.Sequence[str], names: t.Collection[str]) ->
     return Asked(known, frozenset(names if _UNKNOWN in makes else makes), told.get("reason", ""))
 
 
-def _play(task: t.Any) -> t.Any:
+def play_of(task: t.Any) -> t.Any:
     """The play that a task stands in."""
     above = task._parent
     while above is not None and getattr(above, "_play", None) is None:

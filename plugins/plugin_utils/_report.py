@@ -11,32 +11,35 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["KINDS", "text"]
+__all__ = ["KINDS", "moved", "text"]
+
+_MIB = 1024 * 1024
+_OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without lines
 
 Guests = t.Sequence[t.Mapping[str, t.Any]]
 
 
-def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guest: str | None) -> str:
-    """The report over all hosts, those that could not be asked among them."""
-    blocks = {host: KINDS[kind](host, result, guest) for host, result in hosts.items()}
+def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None) -> str:
+    """The report over all hosts, those that could not be asked among them; only these `guests`, where they are given."""
+    blocks = {host: KINDS[kind](host, result, guests) for host, result in hosts.items()}
     blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
     lines = []
     for host in sorted(blocks):
-        if blocks[host] or not guest:
+        if blocks[host] or (not guests and kind not in _OF_SOME):
             lines += [host, *(f"  {printable(line)}" for line in blocks[host])]
     return "\n".join(lines)
 
 
-def _query(host: str, result: t.Mapping[str, t.Any], guest: str | None) -> list[str]:
+def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
     """The text that Salt Virt's users know."""
     lines = []
-    for item in _chosen(result["domains"], guest):
+    for item in _chosen(result["domains"], guests):
         lines += [
             item["name"],
             f"  CPU: {item['vcpus']['current']}",
             f"  Memory: {item['memory']['current_mib'] * 1024}",
             f"  State: {item['state']}",
-            *(f"  Graphics: {display['type']} - {host}:{display.get('port', -1)}" for display in item["graphics"]),
+            *(f"  Graphics: {display['type']} - {_opened(display)}" for display in item["graphics"]),
         ]
         for disk in item["disks"]:
             lines += [
@@ -54,15 +57,50 @@ def _query(host: str, result: t.Mapping[str, t.Any], guest: str | None) -> list[
     return lines
 
 
-def _list(_host: str, result: t.Mapping[str, t.Any], guest: str | None) -> list[str]:
+def _opened(display: t.Mapping[str, t.Any]) -> str:
+    """The commands that open it; an address at which nothing listens is not shown."""
+    return "; ".join(display.get("connect") or ["nothing listens"])
+
+
+def moved(one: t.Mapping[str, t.Any]) -> str:
+    """What became of a guest that moved: `web1 is on hyper2, after 1.2 s; downtime 35 ms, 12.5 MiB sent`."""
+    line = f"{one['name']} is on {one['dest']}"
+    if "seconds" in one:
+        line += f", after {one['seconds']} s"
+    figures = [f"downtime {one['downtime_ms']} ms"] if one.get("downtime_ms") is not None else []
+    figures += [f"{one['bytes_sent'] / _MIB:.1f} MiB sent"] if one.get("bytes_sent") is not None else []
+    return "; ".join([line, ", ".join(figures)] if figures else [line])
+
+
+def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """What a migration would do: how each disk travels, and in which steps."""
+    lines = []
+    for one in result.get("results") or ():
+        mode, size = one.get("mode"), one.get("bytes_to_move")
+        lines.append(f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}" + (f", {mode}, {_size(size)} of disk" if mode else ""))
+        lines += [f"  {disk['target']}: {disk['how']}, {_size(disk['bytes_to_move'])} ({disk['why']})" for disk in one.get("disks") or ()]
+        lines += [f"  {line}" for line in (*(one.get("steps") or ()), *(one.get("notes") or ()))]
+    return lines
+
+
+def _console(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """The commands that open the consoles of guests."""
+    lines = []
+    for item in _chosen(result["domains"], guests):
+        lines.append(f"{item['name']}: {item.get('console_command') or 'it has no serial console'}")
+        lines += [f"{item['name']}: {_opened(display)}" for display in item["graphics"]]
+    return lines
+
+
+def _list(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
     """Names by state."""
     states: dict[str, list[str]] = {}
-    for item in _chosen(result["domains"], guest):
+    for item in _chosen(result["domains"], guests):
         states.setdefault(item["state"], []).append(item["name"])
     return [line for state in sorted(states) for line in (state, *(f"  {name}" for name in sorted(states[state])))]
 
 
-def _host_info(_host: str, result: t.Mapping[str, t.Any], _guest: str | None) -> list[str]:
+def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
     """The figures of a hypervisor, as YAML."""
     info = result["host"]
     shown = {
@@ -80,15 +118,27 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guest: str | None) ->
     return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()
 
 
-KINDS: dict[str, t.Callable[[str, t.Mapping[str, t.Any], str | None], list[str]]] = {
+def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """What was done to each guest, or in check mode would be."""
+    lines = []
+    for one in result.get("results") or ():
+        done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is so already"])
+        lines += [*done, *([one["msg"]] if one.get("failed") else [])]
+    return lines
+
+
+KINDS: dict[str, t.Callable[[str, t.Mapping[str, t.Any], t.Collection[str] | None], list[str]]] = {
     "query": _query,
     "list": _list,
     "host_info": _host_info,
+    "steps": _steps,
+    "console": _console,
+    "migrations": _migrations,
 }
 
 
-def _chosen(items: Guests, guest: str | None) -> Guests:
-    return [item for item in items if guest in (None, "", item["name"])]
+def _chosen(items: Guests, guests: t.Collection[str] | None) -> Guests:
+    return [item for item in items if not guests or item["name"] in guests]
 
 
 def _size(size_bytes: int | None) -> str:

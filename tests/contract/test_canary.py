@@ -75,13 +75,17 @@ class CommandLines(Beside):
 
 
 Spec = t.Mapping[str, t.Any]
-MODULES = sorted({path.stem for path in payload.modules()} - {"virt_place", "virt_balance", "virt_report"})  # those compute only
+MODULES = sorted({path.stem for path in payload.modules()} - payload.ON_THE_CONTROLLER)
 NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_domain": {"name": "web1"},
     "virt_domains": {},
+    "virt_bridge": {"name": "lo"},  # which is no bridge: refused
+    "virt_firewall": {"ports": [], "sources": []},
     "virt_image": {"name": "a.qcow2", "url": "http://127.0.0.1:1/a.qcow2", "checksum": "none", "retries": 0},
     "virt_migrate": {"name": "web1", "dest": "127.0.0.1", "dest_uri": "qemu+nowhere:///system"},
     "virt_migrations": {},
+    "virt_network": {"name": "default"},
+    "virt_network_info": {},
     "virt_pool": {"name": "default"},
     "virt_tls": {"name": "hyper1", "identities": ["client"]},
 }

@@ -13,9 +13,9 @@ from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory, guest
 from ansible_collections.corral.virt.tests.tools import payload
 
-CONTROLLER = {"virt_balance", "virt_place", "virt_report"}  # over all hosts
 NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}  # the test driver has no models of CPUs
-NEEDS_A_HOST = {"virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}  # files, two daemons, systemd
+# files, two daemons, systemd
+NEEDS_A_HOST = {"virt_bridge", "virt_firewall", "virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))
 FILTERS = sorted(path.stem for path in (payload.ROOT / "plugins/filter").glob("*.py"))
 
@@ -73,7 +73,8 @@ def _image(name: str) -> str:
 
 
 POOL = """<node><memory>33554432</memory>
-<pool type='dir'><name>default</name><target><path>/var/lib/libvirt/images</path></target>{}</pool>{}</node>"""
+<pool type='dir'><name>default</name><target><path>/var/lib/libvirt/images</path></target>{}</pool>{}
+<network><name>lab</name><bridge name='virbr7'/><ip address='192.168.150.1' netmask='255.255.255.0'/></network></node>"""
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module not in NEEDS_A_HOST])
@@ -83,7 +84,7 @@ def test_examples_of_modules_run(play: Play, module: str) -> None:
         {"corral.virt.virt_host_info": {}, "register": "virt_host"},
     ]
     shown = [{**task, "register": task.get("register", "told")} for task in _tasks(module) if task["name"] not in NEEDS_QEMU]
-    hosts = "hyper" if module in CONTROLLER else "hyper1"
+    hosts = "hyper" if module in payload.ON_THE_CONTROLLER else "hyper1"
     defaults = {"group/corral.virt.virt": {"uri": "{{ libvirt }}"}}
     play.run(
         *before,

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrat
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 

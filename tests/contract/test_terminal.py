@@ -15,16 +15,19 @@ from ansible_collections.corral.virt.tests.tools import payload
 
 BAD = "\x1b[31m\x9b31m\x7f\x00\r\b\u202e"
 ESCAPED = r"\x1b[31m\x9b31m\x7f"
-SHIPPED = sorted({path.stem for path in payload.modules()} - {"virt_place", "virt_balance", "virt_report"})  # which run on hosts
+SHIPPED = sorted({path.stem for path in payload.modules()} - payload.ON_THE_CONTROLLER)
 NODE = """<node><pool type='dir'><name>default</name><target><path>/p</path></target></pool>
 <domain type='test'><name>web1</name><title>{0}</title><description>{0}
 more</description><memory>65536</memory><os><type>hvm</type></os></domain></node>"""
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_domain": {"name": "web1", "allow_duplicates": True},
     "virt_domains": {"domains": [{"name": "web1"}], "allow_duplicates": True},
+    "virt_firewall": {"sources": ["any"]},
     "virt_image": {"name": "a.qcow2"},
     "virt_migrate": {"name": "web1", "dest": "hyper2"},
     "virt_migrations": {"guests": [{"name": "web1", "dest": "hyper2"}]},
+    "virt_network": {"name": "default"},
+    "virt_network_info": {},
     "virt_pool": {"name": "default"},
 }
 
@@ -88,13 +91,13 @@ def test_a_guest_that_calls_itself_what_it_likes_reaches_no_terminal(play: Play)
 
 
 HOST_SAID = re.compile(
-    r"\.stdout|\.stderr|ansible_facts\.(?!os_family|user_uid|python)|__bridge_plan|_lost_(bridges|pools)|__firewall_done"
+    r"\.stdout|\.stderr|ansible_facts\.(?!os_family|user_uid|python)|__bridge_plan|_lost_(bridges|pools)|__firewall_(result|shown)"
 )
 
 
 def messages() -> t.Iterator[tuple[Path, str]]:
     """Every message of a role or playbook that holds what a host said, with the task's variables."""
-    for path in [*(payload.ROOT / "roles").glob("*/tasks/*.yml"), *(payload.ROOT / "playbooks").glob("*.yml")]:
+    for path in [*(payload.ROOT / "roles").glob("*/tasks/*.yml"), *(payload.ROOT / "playbooks").glob("**/*.yml")]:
         entries = yaml.safe_load(path.read_text()) or []
         for task in [task for entry in entries for task in (entry.get("tasks", [entry]) if isinstance(entry, dict) else [])]:
             for module in ("debug", "assert", "fail"):

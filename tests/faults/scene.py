@@ -124,7 +124,7 @@ class Scene:
         options = {**self.options, **options}
         arguments: dict[str, t.Any] = {"guest": self.guest.name, "to": (to or self.dest).name, **options}
         if self.book != "migrate":
-            arguments = {"host": self.source.name, "options": options}
+            arguments = {"options": options, **({"host": self.source.name} if self.book == "drain" else {})}
         run = Run(self.lab, self.book, arguments)
         self.after.callback(run.stop)
         return run

@@ -120,7 +120,7 @@ def test_check_mode_on_bare_hosts_predicts_and_writes_nothing() -> None:
 
 def test_demo_tells_the_whole_story() -> None:
     output = run(sys.executable, HERE / "demo.py", "up", "--name", NAME, timeout_s=DEMO_S)
-    for seen in ("@on_hyper1:", "ping: pong", "longest gap", "Graphics: vnc - hyper", "Together"):
+    for seen in ("@on_hyper1:", "ping: pong", "longest gap", "Graphics: vnc - ssh -L ", "Together"):
         assert seen in output
     print(output[output.index("Stage ") :])
     for host in HOSTS:  # which are not bare any more

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.tools import catalogue_table, live_table, payload
+from ansible_collections.corral.virt.tests.tools import arguments_table, catalogue_table, commands_table, live_table, payload
 from ansible_collections.corral.virt.tests.tools.guide_table import Table
 
 
-@pytest.mark.parametrize("table", [live_table.TABLE, catalogue_table.TABLE], ids=lambda table: table.tool)
+@pytest.mark.parametrize(
+    "table", [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE], ids=lambda table: table.tool
+)
 def test_a_table_is_as_what_it_is_made_from(table: Table) -> None:
     text = table.guide.read_text()
     assert table.text() in text, f"make it anew: PYTHONPATH=.cache python tests/tools/{table.tool}.py --write"

@@ -14,10 +14,13 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
+from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, whole
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 FOLDER = os.environ.get("CORRAL_FOREIGN_XML")
@@ -28,15 +31,15 @@ PRINTED = ("qemuxml2xmloutdata", "qemuxmlconfdata")
 OURS = ("x86_64", "aarch64")
 
 
-def documents() -> dict[str, t.Any]:
-    """Every file that holds a domain, by its place."""
+def documents(tag: str = "domain") -> dict[str, t.Any]:
+    """Every file that holds a domain, or a document of another noun, by its place."""
     found = {}
     for path in sorted(Path(t.cast(str, FOLDER)).rglob("*.xml")):
         try:
             root = etree.parse(str(path)).getroot()
         except etree.XMLSyntaxError:
             continue  # a test of errors
-        if root.tag == "domain":
+        if root.tag == tag:
             found[str(path.relative_to(t.cast(str, FOLDER)))] = root
     return found
 
@@ -73,12 +76,49 @@ def outcome(xml: str) -> str:
 def test_all_come_back(capsys: pytest.CaptureFixture[str]) -> None:
     found = documents()
     wrong = {place: outcome(etree.tostring(root, encoding="unicode")) for place, root in found.items()}
+    report(wrong, capsys)
+    assert found and not any(wrong.values())
+
+
+def report(wrong: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """How many came back, and why the others did not."""
     failed = {place: reason for place, reason in wrong.items() if reason}
     with capsys.disabled():
-        print(f"\n{len(found)} documents, {len(found) - len(failed)} exact")
+        print(f"\n{len(wrong)} documents, {len(wrong) - len(failed)} exact")
         for reason, count in collections.Counter(reason[:150] for reason in failed.values()).most_common(40):
             print(f"{count:6} {reason}  ({next(place for place, one in failed.items() if one.startswith(reason))})")
-    assert found and not failed
+
+
+def test_all_networks_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """As they were, also after an import as options was said to them."""
+    found = documents("network")
+    wrong = {place: network(etree.tostring(root, encoding="unicode")) for place, root in found.items()}
+    report(wrong, capsys)
+    assert found and not any(wrong.values())
+
+
+def network(xml: str) -> str:
+    """What goes wrong with a network: nothing, a change or a crash."""
+    try:
+        return network_changes(xml, {}) or network_changes(xml, network_import(xml))
+    except Exception as error:  # noqa: BLE001  (each kind is reported)
+        return f"CRASH {error!r}"
+
+
+def network_import(xml: str) -> t.Mapping[str, t.Any]:
+    """The fields that the options of an import mean."""
+    said = noun.arguments(NETWORK, "any", Found("", True, False, xml))
+    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(said)
+    assert not result.error_messages
+    return noun.spec(NETWORK, result.validated_parameters).fields
+
+
+def network_changes(xml: str, fields: t.Mapping[str, t.Any]) -> str:
+    """What an edit makes of a network; empty when it is left as it was."""
+    after = document.edit(xml, fields, table=NETWORK.table, shape=NETWORK.shape, finish=NETWORK.finish)
+    if after.changes:
+        return "; ".join(map(str, after.changes))
+    return "" if canonical(after.xml) == canonical(xml) else "without a word"
 
 
 def leaves(root: t.Any) -> int:

@@ -13,6 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS, check
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 
 Said = dict[str, t.Any]
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,10 @@ def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> 
 
 
 def test_the_playbook_hands_each_on() -> None:
-    (play,) = yaml.safe_load((ROOT / "playbooks/migrate.yml").read_text())
-    handed = [task["corral.virt.virt_migrate"] for task in play["tasks"] if "corral.virt.virt_migrate" in task]
-    assert handed and all(set(each) == set(OPTIONS) for each in handed)
+    """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
+    migrate, own = _actions.action("migrate"), {"name", "dest", "assume_images"}
+    assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
+    assert set(_actions.MODULES["virt_migrate"]) == set(OPTIONS)
+    tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())
+    handed = [task["corral.virt.virt_migrations"]["options"] for task in tasks if "corral.virt.virt_migrations" in task]
+    assert len(handed) == 2 and all("virt_options" in each for each in handed)

@@ -51,3 +51,18 @@ def test_options_are_public(path: Path) -> None:
     spec = yaml.safe_load(path.read_text())["argument_specs"]
     options = {name for entry in spec.values() for name in entry.get("options", {})}
     assert not {name for name in options if not name.startswith((f"{role}_", "virt_"))}
+
+
+def booleans(role: str) -> set[str]:
+    """Options of a role that are true or false."""
+    spec = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    return {name for entry in spec.values() for name, each in entry.get("options", {}).items() if each["type"] == "bool"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_a_boolean_that_is_given_as_text_means_what_it_says(path: Path) -> None:
+    """Extra variables are texts; the check of a role's options does not convert them, and "false" is true where it is not told apart."""
+    names = "|".join(sorted(booleans(path.relative_to(ROLES).parts[0]))) or "$^"
+    handed_on = re.compile(rf"\"{{{{ ({names}) }}}}\"|^({names}):|#.*|name: .*")  # a module converts what it is given
+    text = "\n".join(handed_on.sub("", line) for line in path.read_text().splitlines())
+    assert re.findall(rf"\b(?:{names})\b(?! \| bool| guests are)", text) == []

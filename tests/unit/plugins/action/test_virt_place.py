@@ -46,3 +46,10 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
         ("huge", "no hypervisor fits"),
         ("twin", "hyper3 has it too, and it runs there; remove what hyper1 has of it"),
     ]
+
+
+def test_only_the_guests_that_are_named_leave() -> None:
+    info = {"guests": [found("web1", "running", 64), found("db1", "running", 64)]}
+    assert [guest["name"] for guest in virt_place._leaving(info, None)] == ["web1", "db1"]
+    assert [guest["name"] for guest in virt_place._leaving(info, ["db1"])] == ["db1"]
+    assert virt_place._leaving(info, []) == []

@@ -8,12 +8,15 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _report
 
+TUNNEL = "ssh -L 5901:127.0.0.1:5900 hyper6"
 CENTOS: dict[str, t.Any] = {
     "name": "centos",
     "state": "running",
     "vcpus": {"current": 2, "maximum": 4},
     "memory": {"current_mib": 512, "maximum_mib": 1024},
-    "graphics": [{"type": "vnc", "port": 5900, "listen": "127.0.0.1"}],
+    "graphics": [{"type": "vnc", "port": 5900, "listen": "127.0.0.1", "connect": [TUNNEL, "vncviewer localhost:5901"]}],
+    "console": True,
+    "console_command": "ssh -t hyper6 virsh --connect qemu:///system console centos",
     "disks": [
         {"name": "system", "target": "vda", "capacity_bytes": 2 * 1024**3, "source": "/srv/images/centos/system.qcow2", "format": "qcow2"}
     ],
@@ -36,7 +39,7 @@ hyper6
     CPU: 2
     Memory: 524288
     State: running
-    Graphics: vnc - hyper6:5900
+    Graphics: vnc - ssh -L 5901:127.0.0.1:5900 hyper6; vncviewer localhost:5901
     Disk - vda:
       Size: 2.0G
       File: /srv/images/centos/system.qcow2
@@ -50,7 +53,7 @@ hyper6
     CPU: 1
     Memory: 65536
     State: shutdown
-    Graphics: spice - hyper6:-1
+    Graphics: spice - nothing listens
     Disk - sda:
       Size: unknown
       File: -
@@ -66,16 +69,65 @@ def test_query() -> None:
 
 @pytest.mark.parametrize(("guest", "text"), [("centos", QUERY), ("bare", QUERY_BARE)])
 def test_query_of_one_guest_shows_only_its_host(guest: str, text: str) -> None:
-    assert _report.text("query", HOSTS, [], guest) == text
+    assert _report.text("query", HOSTS, [], [guest]) == text
 
 
 def test_query_of_nobody() -> None:
-    assert _report.text("query", HOSTS, [], "nobody") == ""
+    assert _report.text("query", HOSTS, [], ["nobody"]) == ""
 
 
 def test_hosts_are_sorted_and_the_unreached_are_shown() -> None:
     text = _report.text("query", HOSTS, ["hyper2"], None)
     assert text.startswith("hyper1\nhyper2\n  (not reached: its guests are not shown)\nhyper6\n  centos\n")
+
+
+def test_console() -> None:
+    assert _report.text("console", HOSTS, [], ["centos"]) == (
+        f"hyper6\n  centos: ssh -t hyper6 virsh --connect qemu:///system console centos\n  centos: {TUNNEL}; vncviewer localhost:5901"
+    )
+    assert _report.text("console", HOSTS, [], ["bare"]) == "hyper6\n  bare: it has no serial console\n  bare: nothing listens"
+
+
+def test_steps() -> None:
+    results = [
+        {"name": "web1", "changed": True, "steps": ["start web1"]},
+        {"name": "web2", "changed": False, "steps": []},
+        {"name": "web3", "failed": True, "msg": "cannot start \x1bweb3", "steps": []},
+    ]
+    text = _report.text("steps", {"h1": {"results": results}, "h2": {"skipped": True}}, [], None)
+    assert text == "h1\n  start web1\n  web2 is so already\n  cannot start \\x1bweb3"
+
+
+MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps": ["migrate web1"]}
+
+
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [
+        ({}, "web1 is on h2"),
+        ({"seconds": 1.2, "downtime_ms": 35, "bytes_sent": 13107200}, "web1 is on h2, after 1.2 s; downtime 35 ms, 12.5 MiB sent"),
+        ({"seconds": 1.2, "downtime_ms": 0}, "web1 is on h2, after 1.2 s; downtime 0 ms"),
+    ],
+)
+def test_a_move_ends_with_one_line(figures: dict[str, t.Any], line: str) -> None:
+    assert _report.moved({**MOVED, **figures}) == line
+
+
+def test_migrations() -> None:
+    disk = {"target": "vda", "how": "delta", "bytes_to_move": 2 * 1024**2, "why": "the image is there"}
+    plan = {**MOVED, "disks": [disk], "bytes_to_move": 2 * 1024**2, "notes": ["it writes much"]}
+    stays = {"name": "db1", "failed": True, "msg": "cannot migrate db1 to h2: no room", "steps": []}
+    there = {"name": "web2", "dest": "h2", "changed": False, "steps": []}
+    text = _report.text("migrations", {"h1": {"results": [plan, stays, there]}, "h3": {"skipped": True}}, [], None)
+    assert text.splitlines() == [
+        "h1",
+        "  web1: to h2, live, 2.0M of disk",
+        "    vda: delta, 2.0M (the image is there)",
+        "    migrate web1",
+        "    it writes much",
+        "  db1: cannot migrate db1 to h2: no room",
+        "  web2: to h2",
+    ]
 
 
 def test_list() -> None:

@@ -1,0 +1,75 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the guests that a playbook is about, on the controller: what the hosts answered in, guests by host out."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+
+OPTIONS: dict[str, t.Any] = {
+    "action": {"type": "str", "required": True},
+    "arguments": {"type": "dict", "required": True},
+    "results": {"type": "dict", "required": True},
+}
+
+Arguments = t.Mapping[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """Pure computation: nothing is connected to, nothing changes."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The guests, and what each host is told of them."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        action, arguments = _actions.action(options["action"]), options["arguments"]
+        answers = {host: found for host, found in options["results"].items() if _is_answer(found)}
+        hosts = _hosts(arguments, answers, task_vars or {})
+        try:
+            hit = selection.found(action, arguments, selection.copies(answers), hosts)
+        except BadInput as error:
+            raise AnsibleActionFail("; ".join(error.problems)) from error
+        guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
+        return {**result, "changed": False, "guests": guests, "domains": _domains(action, arguments, hit)}
+
+
+def _is_answer(found: object) -> bool:
+    return isinstance(found, dict) and not found.get("failed") and isinstance(found.get("domains"), list)
+
+
+def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> selection.Hosts:
+    """The hypervisors, by what became of them in this play."""
+    group = arguments.get("virt_group", "hyper")
+    asked = variables.get("ansible_play_hosts_all") or []
+    every = (variables.get("groups") or {}).get(group) or asked
+    return selection.Hosts(
+        group=group,
+        answered=tuple(sorted(answers)),
+        silent=tuple(host for host in asked if host not in answers),
+        hidden=tuple(host for host in every if host not in asked),
+        clocks={host: float(found.get("clock") or 0) for host, found in answers.items()},
+    )
+
+
+def _domains(action: Action, arguments: Arguments, hit: t.Sequence[selection.Copy]) -> dict[str, list[dict[str, t.Any]]]:
+    """Items for `virt_domains`, by host."""
+    if not action.domain:
+        return {}
+    options = _actions.MODULES["virt_domain"]
+    more = {**action.domain, **{name: value for name, value in arguments.items() if name in options}}
+    found: dict[str, list[dict[str, t.Any]]] = {}
+    for copy in hit:
+        found.setdefault(copy.host, []).append({"name": copy.name, "uuid": copy.uuid, **more})
+    return found

@@ -1,0 +1,51 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_arguments
+short_description: Check the arguments of a playbook of this collection
+version_added: 0.1.0
+description:
+  - Reads the extra variables of the run (C(-e), a survey) and the variables of the play (C(vars) beside C(import_playbook)), checks them
+    against the action catalogue, and returns them converted, with defaults. V(false) as a text is false.
+  - All problems are reported at once. A variable is refused when its name is near that of an argument, or when it belongs to another
+    playbook. Variables of the inventory, of the roles, and those that begin with C(ansible_), C(awx_), C(tower_), C(semaphore_),
+    C(virt_), C(corral_) or C(_) pass.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.controller
+options:
+  action:
+    description: The action whose arguments they are.
+    type: str
+    required: true
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, query, list, host_info, drain,
+      undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
+"""
+
+EXAMPLES = r"""
+- name: Check the arguments
+  corral.virt.virt_arguments:
+    action: query
+  run_once: true
+  register: virt_asked
+"""
+
+RETURN = r"""
+arguments:
+  description: The arguments that were given, and those that have a default.
+  returned: success
+  type: dict
+  sample: {guest: [web1, db1], virt_group: hyper}
+withheld:
+  description: Names of arguments that were given and may hold a secret; they are not in RV(arguments).
+  returned: success
+  type: list
+  elements: str
+"""

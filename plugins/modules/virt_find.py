@@ -1,0 +1,61 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_find
+short_description: Find the guests that a playbook is about
+version_added: 0.1.0
+description:
+  - Finds guests by name, pattern or tag in what M(corral.virt.virt_domain_info) returned for all hypervisors, each on the one host that
+    has it.
+  - All problems are reported at once, and nothing is found then. These are a guest that no host has, with names that are near and the
+    hosts that were not asked; a guest that is on two hosts; a pattern or tag without a guest; a state in which the action cannot be done.
+  - Guests that a pattern or a tag finds must be confirmed with their number (C(confirm)) when the action is destructive.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.controller
+options:
+  action:
+    description: What is to be done to them.
+    type: str
+    required: true
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate]
+  arguments:
+    description: Its arguments, from RV(corral.virt.virt_arguments#module:arguments).
+    type: dict
+    required: true
+  results:
+    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without one counts as not reached.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Find the guests
+  corral.virt.virt_find:
+    action: start
+    arguments: {guest: [web1, 'c*']}
+    results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_found'))) }}"
+  run_once: true
+  register: virt_chosen
+"""
+
+RETURN = r"""
+guests:
+  description: The guests, with C(name), C(uuid), C(host) and C(state).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, host: hyper2, state: shutdown}]
+domains:
+  description: What is to be said to M(corral.virt.virt_domains) on each host.
+  returned: success
+  type: dict
+  sample: {hyper2: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, state: running}]}
+"""

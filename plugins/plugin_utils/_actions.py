@@ -1,0 +1,136 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action catalogue: what each playbook does and which arguments it takes. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import glob
+import os
+import typing as t
+
+import yaml
+
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, migrate_options
+
+__all__ = ["FILE", "MODULES", "Action", "Argument", "action", "elsewhere", "names", "role_variables"]
+
+_HERE = os.path.dirname(__file__)
+FILE = os.path.join(_HERE, "actions.yml")
+
+Spec = dict[str, t.Any]  # as Ansible's modules declare their options
+
+_PLACEMENT: Spec = {"host": {"type": "str"}, "apart": {"type": "str"}}  # of the role guests
+_ALIASES: Spec = {"networks": domain_options.GUEST_OPTIONS["interfaces"]}
+
+MODULES: dict[str, Spec] = {
+    "virt_domain": {**domain_options.GUEST_OPTIONS, **_ALIASES, **_PLACEMENT},
+    "virt_migrate": migrate_options.OPTIONS,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What one variable of a playbook may be."""
+
+    name: str
+    spec: Spec  # type, elements, choices, default: as Ansible's modules declare it
+    description: str = ""
+    required: bool = False
+    minimum: int | None = None
+    kind: str | None = None  # of what it names: guest, host, image, group
+    options_of: str | None = None  # a module whose options this dictionary holds
+    option: bool = False  # an option of that module, under its own name
+
+    @property
+    def confidential(self) -> bool:
+        """Whether a part of it must not be shown."""
+        inside = MODULES.get(self.options_of or "", {})
+        return _hides(self.spec) or any(map(_hides, inside.values()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """A playbook."""
+
+    name: str
+    description: str
+    kind: str
+    destructive: bool
+    verb: str  # in a sentence, before a guest's name
+    domain: t.Mapping[str, t.Any]  # what it says of each guest
+    from_states: tuple[str, ...]  # of guests that it acts on; empty for any
+    arguments: t.Mapping[str, Argument]
+    inside: str | None  # the argument that takes the same options as a dictionary
+    only_inside: tuple[str, ...]
+
+
+@functools.cache
+def _catalogue() -> dict[str, t.Any]:
+    with open(FILE, encoding="utf-8") as stream:
+        return t.cast("dict[str, t.Any]", yaml.safe_load(stream))
+
+
+def names() -> list[str]:
+    """Names of the actions, in the catalogue's order."""
+    return list(_catalogue()["actions"])
+
+
+def elsewhere() -> dict[str, dict[str, str]]:
+    """How others call an argument: the `argument`, and what to `write` here."""
+    return t.cast("dict[str, dict[str, str]]", _catalogue()["elsewhere"])
+
+
+@functools.cache
+def action(name: str) -> Action:
+    """The action of that name; KeyError for any other."""
+    entry = _catalogue()["actions"][name]
+    module = entry.get("options_of") or {}
+    given = {"virt_group": None, **(entry.get("arguments") or {})}
+    return Action(
+        name=name,
+        description=entry["description"],
+        kind=entry["kind"],
+        destructive=entry.get("destructive", False),
+        verb=entry.get("verb") or name.replace("_", " "),
+        domain=entry.get("domain") or {},
+        from_states=tuple(entry.get("from") or ()),
+        arguments={**_options(module), **{key: _argument(key, said or {}) for key, said in given.items()}},
+        inside=module.get("inside"),
+        only_inside=tuple(module.get("only_inside") or ()),
+    )
+
+
+def _argument(name: str, said: Spec) -> Argument:
+    """An argument as the action says it, on top of what holds for all actions; of one with another type that does not hold."""
+    common = {} if "type" in said else _catalogue()["arguments"].get(name, {})
+    entry = {**common, **said}
+    keys = ("description", "required", "minimum", "kind", "options_of")
+    spec = {key: value for key, value in entry.items() if key not in keys}
+    return Argument(name, spec, **{key: entry[key] for key in keys if key in entry})
+
+
+def _options(module: t.Mapping[str, t.Any]) -> dict[str, Argument]:
+    """Options of a module that are arguments by their own names."""
+    if not module:
+        return {}
+    taken = {*module["only_inside"], *module["own"]}
+    options = MODULES[module["module"]].items()
+    return {name: Argument(name, spec, option=True) for name, spec in options if name not in taken}
+
+
+def _hides(spec: t.Mapping[str, t.Any]) -> bool:
+    return bool(spec.get("no_log")) or any(map(_hides, (spec.get("options") or {}).values()))
+
+
+@functools.cache
+def role_variables() -> frozenset[str]:
+    """Variables of the collection's roles."""
+    found: set[str] = set()
+    for path in glob.glob(os.path.join(_HERE, "../../roles/*/meta/argument_specs.yml")):
+        with open(path, encoding="utf-8") as stream:
+            entries = yaml.safe_load(stream)["argument_specs"].values()
+        found |= {name for entry in entries for name in entry.get("options") or ()}
+    return frozenset(found)

@@ -1,0 +1,153 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check and convert the arguments of a playbook against the action catalogue. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
+
+__all__ = ["asked", "withheld"]
+
+# Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
+_PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
+_NEAR = 0.8
+_PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
+
+Given = t.Mapping[str, t.Any]
+
+
+def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]] = tuple) -> dict[str, t.Any]:
+    """The arguments, converted, with defaults; raises BadInput with every problem.
+
+    `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
+    """
+    said = {name: value for name, value in given.items() if name in action.arguments and value is not None}
+    strange = [name for name in given if name not in action.arguments]
+    problems = _strangers(action, strange, known)
+    values = _converted(action, {name: _parsed(action.arguments[name], value) for name, value in said.items()}, problems)
+    for name, value in values.items():
+        problems += _misfits(action.arguments[name], value)
+    problems += _missing(action, values)
+    if problems:
+        raise BadInput(problems)
+    return values
+
+
+def withheld(action: Action, arguments: Given) -> list[str]:
+    """Names of arguments that may hold a secret, and so are not shown."""
+    return sorted(name for name in arguments if action.arguments[name].confidential)
+
+
+def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]) -> list[str]:
+    """What is said of variables that are no arguments; those that mean something elsewhere pass."""
+    passing = _actions.role_variables()
+    unclear = {name: why for name in strange if name not in passing and (why := _meant(action, name))}
+    theirs = known() if unclear else ()
+    return [f"{name}: {why}" for name, why in unclear.items() if name not in theirs]
+
+
+def _meant(action: Action, name: str) -> str | None:
+    """What somebody who wrote that name probably meant; None where it seems to be nothing of ours."""
+    if name in action.only_inside:
+        return f"""Ansible reserves that name; write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
+    if name.startswith(_PASSING):
+        return None
+    if other := _actions.elsewhere().get(name):
+        takers = _takers(other["argument"])
+        whose = "" if action.name in takers else f"it belongs to {', '.join(takers)}: "
+        return f"{action.name} does not take it; {whose}write {other['write']}"
+    near = _near(name, list(action.arguments))
+    if near is None and (takers := _takers(name)):
+        return f"{action.name} does not take it; it belongs to {', '.join(takers)}"
+    meant = near or next(iter(difflib.get_close_matches(name, _actions.role_variables(), 1, _NEAR)), None)
+    return f"there is no such argument of {action.name}; did you mean {meant}?" if meant else None
+
+
+def _takers(argument: str) -> list[str]:
+    return [name for name in _actions.names() if argument in _actions.action(name).arguments]
+
+
+def _near(name: str, names: t.Sequence[str]) -> str | None:
+    """The name that is meant when this one is mistyped or cut off."""
+    longer = [one for one in names if len(name) > 2 and one.startswith(name)]
+    return next(iter([*difflib.get_close_matches(name, names, 1, _NEAR), *longer]), None)
+
+
+def _parsed(argument: Argument, value: object) -> object:
+    """Lists and dictionaries may be written as JSON, as a web form and `-e name=value` do."""
+    kind = argument.spec.get("type")
+    if kind not in ("list", "dict") or not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value  # the conversion says what it must be
+
+
+def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:
+    """Values of their types, with the catalogue's defaults; what a module checks itself goes on as it is."""
+    spec = {name: {**argument.spec, "no_log": False} for name, argument in action.arguments.items()}
+    flat = {name: _flat(each) for name, each in spec.items() if name in said or not action.arguments[name].option}
+    result = ArgumentSpecValidator(flat).validate(dict(said))
+    problems += map(str, result.error_messages)
+    values = {name: value for name, value in result.validated_parameters.items() if value is not None}
+    return {**values, **{name: value for name, value in said.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])}}
+
+
+def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Without what is inside, and without what depends on other options: the module says that."""
+    return {key: spec[key] for key in ("type", "elements", "choices", "default", "no_log") if key in spec}
+
+
+def _is_deep(spec: t.Mapping[str, t.Any]) -> bool:
+    return bool(spec.get("options")) or spec.get("type") in ("dict", "raw")
+
+
+def _misfits(argument: Argument, value: t.Any) -> t.Iterator[str]:
+    if argument.minimum is not None and isinstance(value, int) and value < argument.minimum:
+        yield f"{argument.name}: must be at least {argument.minimum}, not {value}"
+    if argument.options_of and isinstance(value, dict):
+        options = _actions.MODULES[argument.options_of]
+        for key in value:
+            if key not in options:
+                near = _near(str(key), list(options))
+                yield f"{argument.name}.{key}: {argument.options_of} has no such option{f'; did you mean {near}?' if near else ''}"
+    if argument.kind == "guest":
+        yield from _misnamed(argument, value)
+
+
+def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
+    """Names of guests that are none. Where several can be named, a pattern is one."""
+    for name in value if isinstance(value, list) else [value]:
+        if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
+            if not _PATTERN.fullmatch(str(name)):
+                yield f"guest: {name!r} is no pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
+            continue
+        try:
+            _units.check_name(name, what=argument.name)
+        except BadInput as error:
+            yield from error.problems
+
+
+def _missing(action: Action, values: Given) -> t.Iterator[str]:
+    for name, argument in action.arguments.items():
+        if argument.required and values.get(name) in (None, ""):
+            yield f"{name}: {action.name} needs it; write -e {name}={name.upper()}"
+    if "tag" not in action.arguments:
+        return
+    if not values.get("guest") and not values.get("tag"):
+        yield f"guest: {action.name} needs it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+    elif values.get("guest") and values.get("tag"):
+        yield "tag: it says which guests, and so does guest; leave out one"

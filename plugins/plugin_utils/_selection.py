@@ -1,0 +1,231 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which guests an action is about, and on which hosts they are, from what the hosts answered. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+__all__ = ["Copy", "Hosts", "copies", "found", "is_pattern"]
+
+_CLOCKS_APART_S = 300
+_SHOWN = 20  # names in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """The hypervisors: those that answered, those that were asked in vain, and those that `--limit` left out."""
+
+    group: str
+    answered: tuple[str, ...]
+    silent: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # of those that answered, in seconds since 1970
+
+    def __str__(self) -> str:
+        told = [f"none of {', '.join(self.answered)} has it" if self.answered else "no hypervisor answered"]
+        if self.silent:
+            told.append(f"{_list(self.silent)} could not be reached and may have it")
+        if self.hidden:
+            told.append(f"--limit left out {', '.join(self.hidden)}")
+        return "; ".join(told)
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """A guest as one host has it."""
+
+    host: str
+    name: str
+    uuid: str
+    state: str
+    tags: tuple[str, ...] = ()
+
+
+def copies(results: t.Mapping[str, t.Any]) -> list[Copy]:
+    """What `virt_domain_info` returned, by host. Guests whose names are none that we take are left alone."""
+    there = []
+    for host, result in sorted(results.items()):
+        for item in result["domains"]:
+            if _is_name(item["name"]):
+                tags = tuple(item.get("tags") or ())
+                there.append(Copy(host, item["name"], item["uuid"], item["state"], tags))
+    return there
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it may stand for several names."""
+    return any(sign in name for sign in "*?[")
+
+
+def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+    """The guests that an action is about; raises BadInput with every problem."""
+    if action.name == "create":
+        _check_creatable(arguments["guest"], arguments.get("host"), there, hosts)
+        return [copy for copy in there if copy.name == arguments["guest"]]
+    if action.name == "migrate":
+        state = {**arguments, **(arguments.get("options") or {})}.get("state")
+        return [_source(arguments["guest"], arguments.get("to"), there, hosts, must_be_told=state == "aborted")]
+    hit = _chosen(arguments, there, hosts)
+    _check_states(action, arguments, hit)
+    return hit
+
+
+def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+    """The guests that the arguments name, each on the one host that has it; raises BadInput with every problem."""
+    named = [name for name in arguments.get("guest") or () if not is_pattern(name)]
+    patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
+    problems = [_unknown(name, there, hosts) for name in named if not any(copy.name == name for copy in there)]
+    problems += [f"no guest matches {one!r}: {hosts}" for one in patterns if not any(_matches(copy, one) for copy in there)]
+    hit = [copy for copy in there if copy.name in named or any(_matches(copy, one) for one in patterns)]
+    if tag := arguments.get("tag"):
+        hit = [copy for copy in there if tag in copy.tags]
+        problems += [] if hit else [_untagged(tag, there, hosts)]
+    problems += _ambiguous(hit)
+    if problems:
+        raise BadInput(printable(problems))
+    return hit
+
+
+def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> None:
+    """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
+    states = action.from_states
+    problems = [
+        f"cannot {action.verb} {copy.name}: it is {_off(copy.state)} on {copy.host}; start it: ansible-playbook "
+        f"corral.virt.start -e guest={copy.name}"
+        for copy in hit
+        if states and copy.state not in states
+    ]
+    if action.destructive and _is_broad(arguments) and arguments.get("confirm") != len(hit):
+        problems.append(_unconfirmed(action, arguments, hit))
+    if problems:
+        raise BadInput(printable(problems))
+
+
+def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts: Hosts) -> None:
+    """Raises BadInput when a guest of that name cannot be made, or is elsewhere than on `host`."""
+    every = (*hosts.answered, *hosts.silent, *hosts.hidden)
+    here = [copy for copy in there if copy.name == name]
+    problems = list(_ambiguous(here))
+    if host is not None and host not in every:
+        problems.append(f"host: there is no hypervisor {host} in the group {hosts.group}; choose one of {', '.join(sorted(every))}")
+    elif host is not None and host not in hosts.answered:
+        problems.append(f"cannot create {name} on {host}: {_why_not(host, hosts)}")
+    elif host is not None and here and here[0].host != host:
+        move = f"ansible-playbook corral.virt.migrate -e guest={name} -e to={host}"
+        problems.append(f"cannot create {name} on {host}: it is on {here[0].host}; move it: {move}")
+    if not here and (hosts.silent or hosts.hidden) and not problems:
+        problems.append(f"cannot create {name}: {hosts}")
+    if problems:
+        raise BadInput(printable(problems))
+
+
+def _source(name: str, to: str | None, there: t.Sequence[Copy], hosts: Hosts, *, must_be_told: bool) -> Copy:
+    """The copy of a guest that moves; raises BadInput when there is none, or more than one that may be meant.
+
+    `must_be_told` is whether nobody chooses a destination.
+    """
+    here = [copy for copy in there if copy.name == name]
+    every = (*hosts.answered, *hosts.silent, *hosts.hidden)
+    problems = [] if here else [f"cannot migrate {_unknown(name, there, hosts).removeprefix('cannot find ')}"]
+    if to is None and must_be_told:
+        problems.append("to: state=aborted ends the migration to one host; write -e to=HOST")
+    elif to is not None and to not in every:
+        problems.append(f"to: {to} is no host of the group {hosts.group}; choose one of {', '.join(sorted(every))}")
+    elif to is not None and to not in hosts.answered:
+        problems.append(f"cannot migrate {name} to {to}: {_why_not(to, hosts)}")
+    running = [copy for copy in here if copy.state == "running"]
+    if len(running) > 1:
+        problems.append(f"cannot migrate {name}: {_running_twice(running)}")
+    # A running copy before a paused one: the paused one is on its way, or dead.
+    best = next(iter(running or [copy for copy in here if copy.state == "paused"] or here), None)
+    if best and to in hosts.answered:
+        problems += _clocks_apart(best, str(to), hosts)
+    if problems or best is None:
+        raise BadInput(printable(problems))
+    return best
+
+
+def _clocks_apart(copy: Copy, to: str, hosts: Hosts) -> t.Iterator[str]:
+    """Certificates and the guest's time cannot be relied on then."""
+    apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
+    if apart_s >= _CLOCKS_APART_S:
+        yield (
+            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so that certificates and "
+            "the guest's own time cannot be relied on; synchronise them (chrony)"
+        )
+
+
+def _is_name(name: object) -> bool:
+    try:
+        return bool(_units.check_name(name, what="guest"))
+    except BadInput:
+        return False
+
+
+def _matches(copy: Copy, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(copy.name, pattern)
+
+
+def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
+    """Whether guests are hit that nobody named."""
+    return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
+
+
+def _unknown(name: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
+    near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
+    told = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
+    return f"cannot find {name}: {hosts}{f'; did you mean {told}?' if told else ''}"
+
+
+def _untagged(tag: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
+    tags = sorted({tag for copy in there for tag in copy.tags})
+    return f"no guest has the tag {tag}: {hosts}; tags there are: {', '.join(tags[:_SHOWN]) or 'none'}"
+
+
+def _ambiguous(hit: t.Sequence[Copy]) -> t.Iterator[str]:
+    for name in dict.fromkeys(copy.name for copy in hit):
+        places = [copy for copy in hit if copy.name == name]
+        if len(places) > 1:
+            told = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
+            same = "it is being moved, or a move was interrupted: finish that with playbook migrate, or "
+            other = "these are different guests: "
+            why = same if len({copy.uuid for copy in places}) == 1 else other
+            yield f"{name} is on {told}; {why}name the host with --limit"
+
+
+def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> str:
+    hosts = dict.fromkeys(copy.host for copy in hit)
+    told = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
+    given = arguments.get("confirm")
+    wrong = f", and not {given}" if given is not None else ""
+    count = f"{len(hit)} guest{'s' if len(hit) != 1 else ''}"
+    return f"{action.name} would hit {count}{wrong} ({told}); to do that: -e confirm={len(hit)}"
+
+
+def _running_twice(running: t.Sequence[Copy]) -> str:
+    hosts = " and ".join(copy.host for copy in running)
+    if len({copy.uuid for copy in running}) > 1:
+        return f"{hosts} have different guests of that name; rename one of them (virsh domrename)"
+    return f"it runs on {hosts} at once; nothing was touched: compare both copies, then destroy the wrong one"
+
+
+def _why_not(host: str, hosts: Hosts) -> str:
+    return f"--limit left out {host}; leave out --limit" if host in hosts.hidden else f"{host} was not reached"
+
+
+def _off(state: str) -> str:
+    return "off" if state == "shutdown" else state
+
+
+def _list(words: t.Sequence[str]) -> str:
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"

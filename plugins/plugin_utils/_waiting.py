@@ -1,0 +1,65 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines on the terminal while a host waits for guests: what for, for how long, and how long at most."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+__all__ = ["lines", "waits"]
+
+_EVERY_S = 5
+_SHOWN = 5  # names in a line
+_TIMEOUT_S = 300  # of the module, when nothing is said
+_WAITING = {"shutdown": "shut down", "rebooted": "reboot", "absent": "shut down"}  # states that guests are waited for
+
+Guest = t.Mapping[str, t.Any]
+
+
+def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
+    """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`; None where it waits for nothing."""
+    waited = [one for one in guests if isinstance(one, dict) and one.get("state") in _WAITING and one.get("wait") is not False]
+    if not waited:
+        return None
+    names = [str(one.get("name")) for one in waited[:_SHOWN]]
+    more = f" and {len(waited) - _SHOWN} more" if len(waited) > _SHOWN else ""
+    verbs = " or ".join(dict.fromkeys(_WAITING[one["state"]] for one in waited))
+    longest_s = max(_seconds(one) for one in waited)
+    return str(printable(f"{host}: waiting for {', '.join(names)}{more} to {verbs}, at most {longest_s} s"))
+
+
+@contextlib.contextmanager
+def lines(text: str | None) -> t.Iterator[None]:
+    """Inside, the text every few seconds, with the seconds that have passed."""
+    if text is None:
+        yield
+        return
+    ended, begun = threading.Event(), time.monotonic()
+
+    def show() -> None:
+        while not ended.wait(_EVERY_S):
+            Display().display(f"{text}: {time.monotonic() - begun:.0f} s")
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _seconds(guest: Guest) -> int:
+    """What it says of its time; what is no number, the module refuses."""
+    try:
+        return int(guest.get("wait_timeout") or _TIMEOUT_S)
+    except (TypeError, ValueError):
+        return _TIMEOUT_S

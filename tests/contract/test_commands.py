@@ -1,0 +1,142 @@
+"""The playbooks themselves, against libvirt's test driver: what they would do to whom, what they refuse, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.contract.play import defaults
+from ansible_collections.corral.virt.tests.contract.test_inventory import guest
+from ansible_collections.corral.virt.tests.golden.case import GOLDEN
+from ansible_collections.corral.virt.tests.tools import preloaded
+
+HOST = (GOLDEN / "host.xml").read_text().replace("web1-", "other-")
+GUESTS: dict[str, list[tuple[str, str, dict[str, list[str]]]]] = {
+    "h1": [("web1", "running", {"tag": ["front"]}), ("web2", "shutdown", {"tag": ["front"]})],
+    "h2": [("db1", "running", {})],
+}
+
+
+class Commands:
+    """Two hosts with guests, and playbooks of the collection on them."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.code, self.known = place, 0, place / "known_hosts"
+        hosts = {}
+        for host, guests in GUESTS.items():
+            path = place / f"{host}.xml"
+            there = "".join(guest(number, name, state, record=record) for number, (name, state, record) in enumerate(guests))
+            path.write_text(HOST.replace("</node>", f"{there}</node>"))
+            hosts[host] = {"virt_uri": f"test://{path}"}
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "gest": "the inventory's"}
+        (place / "hosts.yml").write_text(json.dumps({"all": {"vars": local, "children": {"hyper": {"hosts": hosts}}}}))
+
+    def do(self, action: str, *flags: str, **arguments: t.Any) -> str:
+        """What a playbook printed, in one line."""
+        words = ["ansible-playbook", "-i", "hosts.yml", f"corral.virt.{action}", "-e", json.dumps(arguments), *flags]
+        environment = defaults(CORRAL_VIRT_KNOWN_HOSTS=str(self.known))
+        done = preloaded.run(words, cwd=self.place, env=environment, timeout_s=120, given=None)
+        self.code = done.returncode
+        return re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("commands"))
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "told"),
+    [
+        ("start", {"guest": "web2,db1"}, "h1 start web2 h2 db1 is so already"),
+        ("shutdown", {"tag": "front"}, "h1 shut down web1 web2 is so already"),
+        ("pause", {"guest": ["web1", "db*"]}, "h1 suspend web1 h2 suspend db1"),
+        ("resume", {"guest": "db1"}, "h2 db1 is so already"),
+        ("force_off", {"guest": "w*", "confirm": "2"}, "h1 destroy web1 web2 is so already"),
+        ("reset", {"guest": "db1"}, "h2 reset db1"),
+        ("reboot", {"guest": "db1"}, "h2 reboot db1"),
+        ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
+        ("console", {"guest": "web1"}, "h1 web1: it has no serial console"),
+    ],
+)
+def test_guests_are_acted_on_where_they_are(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
+    assert told in commands.do(action, **arguments) and commands.code == 0
+
+
+def test_check_mode_tells_the_same(commands: Commands) -> None:
+    assert "h1 start web2 h2 db1 is so already" in commands.do("start", "--check", guest="web2,db1")
+    assert commands.code == 0
+    assert "to do that: -e confirm=2" in commands.do("purge", "--check", tag="front")
+    assert commands.code == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "told"),
+    [
+        ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
+        ("purge", {"tag": "front"}, "purge would hit 2 guests (h1: web1, web2); to do that: -e confirm=2"),
+        ("pause", {"guest": "web2"}, "cannot pause web2: it is off on h1"),
+        ("start", {"tag": "none"}, "no guest has the tag none"),
+        ("drain", {}, "host: drain needs it; write -e host=HOST"),
+        ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
+        ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
+        ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
+        ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
+    ],
+)
+def test_what_is_refused_is_red(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
+    said = commands.do(action, **arguments)
+    assert told in said and commands.code == 2 and not re.search(r"changed=[1-9]", said)
+
+
+def test_variables_of_the_inventory_pass(commands: Commands) -> None:
+    assert "h1 start web2" in commands.do("start", guest="web2", gest="x") and commands.code == 0
+    assert "gesst: there is no such argument of start; did you mean guest?" in commands.do("start", guest="web2", gesst="x")
+
+
+def test_hosts_that_limit_hides_are_named(commands: Commands) -> None:
+    assert "cannot find db1: none of h1 has it; --limit left out h2" in commands.do("start", "--limit", "h1", guest="db1")
+    assert commands.code == 2
+    assert "cannot create new: none of h1 has it; --limit left out h2" in commands.do("create", "--limit", "h1", guest="new")
+    assert commands.code == 2
+
+
+def test_a_host_that_does_not_answer_makes_it_red(commands: Commands) -> None:
+    other = commands.place / "h2.xml"
+    text = other.read_text()
+    other.unlink()
+    try:
+        assert "cannot find db1: none of h1 has it; h2 could not be reached and may have it" in commands.do("start", guest="db1")
+        assert "h1 start web2" in commands.do("start", guest="web2") and commands.code == 2
+    finally:
+        other.write_text(text)
+
+
+def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) -> None:
+    secret = "hunter22"
+    graphics, domain = {"type": "vnc", "password": secret}, {"tags": ["front"], "disks": []}
+    wish = {"guest": "new", "vcpus": "1", "memory": "64MiB", "autostart": "false", "interfaces": [], "guests_seed": "false"}
+    said = commands.do("create", "-vv", **wish, graphics=graphics, domain=domain)
+    assert commands.code == 0 and "define new (graphics, memory.current_kib, memory.maximum_kib, tags and 2 more)" in said
+    assert secret not in said and "reserved name" not in said and "set autostart" not in said
+
+
+def test_a_purged_guest_is_known_no_more(commands: Commands) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXhQkqk0aB"
+    commands.known.write_text(f"web1 {key}\ndb1 {key}\n")
+    commands.do("purge", "--check", guest="web1")
+    assert commands.known.read_text() == f"web1 {key}\ndb1 {key}\n"
+    commands.do("purge", guest="web1")
+    assert commands.known.read_text() == f"db1 {key}\n"
+
+
+def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands) -> None:
+    book = commands.place / "own.yml"
+    book.write_text(json.dumps([{"import_playbook": "corral.virt.start", "vars": {"guest": "{{ 'web' ~ 2 }}"}}]))
+    done = preloaded.run(["ansible-playbook", "-i", "hosts.yml", "own.yml"], cwd=commands.place, env=defaults(), timeout_s=120, given=None)
+    assert done.returncode == 0 and "start web2" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,234 @@
+"""Every playbook of the action catalogue on two real hypervisors, judged by virsh, its event log, ls and a display's own greeting.
+
+Guests are a boot sector, which obeys ACPI or does not. The first one is made by `create`, the others by virsh.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import socket
+import subprocess
+import threading
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.test_states import boot_sector
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
+HOSTS = ("hyper1", "hyper2")
+EVENTS = "/var/tmp/events"
+OBEYS = {"a": "hyper1", "b": "hyper2"}
+GUEST = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/></features><cpu mode='maximum'/>
+<devices><disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='/srv/{name}.raw'/>
+<target dev='vda' bus='virtio'/></disk></devices></domain>"""
+WISH: dict[str, t.Any] = {
+    "guest": "web1", "vcpus": "1", "memory": "64MiB", "autostart": "false", "interfaces": [], "graphics": {"type": "vnc"},
+    "domain": {"tags": ["front"], "disks": [{"name": "system", "size": "64MiB"}], "cloud_init": {"user_data": {"a": 1}}},
+}  # fmt: skip
+
+
+class Commands(Hypervisors):
+    """Two hosts, and playbooks on them."""
+
+    def do(self, action: str, *flags: str, ok: bool = True, **arguments: t.Any) -> str:
+        """Run a playbook; what was printed, in one line."""
+        said = ("-e", json.dumps(arguments)) if arguments else ()
+        command = ("ansible-playbook", f"corral.virt.{action}", *self.ask_nobody, *said, *flags)
+        return re.sub(r"\s+", " ", self.run(*command, ok=ok))
+
+    def same(self, action: str, **arguments: t.Any) -> None:
+        """Nothing is to be done, neither in check mode nor in a run."""
+        for flags in (["--check"], []):
+            assert not re.search(r"changed=[1-9]", self.do(action, *flags, **arguments))
+
+    def cycle(self, action: str, **arguments: t.Any) -> str:
+        """Check, do, check again, do again; what the run printed."""
+        before = self.world()
+        checked = self.do(action, "--check", **arguments)
+        assert re.search(r"changed=[1-9]", checked) and self.world() == before
+        done = self.do(action, **arguments)
+        assert re.findall(r"changed=\d+", done) == re.findall(r"changed=\d+", checked)
+        self.same(action, **arguments)
+        return done
+
+    def world(self) -> dict[str, str]:
+        """Guests and files of both hosts, and whose keys are known."""
+        look = f"virsh list --all; ls {IMAGES}; md5sum /var/lib/libvirt/corral-maintenance.json 2>/dev/null; true"
+        return {**{host: self.on(host, look) for host in HOSTS}, "known": self.known.read_text() if self.known.exists() else ""}
+
+    @property
+    def known(self) -> Path:
+        """SSH host keys of guests."""
+        return Path(self.variable("guests_known_hosts"))
+
+    def state(self, name: str) -> dict[str, str]:
+        """What virsh says, by host."""
+        said = {host: self.on(host, f"virsh domstate --reason {name} 2>/dev/null || true") for host in HOSTS}
+        return {host: state for host, state in said.items() if state}
+
+    def reboots(self, name: str) -> int:
+        """How many events of that `virsh event` has seen; a reset of a guest gives several."""
+        self.on(OBEYS[name], "sleep 2")  # it hears nothing before its code runs
+        return len(re.findall(rf"event 'reboot' for domain '{name}'", self.on(OBEYS[name], f"cat {EVENTS}")))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Commands]:
+    """Two hypervisors with a guest on each."""
+    with hypervisors("commands", *ROLES, hosts=2) as made:
+        lab = Commands(made.name)
+        code = base64.b64encode(boot_sector()).decode()
+        for name, host in OBEYS.items():
+            lab.on(host, f"setsid -f sh -c 'virsh event --all --loop --timestamp' > {EVENTS} 2>&1 < /dev/null")
+            lab.on(host, f"echo {code} | base64 -d > /srv/{name}.raw; truncate -s 1M /srv/{name}.raw")
+            lab.on(host, "cat > /tmp/guest.xml && virsh -q define /tmp/guest.xml", given=GUEST.format(name=name))
+        yield lab
+
+
+def test_create_takes_every_option_by_its_name(lab: Commands) -> None:
+    assert lab.state("web1") == {}
+    checked = lab.do("create", "--check", **WISH)
+    assert lab.state("web1") == {} and "reserved" not in checked
+    said = lab.do("create", **WISH)
+    assert "reserved" not in said
+    ((host, state),) = lab.state("web1").items()
+    assert state == "running (booted)"
+    xml = lab.on(host, "virsh dumpxml web1")
+    assert "<corral:tag>front</corral:tag>" in xml and "type='vnc'" in xml
+    assert "web1 ssh-ed25519" in lab.known.read_text()
+    assert "web1-seed.iso" in lab.on(host, f"ls {IMAGES}")
+    lab.same("create", **WISH)
+
+
+def test_create_that_creates_nothing_is_red(lab: Commands) -> None:
+    before = lab.world()
+    ((here, _state),) = lab.state("web1").items()
+    (other,) = {*HOSTS} - {here}
+    assert f"it is on {here}; move it: ansible-playbook corral.virt.migrate" in lab.do("create", **WISH, host=other, ok=False)
+    new = {**WISH, "guest": "new"}
+    assert "--limit left out hyper2" in lab.do("create", "--limit", "hyper1", **new, ok=False)
+    assert "no hypervisor hyper9" in lab.do("create", **new, host="hyper9", ok=False)
+    said = lab.do("create", **new, vcpu=2, enable_vnc=True, ok=False)
+    assert "did you mean vcpus?" in said and "enable_vnc: create does not take it" in said
+    assert lab.world() == before
+
+
+def test_commands_of_consoles_work_as_they_are_printed(lab: Commands) -> None:
+    said = lab.run("ansible-playbook", "corral.virt.console", *lab.ask_nobody, "-e", "guest=web1")
+    serial, display = re.findall(r"^  web1: (ssh .*)$", said, re.MULTILINE)
+    tunnel, viewer = display.split("; ")
+    assert shows(serial, b"Connected to domain 'web1'")
+    port = int(viewer.rpartition(":")[2])
+    with subprocess.Popen([*shlex.split(tunnel), "sleep 20"], stdin=subprocess.DEVNULL) as ssh:
+        try:
+            until(lambda: greeting(port) == b"RFB 003.008\n")
+        finally:
+            ssh.terminate()
+    assert tunnel in lab.do("query", guest="web1")
+
+
+def shows(command: str, text: bytes, timeout_s: float = 20) -> bool:
+    """Whether a command that wants a terminal shows a text in time; it is ended then."""
+    script = ("script", "-qefc", command, "/dev/null")
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as terminal:
+        over = threading.Timer(timeout_s, terminal.kill)
+        over.start()
+        try:
+            return any(text in line for line in terminal.stdout or ())
+        finally:
+            over.cancel()
+            terminal.kill()
+
+
+def greeting(port: int) -> bytes:
+    """What a display says first; nothing while nobody listens."""
+    try:
+        with socket.create_connection(("localhost", port), timeout=2) as connection:
+            return connection.recv(12)
+    except OSError:
+        return b""
+
+
+def test_power_states(lab: Commands) -> None:
+    lab.cycle("start", guest="a,b")
+    assert lab.state("a") == {"hyper1": "running (booted)"} and lab.state("b") == {"hyper2": "running (booted)"}
+    lab.cycle("pause", guest=["a"])
+    assert lab.state("a") == {"hyper1": "paused (user)"}
+    lab.cycle("resume", guest="a")
+    assert lab.state("a") == {"hyper1": "running (unpaused)"}
+    assert "reset would hit 2 guests (hyper1: a; hyper2: b)" in lab.do("reset", guest="?", ok=False)
+    assert (lab.reboots("a"), lab.reboots("b")) == (0, 0)
+    lab.do("reset", guest="?", confirm="2")
+    assert lab.reboots("a") > 0 and lab.reboots("b") > 0
+    count = lab.reboots("a")
+    lab.do("reboot", "--check", guest="a")
+    assert lab.reboots("a") == count
+    lab.do("reboot", guest="a", wait_timeout="60")
+    assert lab.reboots("a") > count
+    lab.cycle("shutdown", guest="a,b", wait_timeout=60)
+    assert lab.state("a") == {"hyper1": "shut off (shutdown)"} and lab.state("b") == {"hyper2": "shut off (shutdown)"}
+    for action in ("pause", "resume", "reboot", "reset"):
+        assert "it is off on hyper1; start it: ansible-playbook corral.virt.start -e guest=a" in lab.do(action, guest="a", ok=False)
+    assert lab.state("a") == {"hyper1": "shut off (shutdown)"}
+
+
+def test_a_guest_that_does_not_obey(lab: Commands) -> None:
+    """web1 has no system: what is waited for is told, and then it is red, or forced."""
+    said = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
+    assert "waiting for web1 to shut down, at most 7 s: 5 s" in said and "has not obeyed within 7 s" in said
+    assert [*lab.state("web1").values()] == ["running (booted)"]
+    lab.cycle("force_off", guest="web1")
+    assert [*lab.state("web1").values()] == ["shut off (destroyed)"]
+    lab.cycle("start", guest="web1")
+
+
+def test_nobody_is_found(lab: Commands) -> None:
+    before = lab.world()
+    assert "cannot find web2: none of hyper1, hyper2 has it; did you mean web1 on" in lab.do("start", guest="web2", ok=False)
+    assert "--limit left out hyper2" in lab.do("start", "--limit", "hyper1", guest="b", ok=False)
+    assert "no guest has the tag back" in lab.do("purge", tag="back", ok=False)
+    assert lab.world() == before
+
+
+def test_migrate_chooses_where_to(lab: Commands) -> None:
+    ((here, _state),) = lab.state("web1").items()
+    (there,) = {*HOSTS} - {here}
+    before = lab.world()
+    said = lab.do("migrate", "--check", guest="web1")
+    assert f"web1: to {there}, live, " in said and "vda: full, " in said and lab.world() == before
+    said = lab.do("migrate", guest="web1")
+    assert re.search(rf"{here}: web1 is on {there}, after [\d.]+ s; downtime \d+ ms, [\d.]+ MiB sent", said)
+    assert [*lab.state("web1")] == [there]
+    lab.same("migrate", guest="web1", to=there)
+
+
+def test_reports_and_maintenance(lab: Commands) -> None:
+    assert "web1" in lab.do("list") and "libvirt:" in lab.do("host_info")
+    lab.do("rebalance", "--check", stay="a,b,web1")
+    lab.do("undrain", host="hyper1")
+    assert "drain needs it" in lab.do("drain", ok=False)
+    assert "it belongs to drain" in lab.do("rebalance", running_only=True, ok=False)
+
+
+def test_purge_takes_what_is_the_guests_and_nothing_else(lab: Commands) -> None:
+    before, (host, *_none) = lab.world(), [*lab.state("web1")]
+    said = lab.do("purge", tag="front", ok=False)
+    assert f"purge would hit 1 guest ({host}: web1); to do that: -e confirm=1" in said and lab.world() == before
+    lab.do("purge", "--check", guest="web1")
+    assert lab.world() == before
+    lab.do("purge", guest="web1", wait_timeout=5)
+    assert lab.state("web1") == {} and "web1" not in lab.known.read_text()
+    assert "web1" not in lab.on(host, f"ls -a {IMAGES}")
+    lab.do("purge", guest="a")
+    assert lab.state("a") == {} and lab.on("hyper1", "ls /srv/a.raw") == "/srv/a.raw", "a disk that nobody made for it stays"
+    assert "cannot find web1" in lab.do("purge", guest="web1", ok=False)

@@ -1,0 +1,167 @@
+"""The action catalogue, and what is made of a playbook's variables."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.vars.reserved import get_reserved_names
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+
+ROOT = Path(__file__).parents[4]
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+TYPES = {"str", "int", "float", "bool", "list", "dict", "raw", "path"}
+KINDS = {"guest", "host", "image", "group"}
+STATES_SEEN = {"running", "paused", "crashed", "shutdown"}
+
+Given = dict[str, t.Any]
+
+
+def asked(action: str, given: Given, known: t.Collection[str] = ()) -> Given:
+    """The converted arguments."""
+    return _arguments.asked(_actions.action(action), given, lambda: known)
+
+
+def problems(action: str, given: Given, known: t.Collection[str] = ()) -> list[str]:
+    """What is refused."""
+    try:
+        asked(action, given, known)
+    except BadInput as error:
+        return error.problems
+    return []
+
+
+def test_every_playbook_has_an_action_and_the_other_way_round() -> None:
+    assert sorted(_actions.names()) == PLAYBOOKS
+
+
+@pytest.mark.parametrize("name", _actions.names())
+def test_an_action_is_well_formed(name: str) -> None:
+    action = _actions.action(name)
+    assert action.description and not action.description.endswith(".")
+    assert action.kind in KINDS and set(action.from_states) <= STATES_SEEN
+    assert action.domain.get("state", "present") in (*STATES, *ACTIONS)
+    for argument in action.arguments.values():
+        assert argument.spec["type"] in TYPES
+        assert argument.kind is None or argument.kind in KINDS
+        assert argument.option or argument.description.endswith(".")
+
+
+@pytest.mark.parametrize("name", _actions.names())
+def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
+    """It warns of each; migrate takes `timeout` for those who gave it before there were `options`."""
+    legacy = {"timeout"} if name == "migrate" else set()
+    assert set(_actions.action(name).arguments) & get_reserved_names() == legacy
+
+
+def test_what_others_call_an_argument_leads_to_one() -> None:
+    every = {name for action in _actions.names() for name in _actions.action(action).arguments}
+    for name, entry in _actions.elsewhere().items():
+        assert set(entry) == {"argument", "write"} and entry["argument"] in every, name
+
+
+def test_the_module_documents_every_action() -> None:
+    for module, actions in (("virt_arguments", _actions.names()), ("virt_find", None)):
+        text = (ROOT / f"plugins/modules/{module}.py").read_text()
+        choices = yaml.safe_load(text.split('r"""')[1].split('"""')[0])["options"]["action"]["choices"]
+        found = [name for name in _actions.names() if "guest" in _actions.action(name).arguments]
+        assert choices == (actions or [name for name in found if name != "query"])
+
+
+CONVERTED: list[tuple[str, Given, Given]] = [
+    ("start", {"guest": "web1"}, {"guest": ["web1"], "virt_group": "hyper"}),
+    ("start", {"guest": "web1,db1"}, {"guest": ["web1", "db1"]}),
+    ("start", {"guest": ["web1", "*-db"]}, {"guest": ["web1", "*-db"]}),
+    ("start", {"guest": '["web1", "db1"]'}, {"guest": ["web1", "db1"]}),
+    ("shutdown", {"tag": "front"}, {"tag": "front", "wait_timeout": 300, "force": False}),
+    ("shutdown", {"tag": "front", "force": "false", "wait_timeout": "60"}, {"force": False, "wait_timeout": 60}),
+    ("purge", {"guest": "web1"}, {"wait_timeout": 60, "force": True}),
+    ("purge", {"guest": "w*", "confirm": "3"}, {"confirm": 3}),
+    ("create", {"guest": "web1", "autostart": "no", "vcpus": "2"}, {"autostart": False, "vcpus": "2", "state": "running"}),
+    ("create", {"guest": "web1", "disks": '[{"name": "a", "size": "1GiB"}]'}, {"disks": [{"name": "a", "size": "1GiB"}]}),
+    ("create", {"guest": "web1", "networks": [{"name": "eth0"}]}, {"networks": [{"name": "eth0"}]}),
+    ("migrate", {"guest": "web1", "bandwidth": "50", "postcopy": "false"}, {"bandwidth": 50, "postcopy": False}),
+    ("migrate", {"guest": "web1", "compression": "zlib,zstd"}, {"compression": ["zlib", "zstd"]}),
+    ("drain", {"host": "h1", "running_only": "false"}, {"running_only": False, "at_once": 2, "reason": "drained"}),
+    ("drain", {"host": "h1", "options": '{"bandwidth": 5}'}, {"options": {"bandwidth": 5}}),
+    ("rebalance", {"stay": "db1,db2", "min_gain": "2.5"}, {"stay": ["db1", "db2"], "min_gain": 2.5}),
+    ("build_image", {"image": "a.qcow2", "dest": "/srv", "rebuild": "0"}, {"rebuild": False, "install": True}),
+    ("rotate_certificates", {"authority": "true"}, {"authority": True}),
+    ("site", {"virt_group": "kvm"}, {"virt_group": "kvm"}),
+]
+
+
+@pytest.mark.parametrize(("action", "given", "values"), CONVERTED, ids=str)
+def test_texts_mean_what_they_say(action: str, given: Given, values: Given) -> None:
+    found = asked(action, given)
+    assert {name: found[name] for name in values} == values
+    assert all(type(found[name]) is type(value) for name, value in values.items())
+
+
+def test_an_option_that_is_not_given_is_not_said() -> None:
+    assert set(asked("create", {"guest": "web1"})) == {"guest", "state", "virt_group"}
+    assert set(asked("migrate", {"guest": "web1", "to": None})) == {"guest", "virt_group"}
+
+
+REFUSED: list[tuple[str, Given, str]] = [
+    ("start", {}, "guest: start needs it; write -e guest=NAME"),
+    ("start", {"guest": "web1", "tag": "a"}, "tag: it says which guests, and so does guest; leave out one"),
+    ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
+    ("start", {"guest": "web1,-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
+    ("start", {"guest": ""}, "guest: '' is not a valid name"),
+    ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is no pattern"),
+    ("create", {"guest": "w*"}, "guest: 'w*' is not a valid name"),
+    ("drain", {}, "host: drain needs it; write -e host=HOST"),
+    ("start", {"gest": "web1", "tag": "a"}, "gest: there is no such argument of start; did you mean guest?"),
+    ("create", {"guest": "a", "vcpu": 2}, "vcpu: there is no such argument of create; did you mean vcpus?"),
+    ("create", {"guest": "a", "memo": 2}, "memo: there is no such argument of create; did you mean memory?"),
+    ("create", {"guest": "a", "guests_sed": 2}, "guests_sed: there is no such argument of create; did you mean guests_seed?"),
+    ("create", {"guest": "a", "enable_vnc": True}, 'enable_vnc: create does not take it; write -e \'{"graphics": {"type": "vnc"}}\''),
+    ("start", {"tag": "a", "enable_vnc": True}, "enable_vnc: start does not take it; it belongs to create: write"),
+    ("start", {"tag": "a", "bandwidth": 5}, "bandwidth: start does not take it; it belongs to migrate"),
+    ("list", {"guest": "a"}, "guest: list does not take it; it belongs to start, shutdown, "),
+    ("create", {"guest": "a", "tags": ["b"]}, 'tags: Ansible reserves that name; write -e \'{"domain": {"tags": ...}}\''),
+    ("create", {"guest": "a", "domain": {"vcpu": 1}}, "domain.vcpu: virt_domain has no such option; did you mean vcpus?"),
+    ("create", {"guest": "a", "state": "absent"}, "value of state must be one of: present, running, shutdown, paused, got: absent"),
+    ("create", {"guest": "a", "autostart": "perhaps"}, "argument 'autostart' is of type str and we were unable to convert to bool"),
+    ("migrate", {"guest": "a", "storage": "half"}, "value of storage must be one of: auto, shared, delta, full, got: half"),
+    ("migrate", {"guest": "a", "options": {"bandwith": 1}}, "options.bandwith: virt_migrate has no such option; did you mean bandwidth?"),
+    ("shutdown", {"tag": "a", "wait_timeout": 0}, "wait_timeout: must be at least 1, not 0"),
+    ("purge", {"tag": "a", "confirm": "some"}, "argument 'confirm' is of type str and we were unable to convert to int"),
+]
+
+
+@pytest.mark.parametrize(("action", "given", "told"), REFUSED, ids=str)
+def test_what_is_wrong_is_refused_with_what_is_right(action: str, given: Given, told: str) -> None:
+    (problem,) = problems(action, given)
+    assert problem.startswith(told)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    told = problems("create", {"guest": "a/b", "vcpu": 1, "autostart": "perhaps", "domain": {"x": 1}})
+    assert [each.split(":")[0].split(" is ")[0] for each in told] == ["vcpu", "argument 'autostart'", "guest", "domain.x"]
+
+
+PASSING = {"ansible_user": "x", "awx_job_id": 1, "tower_job_id": 1, "semaphore_vars": {}, "virt_images": [], "guests_seed": False}
+
+
+def test_variables_of_others_pass() -> None:
+    assert problems("start", {"guest": "web1", **PASSING, "maintenance_cpu_overcommit": 2, "site_name": "x", "_own": 1}) == []
+
+
+def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:
+    given = {"guest": "web1", "gest": "x", "bandwidth": 3}
+    assert len(problems("start", given)) == 2
+    assert problems("start", given, known={"gest", "bandwidth"}) == []
+
+
+def test_what_may_hold_a_secret_is_not_shown() -> None:
+    action = _actions.action("create")
+    given = {"guest": "a", "cloud_init": {}, "xml": "<a/>", "domain": {}, "graphics": {}, "vcpus": 1}
+    assert _arguments.withheld(action, asked("create", given)) == ["cloud_init", "domain", "graphics", "xml"]
+    assert _arguments.withheld(_actions.action("migrate"), {"options": {}, "postcopy_after_passes": 1}) == []

@@ -1,0 +1,152 @@
+"""Which guests an action is about: by name, list, pattern and tag; what is refused, and what is said then."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, copies, found
+
+HOSTS = Hosts("hyper", ("h1", "h2"))
+PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
+GUESTS = (
+    Copy("h1", "web1", "u1", "running", ("front",)),
+    Copy("h1", "web2", "u2", "shutdown", ("front", "old")),
+    Copy("h2", "db1", "u3", "paused"),
+    Copy("h2", "web3", "u4", "crashed"),
+)
+
+
+def hit(action: str, there: t.Sequence[Copy] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
+    """`web1@h1` for each guest that is found."""
+    return [f"{copy.name}@{copy.host}" for copy in found(_actions.action(action), arguments, there, hosts)]
+
+
+def refused(action: str, there: t.Sequence[Copy] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
+    """What is said instead."""
+    try:
+        found(_actions.action(action), arguments, there, hosts)
+    except BadInput as error:
+        return error.problems
+    return []
+
+
+FOUND: list[tuple[str, dict[str, t.Any], list[str]]] = [
+    ("start", {"guest": ["web1"]}, ["web1@h1"]),
+    ("start", {"guest": ["db1", "web1", "db1"]}, ["web1@h1", "db1@h2"]),
+    ("start", {"guest": ["web*"]}, ["web1@h1", "web2@h1", "web3@h2"]),
+    ("start", {"guest": ["web[13]", "db?"]}, ["web1@h1", "db1@h2", "web3@h2"]),
+    ("start", {"guest": ["web[!3]", "web3"]}, ["web1@h1", "web2@h1", "web3@h2"]),
+    ("start", {"tag": "front"}, ["web1@h1", "web2@h1"]),
+    ("shutdown", {"guest": ["*"]}, ["web1@h1", "web2@h1", "db1@h2", "web3@h2"]),
+    ("purge", {"guest": ["web1", "web2"]}, ["web1@h1", "web2@h1"]),
+    ("purge", {"guest": ["web*"], "confirm": 3}, ["web1@h1", "web2@h1", "web3@h2"]),
+    ("force_off", {"tag": "old", "confirm": 1}, ["web2@h1"]),
+    ("resume", {"guest": ["db1", "web1"]}, ["web1@h1", "db1@h2"]),
+    ("reset", {"guest": ["web3"]}, ["web3@h2"]),
+    ("create", {"guest": "new"}, []),
+    ("create", {"guest": "web1", "host": "h1"}, ["web1@h1"]),
+    ("migrate", {"guest": "web1", "to": "h2"}, ["web1@h1"]),
+    ("migrate", {"guest": "db1"}, ["db1@h2"]),
+]
+
+
+@pytest.mark.parametrize(("action", "arguments", "guests"), FOUND, ids=str)
+def test_guests_are_found_where_they_are(action: str, arguments: dict[str, t.Any], guests: list[str]) -> None:
+    assert hit(action, **arguments) == guests
+
+
+START = "start it: ansible-playbook corral.virt.start -e guest=web2"
+REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
+    ("start", {"guest": ["web4"]}, "cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
+    ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it"),
+    ("start", {"guest": ["WEB*"]}, "no guest matches 'WEB*': none of h1, h2 has it"),
+    ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; tags there are: front, old"),
+    ("pause", {"guest": ["web2"]}, f"cannot pause web2: it is off on h1; {START}"),
+    ("resume", {"guest": ["web2"]}, f"cannot resume web2: it is off on h1; {START}"),
+    ("reboot", {"guest": ["web2"]}, f"cannot reboot web2: it is off on h1; {START}"),
+    ("reset", {"guest": ["web2"]}, f"cannot reset web2: it is off on h1; {START}"),
+    ("purge", {"guest": ["web*"]}, "purge would hit 3 guests (h1: web1, web2; h2: web3); to do that: -e confirm=3"),
+    ("purge", {"tag": "front", "confirm": 3}, "purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e confirm=2"),
+    ("force_off", {"guest": ["db1", "web?"]}, "force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do that: -e confirm=4"),
+    ("create", {"guest": "web1", "host": "h2"},
+     "cannot create web1 on h2: it is on h1; move it: ansible-playbook corral.virt.migrate -e guest=web1 -e to=h2"),
+    ("create", {"guest": "new", "host": "h9"}, "host: there is no hypervisor h9 in the group hyper; choose one of h1, h2"),
+    ("migrate", {"guest": "web9", "to": "h1"},
+     "cannot migrate web9: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
+    ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
+    ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
+    ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("action", "arguments", "told"), REFUSED, ids=str)
+def test_what_cannot_be_is_refused(action: str, arguments: dict[str, t.Any], told: str) -> None:
+    assert refused(action, **arguments) == [told]
+
+
+UNSEEN = "h3 could not be reached and may have it; --limit left out h4, h5"
+
+
+def test_hosts_that_were_not_asked_are_named() -> None:
+    assert refused("start", hosts=PARTLY, guest=["nothing"]) == [f"cannot find nothing: none of h1, h2 has it; {UNSEEN}"]
+    assert refused("start", hosts=PARTLY, guest=["x*"]) == [f"no guest matches 'x*': none of h1, h2 has it; {UNSEEN}"]
+    assert refused("create", hosts=PARTLY, guest="new") == [f"cannot create new: none of h1, h2 has it; {UNSEEN}"]
+    assert hit("create", hosts=PARTLY, guest="web1") == ["web1@h1"]
+    assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
+    assert refused("create", hosts=PARTLY, guest="new", host="h4") == ["cannot create new on h4: --limit left out h4; leave out --limit"]
+    assert refused("migrate", hosts=PARTLY, guest="web1", to="h3") == ["cannot migrate web1 to h3: h3 was not reached"]
+    assert refused("start", there=[], hosts=Hosts("hyper", (), ("h1",)), guest=["a"]) == [
+        "cannot find a: no hypervisor answered; h1 could not be reached and may have it"
+    ]
+
+
+def test_nobody_chooses_between_two_of_a_name() -> None:
+    other, copy = Copy("h2", "web1", "u9", "shutdown"), Copy("h2", "web1", "u1", "paused")
+    for name in ("web1", "web1*"):
+        assert refused("shutdown", [*GUESTS, other], guest=[name]) == [
+            "web1 is on h1 (running) and on h2 (off); these are different guests: name the host with --limit"
+        ]
+    (told,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
+    assert told.startswith("web1 is on h1 (running) and on h2 (paused); it is being moved, or a move was interrupted: finish that")
+    assert refused("create", [*GUESTS, other], guest="web1")
+
+
+def test_a_move_begins_where_the_guest_runs() -> None:
+    copy = Copy("h2", "web1", "u1", "paused")
+    assert hit("migrate", [copy, *GUESTS], guest="web1", to="h2") == ["web1@h1"]
+    assert hit("migrate", [Copy("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
+    twice = [GUESTS[0], Copy("h2", "web1", "u1", "running")]
+    assert refused("migrate", twice, guest="web1", to="h2") == [
+        "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one"
+    ]
+    twice[1] = Copy("h2", "web1", "u9", "running")
+    assert "h1 and h2 have different guests of that name; rename one of them" in refused("migrate", twice, guest="web1")[0]
+
+
+@pytest.mark.parametrize(("clock", "apart"), [(1299.0, False), (1300.0, True), (700.0, True), (701.0, False)])
+def test_clocks_of_a_move_agree(clock: float, apart: bool) -> None:
+    hosts = Hosts("hyper", ("h1", "h2"), clocks={"h1": 1000.0, "h2": clock})
+    if not apart:
+        assert hit("migrate", hosts=hosts, guest="web1", to="h2") == ["web1@h1"]
+    else:
+        assert "the clocks of h1 and h2 are 300 seconds apart" in refused("migrate", hosts=hosts, guest="web1", to="h2")[0]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert len(refused("start", guest=["a", "b", "x*"])) == 3
+    assert len(refused("reset", tag="front")) == 2, "one is off, and nobody confirmed"
+    assert len(refused("migrate", guest="nothing", to="h9")) == 2
+
+
+def test_guests_whose_names_are_none_are_left_alone() -> None:
+    domains = [{"name": name, "uuid": "u", "state": "running"} for name in ("-oProxyCommand=x", "{{ 1 }}", "a b", "web1", "\x1b[2J")]
+    assert [copy.name for copy in copies({"h1": {"domains": domains}})] == ["web1"]
+
+
+def test_what_a_host_calls_its_guests_reaches_no_terminal() -> None:
+    there = [Copy("h1", "web1", "u1", "ru\x1bnning"), Copy("h2", "web1", "u2", "off")]
+    assert "\x1b" not in refused("start", there, guest=["web1"])[0]

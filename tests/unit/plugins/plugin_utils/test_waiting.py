@@ -1,0 +1,48 @@
+"""What is shown while a host waits for guests."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _waiting
+
+WEB: dict[str, t.Any] = {"name": "web1", "state": "shutdown"}
+BOOT = {"name": "b", "state": "rebooted"}
+
+
+@pytest.mark.parametrize(
+    ("guests", "text"),
+    [
+        ([WEB], "h1: waiting for web1 to shut down, at most 300 s"),
+        ([{**WEB, "wait_timeout": "60"}], "h1: waiting for web1 to shut down, at most 60 s"),
+        (
+            [{**WEB, "wait_timeout": "x"}, BOOT],
+            "h1: waiting for web1, b to shut down or reboot, at most 300 s",
+        ),
+        (
+            [{**WEB, "name": f"g{n}"} for n in range(7)],
+            "h1: waiting for g0, g1, g2, g3, g4 and 2 more to shut down, at most 300 s",
+        ),
+        ([{**WEB, "name": "\x1b"}], "h1: waiting for \\x1b to shut down, at most 300 s"),
+        ([{**WEB, "wait": False}], None),
+        ([{"name": "a", "state": "running"}, {"name": "b"}, "c"], None),
+    ],
+)
+def test_what_is_waited_for(guests: list[t.Any], text: str | None) -> None:
+    assert _waiting.waits("h1", guests) == text
+
+
+def test_a_line_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(_waiting, "_EVERY_S", 0.05)
+    monkeypatch.setattr("ansible.utils.display.Display.display", lambda _self, text: shown.append(text))
+    with _waiting.lines("waiting"):
+        time.sleep(0.2)
+    count = len(shown)
+    assert count >= 2 and shown[0] == "waiting: 0 s"
+    with _waiting.lines(None):
+        time.sleep(0.1)
+    assert len(shown) == count, "nothing after the end, and nothing without a text"
