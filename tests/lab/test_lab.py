@@ -41,6 +41,7 @@ def traces() -> dict[str, list[str]]:
         "mounts": "cat /proc/self/mounts",
         "processes": "ps -eo stat,args",
         "state": "ls /var/lib/corral-lab",
+        "cgroups": "find /sys/fs/cgroup -maxdepth 2 -name corral-lab-*",
         "build": f"ls {BUILD}",
     }
     ours = re.compile("|".join(NAMES))
@@ -92,6 +93,8 @@ def test_two_labs_side_by_side() -> None:
     lab("up", "--name", NAMES[1], "--hosts", "1", "--no-image", "--network", "networkd")
     addresses = [ssh(name, "hyper1", "hostname -I").split()[0] for name in NAMES]
     assert addresses[0] != addresses[1]
+    # Systemd's cgroups of one are not those of the other.
+    assert all(list(Path("/sys/fs/cgroup").glob(f"**/corral-lab-{name}/hyper1/payload/system.slice")) for name in NAMES)
     lab("down", "--name", NAMES[0])
     assert ssh(NAMES[1], "hyper1", "hostname").strip() == "hyper1"
     assert NAMES[0] not in str(traces())

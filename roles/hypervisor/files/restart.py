@@ -112,8 +112,16 @@ def changed_at(path: str) -> float:
 def systemctl(*arguments: str) -> str:
     done = subprocess.run(("systemctl", *arguments), check=False, capture_output=True, encoding="utf-8")
     if done.returncode:
-        raise Problem(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}")
+        raise Problem(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}{journal(arguments[-1])}")
     return done.stdout
+
+
+def journal(unit: str) -> str:
+    """The end of a unit's log, as lines: systemctl says only that a start has failed."""
+    told = subprocess.run(
+        ("journalctl", "--no-pager", "--lines=8", "--output=cat", "--unit", unit), check=False, capture_output=True, encoding="utf-8"
+    )
+    return "".join(f"\n  {line}" for line in told.stdout.splitlines())
 
 
 # Jobs ----------------------------------------------------------------------------------------------------------------

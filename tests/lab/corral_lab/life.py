@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral_lab import generated, host, image, machine, network, processes, webserver
+from corral_lab import cgroups, generated, host, image, machine, network, processes, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
 from corral_lab.shell import run
 from corral_lab.tree import tree
@@ -63,6 +63,7 @@ def down(name: str) -> None:
     """Leave nothing of a lab but what is cached."""
     with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
         processes.end(name)
+        cgroups.remove(name)
         state = STATE / name
         for lab in labs():
             if lab.name == name:

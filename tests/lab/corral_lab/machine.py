@@ -7,14 +7,16 @@ import subprocess
 import time
 from pathlib import Path
 
-from corral_lab import processes
+from corral_lab import cgroups, processes
 from corral_lab.host import Host, mount
 from corral_lab.places import Lab, Problem
 from corral_lab.shell import MARK, start
 
 BOOT_TIMEOUT_S = 120
+# Into cgroups of its own, named up to --.
+INTO = 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift'
 # A machine that reboots ends with systemd-nspawn's code for "start me again".
-AGAIN = ("sh", "-c", 'until "$@"; [ $? -ne 133 ]; do :; done', "nspawn")
+AGAIN = ("sh", "-c", f'{INTO}; until "$@"; [ $? -ne 133 ]; do :; done', "nspawn")
 CLEAN = ("env", "-i", "--chdir=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
 
 
@@ -29,7 +31,8 @@ def boot(lab: Lab, host: Host) -> None:
         raise Problem(f"cannot start {host.name}: its tree {host.tree} is gone: {remedy}")
     mount(lab, host)
     process = start(
-        *AGAIN, "systemd-nspawn", "--boot", f"--directory={host.root(lab)}", f"--machine={lab.name}-{host.name}", "--quiet",
+        *AGAIN, *cgroups.make(lab, host), "--",
+        "systemd-nspawn", "--boot", f"--directory={host.root(lab)}", f"--machine={lab.name}-{host.name}", "--quiet",
         "--settings=no", "--register=no", "--keep-unit", "--console=pipe", "--link-journal=no", "--resolv-conf=off",
         "--timezone=off", f"--network-bridge={lab.bridge}", f"--setenv={MARK}={lab.name}/{host.name}",
         # All a hypervisor needs, but the kernel's modules, which are this machine's.

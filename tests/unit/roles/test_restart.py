@@ -66,12 +66,17 @@ def systemd() -> Systemd:
     return Systemd()
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, systemd: Systemd) -> t.Any:
+def loaded() -> t.Any:
     spec = importlib.util.spec_from_file_location("restart", ROLES / "hypervisor/files/restart.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, systemd: Systemd) -> t.Any:
+    module = loaded()
     monkeypatch.setattr(module, "systemctl", systemd)
     monkeypatch.setattr(module, "RUN", str(tmp_path / "run"))
     monkeypatch.setattr(module, "POLL_S", 0.01)
@@ -245,3 +250,16 @@ def test_a_folder_of_others_is_refused(script: t.Any, systemd: Systemd, conf: Pa
     with pytest.raises(script.Problem, match="others than root"):
         script.restart(request(conf))
     assert not systemd.calls
+
+
+def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, does in (("systemctl", "echo Job failed. >&2; exit 1"), ("journalctl", 'echo "$@"; echo port 16514 is taken')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    script = loaded()
+    with pytest.raises(script.Problem) as caught:
+        script.systemctl("start", UNIT)
+    said = str(caught.value)
+    assert said.startswith(f"systemctl start {UNIT}: Job failed.\n") and f"--unit {UNIT}" in said
+    assert said.endswith("\n  port 16514 is taken")
