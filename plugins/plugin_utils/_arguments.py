@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
 
-__all__ = ["asked", "withheld"]
+__all__ = ["asked", "from_json", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
@@ -48,6 +48,11 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
 def withheld(action: Action, arguments: Given) -> list[str]:
     """Names of arguments that may hold a secret, and so are not shown."""
     return sorted(name for name in arguments if action.arguments[name].confidential)
+
+
+def from_json(action: Action, given: Given, names: t.Collection[str]) -> list[str]:
+    """Which of these arguments are written as JSON."""
+    return [name for name in names if _parsed(action.arguments[name], given.get(name)) is not given.get(name)]
 
 
 def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]) -> list[str]:

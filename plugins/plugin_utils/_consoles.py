@@ -42,20 +42,25 @@ class Way:
 def serial(way: Way, uri: str, guest: str) -> str:
     """The command for the serial console."""
     there = [*(["sudo"] if way.sudo else []), "virsh", "--connect", uri, "console", guest]
-    return shlex.join(there if way.local else [*way.ssh("-t"), *there])
+    # The host's shell splits them once more.
+    return shlex.join(there if way.local else [*way.ssh("-t"), *map(shlex.quote, there)])
 
 
 def display(way: Way, found: t.Mapping[str, t.Any]) -> list[str]:
-    """The commands for a display that listens; none for one that does not."""
-    ports = [name for name in ("port", "tls_port") if (found.get(name) or -1) > 0]
+    """The commands for a display that listens; none for one that does not, or of which the host tells nonsense."""
+    ports = [name for name in ("port", "tls_port") if _is_port(found.get(name))]
     viewer = _VIEWERS.get((str(found.get("type")), ports[0])) if ports else None
     if viewer is None:
         return []
     port = int(found[ports[0]])
-    listen = found.get("listen") or "127.0.0.1"
+    listen = str(found.get("listen") or "127.0.0.1")
     if way.local:
         return [viewer.format("localhost", port)]
     if listen not in _LOOPBACK:
         return [viewer.format(way.host, port)]
     # Not the same number: the user's own display may listen there.
     return [shlex.join(way.ssh("-L", f"{port + 1}:{listen}:{port}")), viewer.format("localhost", port + 1)]
+
+
+def _is_port(told: object) -> bool:
+    return isinstance(told, int) and 0 < told < 2**16

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -15,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["Copy", "Hosts", "copies", "found", "is_pattern"]
+__all__ = ["Copy", "Hosts", "copies", "found", "is_answer", "is_pattern"]
 
 _CLOCKS_APART_S = 300
 _SHOWN = 20  # names in a message
@@ -49,6 +50,21 @@ class Copy:
     uuid: str
     state: str
     tags: tuple[str, ...] = ()
+
+
+def is_answer(result: object) -> bool:
+    """Whether a host answered as `virt_domain_info` does. What answers in another way is not believed: it was not reached."""
+    if not isinstance(result, dict) or result.get("failed"):
+        return False
+    domains, clock = result.get("domains"), result.get("clock") or 0.0
+    return isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and math.isfinite(clock)
+
+
+def _is_guest(item: object) -> bool:
+    if not isinstance(item, dict):
+        return False
+    texts, tags = [item.get(key) for key in ("name", "uuid", "state")], item.get("tags") or []
+    return isinstance(tags, list) and all(isinstance(text, str) for text in (*texts, *tags))
 
 
 def copies(results: t.Mapping[str, t.Any]) -> list[Copy]:

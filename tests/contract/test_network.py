@@ -10,13 +10,13 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Live
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Define, Live, SetAutostart, Start, Step, Stop, Undefine
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_modules import run as module
 from ansible_collections.corral.virt.tests.contract.world import snapshot
@@ -142,3 +142,30 @@ def test_modules() -> None:
     assert module("virt_network_info", uri="test:///default", name="nobody")["networks"] == []
     told = module("virt_network", uri="test:///default", name="lan", vlan=[5000], mtu=1)
     assert len(told["problems"]) == 2
+
+
+@pytest.mark.parametrize(
+    "step",
+    [Stop("network", "default"), SetAutostart("network", "default", on=True), Undefine("network", "default")],
+    ids=lambda step: type(step).__name__,
+)
+def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: Step) -> None:
+    do = stored.doer(host, LIBRARY, stored.find(host, LIBRARY, "default"))
+    host.networkLookupByName("default").destroy()
+    host.networkLookupByName("default").undefine()
+    host.networkDefineXML("<network><name>default</name><ip address='192.0.2.1' prefix='24'/></network>").create()
+    before = snapshot(host)
+    with pytest.raises(NotFound, match="default"):
+        do(step)
+    assert snapshot(host) == before
+
+
+def test_steps_act_on_what_they_defined(host: t.Any) -> None:
+    do = stored.doer(host, LIBRARY, None)
+    do(Define("network", "new", "<network><name>new</name></network>"))
+    uuid = host.networkLookupByName("new").UUIDString()
+    host.networkLookupByName("new").undefine()
+    host.networkDefineXML("<network><name>new</name></network>")
+    with pytest.raises(NotFound, match=uuid):
+        do(Start("network", "new"))
+    assert not host.networkLookupByName("new").isActive()

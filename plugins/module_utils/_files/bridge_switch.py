@@ -183,6 +183,16 @@ def write(path: str, text: str) -> None:
         stream.flush()
         os.fsync(descriptor)
     os.replace(aside, path)
+    sync(os.path.dirname(path))
+
+
+def sync(folder: str) -> None:
+    """Let a power cut keep the names in a folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove(path: str) -> None:

@@ -100,11 +100,11 @@ def delete_ufw(rule: str) -> None:
 
 
 def iptables(tool: str, *, delete: t.Sequence[t.Sequence[str]], insert: t.Sequence[t.Sequence[str]]) -> None:
-    """Delete and insert rules of INPUT."""
-    for rule in delete:
-        run(tool, "-w", "-D", "INPUT", *rule)
+    """Insert and delete rules of INPUT. In this order nobody is shut out in between."""
     for rule in insert:
         run(tool, "-w", "-I", "INPUT", *rule)
+    for rule in delete:
+        run(tool, "-w", "-D", "INPUT", *rule)
 
 
 def write(path: str, text: str, checked_by: str) -> None:

@@ -87,7 +87,7 @@ def converge(
     found = stored.find(connection, library, wanted.name)
     host = noun.host(library.host(connection, wanted.name), wanted.name)
     done = plan(noun, wanted, Facts(found, host))
-    gate.run(done.steps, lambda step: stored.do(connection, library, step))
+    gate.run(done.steps, stored.doer(connection, library, found))
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,

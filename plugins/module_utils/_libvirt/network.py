@@ -76,7 +76,7 @@ def leases(network: t.Any) -> list[dict[str, t.Any]]:
 
 LIBRARY = Library(
     what="network",
-    lookup="networkLookupByName",
+    lookup="networkLookup",
     define="networkDefineXML",
     missing="VIR_ERR_NO_NETWORK",
     stored="VIR_NETWORK_XML_INACTIVE",

@@ -21,7 +21,7 @@ def _start(pool: t.Any, _step: Step) -> None:
 
 LIBRARY = Library(
     what="storage pool",
-    lookup="storagePoolLookupByName",
+    lookup="storagePoolLookup",
     define="storagePoolDefineXML",
     missing="VIR_ERR_NO_STORAGE_POOL",
     stored="VIR_STORAGE_XML_INACTIVE",

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as steps
 
-__all__ = ["Library", "do", "find", "found"]
+__all__ = ["Library", "doer", "find", "found"]
 
 Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
 
@@ -23,7 +23,7 @@ class Library:
     """How libvirt names a kind of what it stores, and what it does there in its own way."""
 
     what: str  # in messages
-    lookup: str  # methods of a connection
+    lookup: str  # methods of a connection; followed by ByName or ByUUIDString
     define: str
     missing: str  # names of libvirt's constants: the error of one that is not there,
     stored: str  # and the flag that asks for the definition beside what runs
@@ -39,20 +39,26 @@ _DO: dict[type[steps.Step], Doer] = {
 }
 
 
-def do(connection: Connection, library: Library, step: steps.Step) -> None:
-    """Carry out one step."""
-    with said(_verb(step, library), step.name):
-        if isinstance(step, steps.Define):
-            getattr(connection, library.define)(step.xml)
-        else:
-            thing = getattr(connection, library.lookup)(step.name)
-            {**_DO, **library.own}[type(step)](thing, step)
+def doer(connection: Connection, library: Library, before: Found | None) -> t.Callable[[steps.Step], None]:
+    """Carries out the steps on one object, and on no other that has its name by then: they know it by its UUID."""
+    uuid = before.uuid if before else None
+
+    def do(step: steps.Step) -> None:
+        nonlocal uuid
+        with said(_verb(step, library), step.name):
+            if isinstance(step, steps.Define):  # libvirt refuses the name of another UUID
+                uuid = getattr(connection, library.define)(step.xml).UUIDString()
+            else:
+                thing = getattr(connection, f"{library.lookup}ByUUIDString")(uuid)
+                {**_DO, **library.own}[type(step)](thing, step)
+
+    return do
 
 
 def find(connection: Connection, library: Library, name: str) -> Found | None:
     """What libvirt has under that name, or None."""
     try:
-        thing = getattr(connection, library.lookup)(name)
+        thing = getattr(connection, f"{library.lookup}ByName")(name)
     except libvirt.libvirtError as error:
         if error.get_error_code() == getattr(libvirt, library.missing):
             return None

@@ -118,7 +118,7 @@ def ufw(wanted: FirewallSpec, facts: Ufw) -> tuple[list[HostStep], list[Change]]
     rules = set(_ufw_rules(wanted))
     stale = sorted(ours - rules) if wanted.purge else []
     new = sorted(rules - ours)
-    steps = [*map(DeleteUfwRule, stale), *map(AddUfwRule, new)]
+    steps = [*map(AddUfwRule, new), *map(DeleteUfwRule, stale)]  # nobody is shut out in between
     return steps, [Change("ufw", stale or None, new or None)] if steps else []
 
 

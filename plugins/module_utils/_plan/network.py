@@ -98,8 +98,7 @@ def _is_alone_on_its_subnets(case: Case, plan: Plan) -> Said:
     for address in case.stored.after.get("ips", ()):
         ours = _subnet(address)
         for other in _host(case).neighbours:
-            theirs = [ipaddress.ip_interface(subnet).network for subnet in other.subnets]
-            if other.active and ours and any(_overlap(ours, one) for one in theirs):
+            if other.active and ours and any(_overlap(ours, one) for one in filter(None, map(_parsed, other.subnets))):
                 yield Refused(
                     f"cannot use {ours} for network {case.spec.name}: it overlaps with network "
                     f"{other.name}, which runs; choose other addresses, or stop that one"
@@ -110,9 +109,13 @@ _Subnet = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 def _subnet(address: t.Mapping[str, t.Any]) -> _Subnet | None:
+    return _parsed(f"{address.get('address')}/{address.get('prefix')}")
+
+
+def _parsed(text: str) -> _Subnet | None:
     try:
-        return ipaddress.ip_interface(f"{address['address']}/{address['prefix']}").network
-    except (KeyError, ValueError):
+        return ipaddress.ip_interface(text).network
+    except ValueError:
         return None
 
 

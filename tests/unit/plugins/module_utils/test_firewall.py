@@ -477,8 +477,8 @@ def added(*rules: str) -> Ufw:
 )
 def test_ufw(wanted: FirewallSpec, facts: Ufw, deleted: list[str], new: list[str]) -> None:
     steps, changes = firewall.decide(wanted, facts)
-    assert steps == [*map(host_steps.DeleteUfwRule, deleted), *map(host_steps.AddUfwRule, new)]
-    words = [f"delete ufw rule: {one}" for one in deleted] + [f"add ufw rule: {one}" for one in new]
+    assert steps == [*map(host_steps.AddUfwRule, new), *map(host_steps.DeleteUfwRule, deleted)]
+    words = [f"add ufw rule: {one}" for one in new] + [f"delete ufw rule: {one}" for one in deleted]
     assert [str(step) for step in steps] == words
     assert changes == ([Change("ufw", deleted or None, new or None)] if steps else [])
 
@@ -632,7 +632,7 @@ CALLS: list[tuple[t.Callable[[], None], list[str]]] = [
     (lambda: files.delete_ufw("allow 1/tcp"), ["ufw delete allow 1/tcp"]),
     (
         lambda: files.iptables("ip6tables", delete=[["-j", "A"]], insert=[["-j", "B"], ["-j", "C"]]),
-        [f"ip6tables -w {words}" for words in ("-D INPUT -j A", "-I INPUT -j B", "-I INPUT -j C")],
+        [f"ip6tables -w {words}" for words in ("-I INPUT -j B", "-I INPUT -j C", "-D INPUT -j A")],
     ),
 ]
 

@@ -160,6 +160,11 @@ def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:
     assert problems("start", given, known={"gest", "bandwidth"}) == []
 
 
+def test_what_is_written_as_json_is_known() -> None:
+    given = {"domain": '{"title": "x"}', "graphics": [{}], "cloud_init": {}, "xml": "{}"}
+    assert _arguments.from_json(_actions.action("create"), given, list(given)) == ["domain"]
+
+
 def test_what_may_hold_a_secret_is_not_shown() -> None:
     action = _actions.action("create")
     given = {"guest": "a", "cloud_init": {}, "xml": "<a/>", "domain": {}, "graphics": {}, "vcpus": 1}

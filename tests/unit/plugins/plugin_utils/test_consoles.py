@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 import pytest
@@ -29,8 +30,14 @@ def test_serial(way: Way, command: str) -> None:
     assert serial(way, URI, "web1") == command
 
 
-def test_a_name_is_one_word() -> None:
-    assert serial(LOCAL, URI, "a; reboot").endswith("console 'a; reboot'")
+@pytest.mark.parametrize("way", [LOCAL, PLAIN, ADMIN])
+@pytest.mark.parametrize("name", ["a; reboot", "it's", "$(reboot)", "two words"])
+def test_a_name_is_one_word(way: Way, name: str) -> None:
+    """Also for the host's shell, which gets what ssh joins."""
+    words = shlex.split(serial(way, URI, name))
+    if not way.local:
+        words = shlex.split(" ".join(words[words.index("virsh") :]))
+    assert words[-2:] == ["console", name]
 
 
 VNC = {"type": "vnc", "port": 5900, "listen": "127.0.0.1"}
@@ -49,6 +56,7 @@ VNC = {"type": "vnc", "port": 5900, "listen": "127.0.0.1"}
         (PLAIN, {**VNC, "port": -1}, []),
         (PLAIN, {"type": "vnc"}, []),
         (PLAIN, {"type": "egl-headless", "port": 5900}, []),
+        *((PLAIN, {**VNC, "port": odd}, []) for odd in ("5900", [5900], 5900.5, 2**16, None)),
     ],
 )
 def test_display(way: Way, found: dict[str, t.Any], commands: list[str]) -> None:

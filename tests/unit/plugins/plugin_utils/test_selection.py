@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, copies, found
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, copies, found, is_answer
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
@@ -150,3 +150,28 @@ def test_guests_whose_names_are_none_are_left_alone() -> None:
 def test_what_a_host_calls_its_guests_reaches_no_terminal() -> None:
     there = [Copy("h1", "web1", "u1", "ru\x1bnning"), Copy("h2", "web1", "u2", "off")]
     assert "\x1b" not in refused("start", there, guest=["web1"])[0]
+
+
+GUEST: dict[str, t.Any] = {"name": "web1", "uuid": "u1", "state": "running", "tags": ["front"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "answered"),
+    [
+        ({"domains": []}, True),
+        ({"domains": [GUEST, {**GUEST, "tags": None}], "clock": 1.5}, True),
+        ({"domains": [{**GUEST, "name": "no name of ours!"}]}, True),
+        ({"domains": [GUEST], "failed": True}, False),
+        ({"domains": [GUEST], "clock": "noon"}, False),
+        ({"domains": [GUEST], "clock": float("nan")}, False),
+        ({"domains": {"web1": GUEST}}, False),
+        ({"domains": ["web1"]}, False),
+        *(({"domains": [GUEST, {**GUEST, key: odd}]}, False) for key in ("name", "uuid", "state") for odd in (None, 7, ["web1"])),
+        *(({"domains": [{**GUEST, "tags": odd}]}, False) for odd in ("front", [1], {"front": 1})),
+        ("unreachable", False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_an_answer_of_another_shape_is_none(result: object, answered: bool) -> None:
+    assert is_answer(result) is answered
