@@ -28,14 +28,14 @@ def definition(name: str = "web1", *, vcpus: int = 4, memory_kib: int = 1048576)
 @pytest.fixture
 def guest(connection: t.Any) -> t.Any:
     """A defined guest, shut off."""
-    domain.do(connection, steps.Define("web1", definition()))
+    domain.do(connection, UUID, steps.Define("web1", definition()))
     return connection.lookupByName("web1")
 
 
 def do(connection: t.Any, *todo: steps.Step) -> None:
     """One after the other."""
     for step in todo:
-        domain.do(connection, step)
+        domain.do(connection, UUID, step)
 
 
 def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
@@ -86,7 +86,7 @@ class Deaf:
 def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest)
-    monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
     step = steps.Shutdown("web1", timeout_s=1, force=force)
     if force:
         do(connection, step)
@@ -99,7 +99,7 @@ def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, 
 def test_a_guest_that_does_not_hear_is_asked_again(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest, hears_again=True)
-    monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
     monkeypatch.setattr(wait, "_ASK_AGAIN_S", 0.01)
     do(connection, steps.Shutdown("web1", timeout_s=60))
     assert (deaf.asked, guest.isActive()) == (2, 0)
@@ -109,7 +109,7 @@ def test_a_guest_that_does_not_hear_is_asked_again(connection: t.Any, guest: t.A
 def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest)
-    monkeypatch.setattr(look, "lookup", lambda _connection, _name: deaf)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
     do(connection, step)
     assert deaf.asked == int(not isinstance(step, steps.Reboot))
     assert guest.isActive()
@@ -174,7 +174,7 @@ def test_volumes(connection: t.Any) -> None:
 def test_every_step_has_a_verb() -> None:
     """WriteSeed and Customize are the front's: they take two rooms."""
     kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)}
-    assert kinds - {steps.Step, steps.WriteSeed, steps.Customize} == set(domain._VERBS)
+    assert kinds - {steps.Step, steps.WriteSeed, steps.Customize} == set({**domain._ON_HOST, **domain._ON_GUEST})
 
 
 @pytest.mark.parametrize(
@@ -230,6 +230,15 @@ def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.An
     assert not guest.isActive()
 
 
+@pytest.mark.parametrize("step", [steps.Undefine("web1", ()), steps.SetAutostart("web1", on=True), steps.Start("web1")], ids=str)
+def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(connection: t.Any, guest: t.Any, step: steps.Step) -> None:
+    guest.undefine()
+    other = connection.defineXML(definition().replace(UUID, UUID.replace("1", "2")))
+    with pytest.raises(NotFound, match=rf"^cannot find guest web1 \({UUID}\): "):
+        do(connection, step)
+    assert not other.isActive() and not other.autostart() and connection.lookupByName("web1").UUID() == other.UUID()
+
+
 def test_a_guest_that_powers_off_when_its_time_is_over_is_off(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the last answer that it runs and the plug."""
     guest.create()
@@ -260,7 +269,7 @@ def test_no_such_daemon() -> None:
 def test_address(connection: t.Any) -> None:
     nic = '<interface type="bridge"><mac address="52:54:00:00:00:01"/><source bridge="br0"/></interface></devices>'
     do(connection, steps.Define("web1", definition().replace("</devices>", nic)), steps.Start("web1"))
-    assert domain.do(connection, steps.WaitForAddress("web1", "lease", 1)) == ["192.168.0.1"]
+    assert domain.do(connection, UUID, steps.WaitForAddress("web1", "lease", 1)) == ["192.168.0.1"]
 
 
 def test_no_address_says_why(connection: t.Any, guest: t.Any) -> None:

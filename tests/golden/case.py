@@ -102,7 +102,7 @@ class _Recording(Gate):
 
 def _on_storage(connection: t.Any, step: steps.Step) -> None:
     if isinstance(step, (steps.CreateVolume, steps.DeleteVolume)):
-        doers.do(connection, step)
+        doers.do(connection, "", step)
     elif isinstance(step, steps.GrowDisk):  # the test driver cannot resize
         xml = t.cast(str, storage.volume_at(connection, step.path))
         grown = parse(xml)

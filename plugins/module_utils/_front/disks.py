@@ -203,9 +203,9 @@ def _grown(connection: t.Any, wanted: Wanted, item: Disk, device: t.Mapping[str,
             "shrink what is in it, shut the guest down, and use virt_image with allow_shrink: true"
         )
     if have < item.size_bytes:
-        active = found is not None and found.active
-        target = device["target"] if active else None
-        result.steps.append(steps.GrowDisk(wanted.name, path, item.size_bytes, target))
+        grow = (wanted.name, path, item.size_bytes)
+        running = found is not None and found.active
+        result.steps.append(steps.GrowRunningDisk(*grow, device["target"]) if running else steps.GrowDisk(*grow))
         result.changes.append(Change(f"disks[{item.name}].size", gib_text(have), gib_text(item.size_bytes)))
 
 

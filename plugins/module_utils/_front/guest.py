@@ -85,10 +85,12 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
     elif wanted.state in ("reset", "rebooted") and found is None:
         raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
     else:
+        if found is None:
+            wanted = dataclasses.replace(wanted, uuid=wanted.uuid or str(uuid.uuid4()))
         plan, changes, key = _present(connection, wanted, found, held)
     if wanted.wait_for_ip and wanted.state in ("running", "rebooted"):
         plan.steps.append(steps.WaitForAddress(wanted.name, wanted.wait_for_ip, wanted.wait_timeout_s))
-    answers = gate.run(plan.steps, lambda step: _do(connection, step))
+    answers = gate.run(plan.steps, lambda step: _do(connection, found.uuid if found else wanted.uuid or "", step))
     addresses = next((answer for answer in answers if isinstance(answer, list)), None)
     return {
         "name": wanted.name,
@@ -190,13 +192,12 @@ def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     elif virt_type not in offered:
         raise Refused(f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {virt_type}; set virt_type: auto")
     machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
-    guest_uuid = wanted.uuid or str(uuid.uuid4())
     interfaces = wanted.interfaces if wanted.interfaces is not None else (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
     _check_links(f"create {wanted.name}", interfaces, *look.links(connection))
     given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
     return (
-        dataclasses.replace(wanted, uuid=guest_uuid).with_fields(interfaces=interfaces, disks=given),
-        new.domain(name=wanted.name, uuid=guest_uuid, virt_type=virt_type, arch=arch, machine=machine),
+        wanted.with_fields(interfaces=interfaces, disks=given),
+        new.domain(name=wanted.name, uuid=t.cast(str, wanted.uuid), virt_type=virt_type, arch=arch, machine=machine),
     )
 
 
@@ -302,9 +303,9 @@ def _state_change(found: Found | None, wanted: Wanted, plan: plans.Plan) -> list
     return [Change("state", before, told[-1])]
 
 
-def _do(connection: t.Any, step: steps.Step) -> object:
+def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:
     """Hand a step to the room that knows how."""
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         seeds.do(connection, step)
         return None
-    return doers.do(connection, step)
+    return doers.do(connection, uuid, step)

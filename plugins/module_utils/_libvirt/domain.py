@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
@@ -19,13 +19,16 @@ _DETACH_S, _BALLOON_S = 20, 5
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 
 
-def do(connection: Connection, step: steps.Step) -> object:
-    """Do one step; returns the addresses for WaitForAddress, else None."""
-    return _VERBS[type(step)](connection, step)
+def do(connection: Connection, uuid: str, step: steps.Step) -> object:
+    """Do one step on the guest with that UUID, and on no other that has its name by now.
 
-
-def _domain(connection: Connection, step: steps.Step) -> t.Any:
-    return look.lookup(connection, step.guest)
+    Returns the addresses for WaitForAddress, else None.
+    """
+    if type(step) in _ON_HOST:
+        return _ON_HOST[type(step)](connection, step)
+    with said("find guest", f"{step.guest} ({uuid})"):
+        domain = connection.lookupByUUIDString(uuid)
+    return _ON_GUEST[type(step)](domain, step)
 
 
 def _define(connection: Connection, step: steps.Define) -> None:
@@ -33,20 +36,18 @@ def _define(connection: Connection, step: steps.Define) -> None:
         connection.defineXML(step.xml)
 
 
-def _start(connection: Connection, step: steps.Start) -> None:
+def _start(domain: t.Any, step: steps.Start) -> None:
     with said("start", step.guest):
-        _domain(connection, step).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
 
 
-def _shutdown(connection: Connection, step: steps.Shutdown) -> None:
-    domain = _domain(connection, step)
+def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
     with said("shut down", step.guest):
-        if not _obeys(connection, domain, step, "shutdown"):
+        if not _obeys(domain, step, "shutdown"):
             _switch_off(domain)
 
 
-def _destroy(connection: Connection, step: steps.Destroy) -> None:
-    domain = _domain(connection, step)
+def _destroy(domain: t.Any, step: steps.Destroy) -> None:
     with said("destroy", step.guest):
         _switch_off(domain)
 
@@ -60,17 +61,15 @@ def _switch_off(domain: t.Any) -> None:
             raise
 
 
-def _reboot(connection: Connection, step: steps.Reboot) -> None:
-    domain = _domain(connection, step)
+def _reboot(domain: t.Any, step: steps.Reboot) -> None:
     with said("reboot", step.guest):
-        if not _obeys(connection, domain, step, "reboot"):
+        if not _obeys(domain, step, "reboot"):
             domain.reset(0)
         elif wait.is_off(domain):
             domain.create()
 
 
-def _resume(connection: Connection, step: steps.Resume) -> None:
-    domain = _domain(connection, step)
+def _resume(domain: t.Any, step: steps.Resume) -> None:
     with said("resume", step.guest):
         if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
             domain.pMWakeup()
@@ -78,13 +77,13 @@ def _resume(connection: Connection, step: steps.Resume) -> None:
             domain.resume()
 
 
-def _obeys(connection: Connection, domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:
+def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:
     """Whether asking was enough; raises Timeout where nothing else is allowed."""
     if not step.wait:
-        wait.ask(connection, domain, verb)
-    elif not wait.obeyed(connection, domain, verb, timeout_s=step.timeout_s):
+        wait.ask(domain.connect(), domain, verb)
+    elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
         if not step.force:
-            raise Timeout(step.too_late(wait.seen(connection, domain)))
+            raise Timeout(step.too_late(wait.seen(domain.connect(), domain)))
         return False
     return True
 
@@ -99,25 +98,24 @@ _UNDEFINE = {
 _TPM_FLAG = 8_009_000
 
 
-def _undefine(connection: Connection, step: steps.Undefine) -> None:
+def _undefine(domain: t.Any, step: steps.Undefine) -> None:
     flags = 0
     for kind in step.keeps:
-        if kind == "tpm" and connection.getLibVersion() < _TPM_FLAG:
+        if kind == "tpm" and domain.connect().getLibVersion() < _TPM_FLAG:
             continue  # older ones remove the state unasked
         flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
     with said("undefine", step.guest):
-        _domain(connection, step).undefineFlags(flags)
+        domain.undefineFlags(flags)
 
 
-def _attach(connection: Connection, step: steps.Attach) -> None:
+def _attach(domain: t.Any, step: steps.Attach) -> None:
     with said("attach", f"{step.what} to {step.guest}"):
-        _domain(connection, step).attachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        domain.attachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _detach(connection: Connection, step: steps.Detach) -> None:
+def _detach(domain: t.Any, step: steps.Detach) -> None:
     """Ask the guest to let go of the device, and wait until it has."""
-    domain = _domain(connection, step)
-    with said("detach", f"{step.what} from {step.guest}"), wait.removal(connection, domain) as gone:
+    with said("detach", f"{step.what} from {step.guest}"), wait.removal(domain.connect(), domain) as gone:
         domain.detachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         answered = gone(_DETACH_S)
     if not answered:
@@ -127,23 +125,22 @@ def _detach(connection: Connection, step: steps.Detach) -> None:
         )
 
 
-def _set_vcpus(connection: Connection, step: steps.SetVcpus) -> None:
+def _set_vcpus(domain: t.Any, step: steps.SetVcpus) -> None:
     with said("set vcpus of", step.guest):
-        _domain(connection, step).setVcpusFlags(step.count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        domain.setVcpusFlags(step.count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _set_memory(connection: Connection, step: steps.SetMemory) -> None:
+def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
     """Ask the guest, which does it or has no driver for it."""
-    domain = _domain(connection, step)
-    with said("set memory of", step.guest), wait.balloon(connection, domain, kib=step.kib) as moved:
+    with said("set memory of", step.guest), wait.balloon(domain.connect(), domain, kib=step.kib) as moved:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, flags)
 
 
-def _set_metadata(connection: Connection, step: steps.SetMetadata) -> None:
-    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with said("set metadata of", step.guest):
         if step.title is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_TITLE, step.title or None, None, None, live)
@@ -153,13 +150,13 @@ def _set_metadata(connection: Connection, step: steps.SetMetadata) -> None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, live)
 
 
-def _update_device(connection: Connection, step: steps.UpdateDevice) -> None:
+def _update_device(domain: t.Any, step: steps.UpdateDevice) -> None:
     with said("update", f"{step.what} of {step.guest}"):
-        _domain(connection, step).updateDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        domain.updateDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _set_parameters(connection: Connection, step: steps.SetParameters) -> None:
-    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+def _set_parameters(domain: t.Any, step: steps.SetParameters) -> None:
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with said(f"set {step.kind} of", step.guest):
         if step.kind == "iotune":
             domain.setBlockIoTune(step.target, dict(step.values), live)
@@ -168,11 +165,11 @@ def _set_parameters(connection: Connection, step: steps.SetParameters) -> None:
             getattr(domain, verb)(dict(step.values), live)
 
 
-def _pin(connection: Connection, step: steps.Pin) -> None:
-    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+def _pin(domain: t.Any, step: steps.Pin) -> None:
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with said(f"pin {step.kind} of", step.guest):
         cpus = {cpu for part in step.cpuset.split(",") for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)}
-        wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, connection.getCPUMap()[0])))
+        wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, domain.connect().getCPUMap()[0])))
         if step.kind == "vcpu":
             domain.pinVcpuFlags(step.number, wanted, live)
         elif step.kind == "iothread":
@@ -181,8 +178,8 @@ def _pin(connection: Connection, step: steps.Pin) -> None:
             domain.pinEmulator(wanted, live)
 
 
-def _set_iothreads(connection: Connection, step: steps.SetIothreads) -> None:
-    domain, live = _domain(connection, step), libvirt.VIR_DOMAIN_AFFECT_LIVE
+def _set_iothreads(domain: t.Any, step: steps.SetIothreads) -> None:
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with said("set iothreads of", step.guest):
         for number in range(step.before + 1, step.count + 1):
             domain.addIOThread(number, live)
@@ -190,21 +187,21 @@ def _set_iothreads(connection: Connection, step: steps.SetIothreads) -> None:
             domain.delIOThread(number, live)
 
 
-def _set_lifecycle(connection: Connection, step: steps.SetLifecycle) -> None:
+def _set_lifecycle(domain: t.Any, step: steps.SetLifecycle) -> None:
     event = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_{step.event.upper()}")
     action = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_ACTION_{step.action.upper().replace('-', '_')}")
     with said(f"set on_{step.event} of", step.guest):
-        _domain(connection, step).setLifecycleAction(event, action, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        domain.setLifecycleAction(event, action, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _set_stats_period(connection: Connection, step: steps.SetStatsPeriod) -> None:
+def _set_stats_period(domain: t.Any, step: steps.SetStatsPeriod) -> None:
     with said("set balloon statistics of", step.guest):
-        _domain(connection, step).setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        domain.setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _set_autostart(connection: Connection, step: steps.SetAutostart) -> None:
+def _set_autostart(domain: t.Any, step: steps.SetAutostart) -> None:
     with said("set autostart of", step.guest):
-        _domain(connection, step).setAutostart(int(step.on))
+        domain.setAutostart(int(step.on))
 
 
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
@@ -214,33 +211,38 @@ def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
 
 def _grow(connection: Connection, step: steps.GrowDisk) -> None:
     with said("grow disk", step.path):
-        if step.target:
-            flags = libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES
-            _domain(connection, step).blockResize(step.target, step.size_bytes, flags)
-        else:
-            connection.storageVolLookupByPath(step.path).resize(step.size_bytes)
+        connection.storageVolLookupByPath(step.path).resize(step.size_bytes)
 
 
-def _plain(verb: str, *arguments: object) -> t.Callable[[Connection, steps.Step], None]:
+def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
+    with said("grow disk", step.path):
+        domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+
+def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], None]:
     """A verb of virDomain that needs nothing but the guest."""
 
-    def do_plain(connection: Connection, step: steps.Step) -> None:
+    def do_plain(domain: t.Any, step: steps.Step) -> None:
         with said(verb, step.guest):
-            getattr(_domain(connection, step), verb)(*arguments)
+            getattr(domain, verb)(*arguments)
 
     return do_plain
 
 
-def _wait_for_address(connection: Connection, step: steps.WaitForAddress) -> list[str]:
-    domain = _domain(connection, step)
-    found = wait.address(connection, domain, step.source, timeout_s=step.timeout_s)
+def _wait_for_address(domain: t.Any, step: steps.WaitForAddress) -> list[str]:
+    found = wait.address(domain.connect(), domain, step.source, timeout_s=step.timeout_s)
     if not found:
-        raise Timeout(step.too_late(wait.seen(connection, domain)))
+        raise Timeout(step.too_late(wait.seen(domain.connect(), domain)))
     return found
 
 
-_VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
-    steps.Define: _define,
+_ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
+    steps.Define: _define,  # libvirt refuses the name of another UUID
+    steps.CreateVolume: _create_volume,
+    steps.GrowDisk: _grow,
+    steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
+}
+_ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Undefine: _undefine,
@@ -256,9 +258,7 @@ _VERBS: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.SetIothreads: _set_iothreads,
     steps.SetLifecycle: _set_lifecycle,
     steps.SetStatsPeriod: _set_stats_period,
-    steps.CreateVolume: _create_volume,
-    steps.GrowDisk: _grow,
-    steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
+    steps.GrowRunningDisk: _grow_running,
     steps.Destroy: _destroy,
     steps.Suspend: _plain("suspend"),
     steps.Resume: _resume,

@@ -98,7 +98,7 @@ def _is_alone_on_its_subnets(case: Case, plan: Plan) -> Said:
     for address in case.stored.after.get("ips", ()):
         ours = _subnet(address)
         for other in _host(case).neighbours:
-            if other.active and ours and any(_overlap(ours, one) for one in filter(None, map(_parsed, other.subnets))):
+            if other.active and ours and any(one and _overlap(ours, one) for one in map(_parsed, other.subnets)):
                 yield Refused(
                     f"cannot use {ours} for network {case.spec.name}: it overlaps with network "
                     f"{other.name}, which runs; choose other addresses, or stop that one"

@@ -23,6 +23,7 @@ __all__ = [
     "Destroy",
     "Detach",
     "GrowDisk",
+    "GrowRunningDisk",
     "Pin",
     "Reboot",
     "Reset",
@@ -110,14 +111,23 @@ class Customize(Step):
 
 @dataclasses.dataclass(frozen=True)
 class GrowDisk(Step):
-    """Enlarge a disk, while the guest runs where `target` is given."""
+    """Enlarge a disk that nobody uses now."""
 
     path: str
     size_bytes: int
-    target: str | None = None
 
     def __str__(self) -> str:
-        return f"grow disk {self.path} to {gib_text(self.size_bytes)}{' while it runs' if self.target else ''}"
+        return f"grow disk {self.path} to {gib_text(self.size_bytes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowRunningDisk(GrowDisk):
+    """Enlarge a disk of a running guest, where it is `target`."""
+
+    target: str
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} while it runs"
 
 
 @dataclasses.dataclass(frozen=True)

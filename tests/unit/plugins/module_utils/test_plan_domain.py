@@ -199,7 +199,7 @@ def test_autostart(wish: bool | None, has: bool, step: str | None) -> None:
 
 
 def test_growing_alone_needs_no_definition() -> None:
-    grow = steps.GrowDisk("web1", "/a", 2 * 1024**3, "vda")
+    grow = steps.GrowRunningDisk("web1", "/a", 2 * 1024**3, "vda")
     assert texts(planned(Wanted("web1"), found(), storage=[grow])) == ["grow disk /a to 2 GiB while it runs"]
 
 
