@@ -11,6 +11,8 @@ TESTED := python $(TOOLS)/offline_ansible_test.py
 DEEP := $(shell grep -l mark.deep tests/lab/test_*.py)
 # Side by side, the longest first.
 FAST := units,sanity,lint,docs,build
+# A check that reads only these files, of which none has changed since it passed, is not made again.
+PASSED = python $(TOOLS)/passed.py $(1) --
 # What the loader of collections, ansible-test's reduced ansible package and a process for each test would break shows in any of these.
 # Not the years of certificates, which take a minute and would break no differently.
 SAMPLE := $(addprefix tests/unit/plugins/,action/ $(addprefix module_utils/test_,row.py seed.py units.py plan_domain.py image.py)) \
@@ -62,7 +64,7 @@ yamllint: venv
 	yamllint --strict .
 
 ansible-lint: venv
-	ansible-lint -q
+	$(call PASSED,ansible-lint .ansible-lint '*.yml' '*.yaml' extensions playbooks plugins roles) ansible-lint -q
 
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
@@ -70,7 +72,7 @@ shellcheck: venv
 .PHONY: sanity pylint isolated-units
 sanity: venv ## ansible-test: sanity without pylint, and a sample of the unit tests as ansible-test runs them
 	$(SANITY) --skip-test pylint
-	$(UNITS) $(SAMPLE)
+	$(call PASSED,sample galaxy.yml meta plugins tests) $(UNITS) $(SAMPLE)
 
 pylint: venv ## the sanity test that takes longest
 	$(SANITY) --test pylint
@@ -78,9 +80,12 @@ pylint: venv ## the sanity test that takes longest
 isolated-units: venv ## all unit tests as ansible-test runs them: each in a process of its own
 	$(UNITS)
 
-.PHONY: units one golden payload
-units: venv ## unit, golden and contract tests; half the examples that are made up (all: pytest, make isolated-units)
-	CORRAL_EXAMPLES=few pytest -q -n 2
+.PHONY: units slow-units one golden payload
+units: venv ## unit, golden and contract tests, but slow ones; half the examples that are made up (all: pytest, make isolated-units)
+	CORRAL_EXAMPLES=few pytest -q -n 2 -m "not lab and not slow"
+
+slow-units: venv ## those that run Ansible's programs, or years of certificates
+	pytest -q -n 2 -m "slow and not lab"
 
 one: venv ## one test: make one T=tests/unit/test_rooms.py::test_name
 	pytest -v $(if $(findstring lab,$(T)),-m lab) "$(T)"
@@ -93,7 +98,8 @@ payload: ## what each module sends to a host: files, lines, KiB
 
 .PHONY: docs
 docs: venv ## check the documentation: modules, roles, guides, changelog fragments
-	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
+	$(call PASSED,docs changelogs docs galaxy.yml meta plugins roles) antsibull-docs lint-collection-docs --plugin-docs \
+	  --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
 	antsibull-changelog lint
 
 .PHONY: build
@@ -109,10 +115,10 @@ ifdef T
 test: one
 else
 test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),pylint test-lab
+	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
 endif
 
-test-fast: venv ## everything that needs no lab
+test-fast: venv ## everything that needs no lab, but slow units and pylint
 	@$(PYTHON) $(TOOLS)/stages.py $(FAST)
 
 test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice

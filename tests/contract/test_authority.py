@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import Cloud
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")]
 
 NAMES = ("h1", "h2")
 

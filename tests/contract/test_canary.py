@@ -27,6 +27,8 @@ from ansible_collections.corral.virt.tests.contract.unreliable import serving
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.tools.beside import Beside
 
+pytestmark = pytest.mark.slow
+
 CANARY = "C4nary5ecret"
 URL = f"https://{CANARY}user:{CANARY}pass@127.0.0.1:1/a.qcow2?X-Amz-Signature={CANARY}sign&x={CANARY}&y=1#{CANARY}"
 LIBVIRT_URL = f"qemu+nowhere://user:{CANARY}@127.0.0.1/system"

@@ -15,6 +15,8 @@ from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 from ansible_collections.corral.virt.tests.tools import preloaded
 
+pytestmark = pytest.mark.slow
+
 HOST = (GOLDEN / "host.xml").read_text().replace("web1-", "other-")
 GUESTS: dict[str, list[tuple[str, str, dict[str, list[str]]]]] = {
     "h1": [("web1", "running", {"tag": ["front"]}), ("web2", "shutdown", {"tag": ["front"]})],

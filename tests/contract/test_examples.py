@@ -13,6 +13,8 @@ from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory, guest
 from ansible_collections.corral.virt.tests.tools import payload
 
+pytestmark = pytest.mark.slow
+
 NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}  # the test driver has no models of CPUs
 # files, two daemons, systemd
 NEEDS_A_HOST = {"virt_bridge", "virt_firewall", "virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
+import pytest
+
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.test_host_keys import key
+
+pytestmark = pytest.mark.slow
 
 ROLE = payload.ROOT / "roles/guests"
 

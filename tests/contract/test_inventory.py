@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
+pytestmark = pytest.mark.slow
+
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGolden"
 HOST = "<node>{}</node>"
 GUEST = """

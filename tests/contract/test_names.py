@@ -11,6 +11,8 @@ from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 
+pytestmark = pytest.mark.slow
+
 HOST = (GOLDEN / "host.xml").read_text().replace("web1-", "other-")
 
 

@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.tools import preloaded
 
+pytestmark = pytest.mark.slow
+
 SHOW = {
     "ansible.builtin.debug": {
         "msg": "{{ lookup('pipe', 'pwd') }} {{ lookup('env', 'GREETING') }} {{ lookup('config', 'DEFAULT_LOCAL_TMP') is string }}"

@@ -13,6 +13,8 @@ import yaml
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.tools import payload
 
+pytestmark = pytest.mark.slow
+
 BAD = "\x1b[31m\x9b31m\x7f\x00\r\b\u202e"
 ESCAPED = r"\x1b[31m\x9b31m\x7f"
 SHIPPED = sorted({path.stem for path in payload.modules()} - payload.ON_THE_CONTROLLER)

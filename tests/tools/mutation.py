@@ -50,7 +50,10 @@ BUDGET_S, SLOW_S = 10.0, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
 # Those of shipped code; what runs ansible as a program of its own would notice nothing here.
-PROGRAMS = ("detached", "inventory", "modules", "watched")
+PROGRAMS = (
+    "authority", "canary", "commands", "detached", "examples", "guests_role",
+    "inventory", "modules", "names", "preloaded", "terminal", "watched",
+)  # fmt: skip
 TESTS = ("tests/unit/plugins", "tests/golden", "tests/contract", *(f"--ignore=tests/contract/test_{name}.py" for name in PROGRAMS))
 
 Item = t.Any  # a collected test

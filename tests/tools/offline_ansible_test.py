@@ -2,10 +2,12 @@
 
 Usage: offline_ansible_test.py sanity|units ... Runs under the Python whose environment holds ansible-core.
 ansible-test wants to stand in .../ansible_collections/corral/virt, so it gets a copy of what git knows or would add.
+Of sanity, only what has changed since it passed is tested again, with what imports it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -14,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import passed
 import pythons
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +26,8 @@ CHATTER = re.compile(
     r"Looking in |Collecting |Processing |Installing (collected|requirements)|Successfully installed|Using cached pip"
     r"|  (Downloading|Using cached|Preparing|Installing|Getting)|     .*eta |WARNING: Location "
 )
+# A change of these may change what is said of any other file.
+OF_ALL = ("galaxy.yml", "meta/", "plugins/doc_fragments/", "tests/sanity/", "tests/tools/", "requirements")
 # ansible-test fetches this script from a server of its own, but looks into its cache first.
 GET_PIP = """
 import os, sys
@@ -92,7 +97,22 @@ def run(argv: list[str]) -> int:
         return test.returncode
 
 
+def sanity(argv: list[str]) -> int:
+    """Run ansible-test sanity on what it has not passed; return its exit code."""
+    check = passed.Check("sanity-" + hashlib.sha256(" ".join(argv).encode()).hexdigest()[:8], [*argv, *map(str, pythons.found().values())])
+    before, now = check.passed(), passed.hashes(files())
+    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    if before and not changed:
+        print("nothing has changed since sanity passed")
+        return 0
+    whole = not before or before.keys() - now.keys() or any(name.startswith(OF_ALL) for name in changed)
+    code = run([*argv, *([] if whole else sorted(passed.with_importers(changed, now)))])
+    if code == 0 and now == passed.hashes(files()):
+        check.note(now)
+    return code
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit((sanity if sys.argv[1] == "sanity" else run)(sys.argv[1:]))

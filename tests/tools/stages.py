@@ -1,7 +1,8 @@
 """Run make targets, all of them whatever fails, and print what each took.
 
 Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of them
-has the processors when it wants them; what each prints appears when it has ended. The exit code is 0 when all passed.
+has the processors when it wants them; what each prints appears when it has ended, but for the last, which prints as it goes.
+The exit code is 0 when all passed.
 Leaves build/test.json: a row for each stage, and in it a row for each test file that the stage ran, with its slow tests.
 """
 
@@ -35,18 +36,18 @@ def files(lines: Iterable[str]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: -row["seconds"])
 
 
-def run(target: str, *, alone: bool, nice: bool = False) -> dict[str, Any]:
-    """Make one target; its output appears at once when it runs alone, else in one piece."""
-    print(f"\n== make {target}" if alone else f"== make {target} begins", flush=True)
+def run(target: str, *, live: bool, nice: bool = False) -> dict[str, Any]:
+    """Make one target; its output appears at once when it is `live`, else in one piece."""
+    print(f"\n== make {target}" if live else f"== make {target} begins", flush=True)
     with tempfile.NamedTemporaryFile("r", prefix="corral-times-") as times:
         started = time.monotonic()
-        out = None if alone else subprocess.PIPE
+        out = None if live else subprocess.PIPE
         env = {**os.environ, "CORRAL_TEST_TIMES": times.name}
         command = ["nice", "make", target] if nice else ["make", target]
         done = subprocess.run(command, check=False, env=env, stdout=out, stderr=out and subprocess.STDOUT, text=True)
         stage = {"name": target, "ok": done.returncode == 0, "seconds": round(time.monotonic() - started, 1)}
         tested = files(times)
-    if not alone:
+    if not live:
         print(f"\n== make {target}\n{done.stdout}", flush=True)
     return {**stage, "files": tested} if tested else stage
 
@@ -54,7 +55,7 @@ def run(target: str, *, alone: bool, nice: bool = False) -> dict[str, Any]:
 def run_together(targets: list[str]) -> list[dict[str, Any]]:
     """Make some targets side by side, the first ones first."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda target: run(target, alone=len(targets) == 1, nice=target != targets[0]), targets))
+        return list(pool.map(lambda target: run(target, live=target == targets[-1], nice=target != targets[0]), targets))
 
 
 def table(stages: list[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Au
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")]
 
 DAY = datetime.timedelta(days=1)
 
