@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
+import hashlib
 import json
 import os
 import platform
@@ -21,12 +23,13 @@ import yaml
 
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-__all__ = ["HERE", "IMAGES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
+__all__ = ["HERE", "IMAGES", "ROLES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IMAGES = "/var/lib/libvirt/images"
 COMMAND_S = 400
+ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 # What tests, and role bridge where it writes for ifupdown, need beyond the packages of role hypervisor.
 WITNESSES = ("bridge-utils", "glusterfs-server", "sshfs", "swtpm", "swtpm-tools", "xfsprogs")
 KEPT_CODE = ROOT / "tests/tools/kept_code/sitecustomize.py"
@@ -142,28 +145,58 @@ class Hypervisors:
 
 @contextlib.contextmanager
 def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, more: Sequence[str] = ()) -> Iterator[Hypervisors]:
-    """A lab for the length of a `with` block, made by these roles, or by site.yml when none is named; `more` goes to lab.py.
+    """A lab for the length of a `with` block, made by these roles, or by all of ROLES; `more` goes to lab.py.
 
-    Its hosts have the roles' packages from the start, which saves most of a role's time; bare hosts are what test_story.py begins with.
+    Its hosts have the roles' packages from the start, and what the same roles made of such hosts before is a template: bare hosts are what
+    test_story.py begins with.
     """
+    roles = roles or ROLES
     lab = Hypervisors(name)
     if not lab.kept:
-        lab_py, arguments = HERE / "lab.py", ["--packages", ",".join(packages()), *([] if image else ["--no-image"])]
-        lab.run(sys.executable, lab_py, "down", "--name", name)
-        lab.run(sys.executable, lab_py, "up", "--name", name, "--hosts", str(hosts), *arguments, *more, timeout_s=900)
+        lab_py: tuple[str | Path, ...] = (sys.executable, HERE / "lab.py")
+        shape = ["--hosts", str(hosts), "--packages", ",".join(packages()), *more]
+        template, subnet = _template(roles, shape)
+        up: tuple[str | Path, ...] = (*lab_py, "up", "--name", name, *shape, "--subnet", subnet, *([] if image else ["--no-image"]))
+        lab.run(*lab_py, "down", "--name", name)
+        said = lab.run(*up, "--template", template, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
-        for number in range(1, hosts + 1):
-            lab.on(f"hyper{number}", KEEP_CODE, given=KEPT_CODE.read_text())
-        book = lab.folder / "hypervisors.json"
-        # Roles ask for nothing of the hardware, which takes longest to learn; site.yml gathers all.
-        facts = ["!all", "network"]
-        book.write_text(json.dumps([{"hosts": "hyper", "gather_subset": facts, "roles": [f"corral.virt.{role}" for role in roles]}]))
-        lab.run("ansible-playbook", book if roles else "site.yml", timeout_s=900)
+        if "begins with the template" not in said:
+            _make(lab, roles, hosts)
+            lab.run(*lab_py, "template", "--name", name, template)
+            lab.run(*up)
     try:
         yield lab
     finally:
         if not lab.kept:
             lab.run(sys.executable, HERE / "lab.py", "down", "--name", name)
+
+
+def _make(lab: Hypervisors, roles: Sequence[str], hosts: int) -> None:
+    for number in range(1, hosts + 1):
+        lab.on(f"hyper{number}", KEEP_CODE, given=KEPT_CODE.read_text())
+    book = lab.folder / "hypervisors.json"
+    # Roles ask for nothing of the hardware, which takes longest to learn; site.yml gathers all.
+    facts = ["!all", "network"]
+    book.write_text(json.dumps([{"hosts": "hyper", "gather_subset": facts, "roles": [f"corral.virt.{role}" for role in roles]}]))
+    lab.run("ansible-playbook", book, timeout_s=900)
+
+
+def _template(roles: Sequence[str], shape: Sequence[str]) -> tuple[str, str]:
+    """The template of such hypervisors, SLOT=KEY, and its network's third number: each worker of a test run has its own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw9")
+    slot = hashlib.sha256("\0".join([*roles, "", *shape]).encode()).hexdigest()[:8]
+    return f"{worker}-{slot}={_content()}", str(200 + int(worker.removeprefix("gw")))
+
+
+@functools.cache
+def _content() -> str:
+    """Of all that hosts and the roles on them are made from."""
+    folders = [ROOT / each for each in ("roles", "plugins", "tests/lab/corral_lab", "tests/tools/kept_code")]
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    texts = [path.read_bytes() for path in (Path(__file__), HERE / "demo.py")]
+    return hashlib.sha256(b"\0".join([*texts, *(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in files)])).hexdigest()[
+        :12
+    ]
 
 
 def packages() -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 
-from corral_lab import host, image, life, machine, needs, processes, small, webserver
+from corral_lab import host, image, life, machine, needs, processes, small, template, webserver
 from corral_lab.mirror import RELEASES
 from corral_lab.places import NAME, Lab, Problem, labs, names
 
@@ -49,7 +50,15 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--packages", default=[], type=lambda text: text.split(","), metavar="NAME,...", help=packages_help)
     image_help = "with a cloud image on a web server (default)"
     up.add_argument("--image", default=True, action=argparse.BooleanOptionalAction, help=image_help)
+    up.add_argument("--subnet", type=int, metavar="N", help="use 10.86.N.0/24 if nobody does")
+    template_help = "begin with the template in that slot, if it has that key and the same network"
+    up.add_argument("--template", type=_template, metavar="SLOT=KEY", help=template_help)
     up.set_defaults(run=_up)
+
+    make = commands.add_parser("template", help="stop a lab and make a template of it, for others to begin with")
+    make.add_argument("--name", required=True, type=_name)
+    make.add_argument("template", type=_template, metavar="SLOT=KEY")
+    make.set_defaults(run=lambda given: life.make_template(given.name, given.template))
 
     down = commands.add_parser("down", help="remove a lab; the cache stays")
     down.add_argument("--name", default="demo", type=_name)
@@ -89,6 +98,13 @@ def _name(text: str) -> str:
     return text
 
 
+def _template(text: str) -> template.Template:
+    slot, equals, key = text.partition("=")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", slot) or not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SLOT=KEY")
+    return template.Template(slot, key)
+
+
 def _up(given: argparse.Namespace) -> None:
     needs.check(image=given.image)
     if not 1 <= given.hosts <= 89:
@@ -99,7 +115,7 @@ def _up(given: argparse.Namespace) -> None:
         if name not in releases or release not in RELEASES:
             raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
         releases[name] = release
-    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image, given.packages))
+    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image, given.packages, given.subnet, given.template))
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")
 
 

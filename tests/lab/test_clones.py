@@ -62,7 +62,7 @@ def define(name: str, path: str, *, below: str = "", form: str = "qcow2", start:
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles."""
-    with hypervisors("clones", "hypervisor", "bridge", "storage"):
+    with hypervisors("clones"):
         yield
 
 

@@ -23,7 +23,6 @@ from ansible_collections.corral.virt.tests.lab.test_states import boot_sector
 
 pytestmark = pytest.mark.lab
 
-ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 HOSTS = ("hyper1", "hyper2")
 EVENTS = "/var/tmp/events"
 OBEYS = {"a": "hyper1", "b": "hyper2"}
@@ -85,7 +84,7 @@ class Commands(Hypervisors):
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Commands]:
     """Two hypervisors with a guest on each."""
-    with hypervisors("commands", *ROLES, hosts=2) as made:
+    with hypervisors("commands", hosts=2) as made:
         lab = Commands(made.name)
         code = base64.b64encode(boot_sector()).decode()
         for name, host in OBEYS.items():

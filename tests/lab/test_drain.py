@@ -19,7 +19,6 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, 
 
 pytestmark = pytest.mark.lab
 
-ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 HOSTS = ("hyper1", "hyper2", "hyper3")
 MARK = "/var/lib/libvirt/corral-maintenance.json"
 LEAVING = {"web1", "web3", "web4", "web5", "off", "kept"}  # hyper1's; web2 is hyper2's
@@ -42,7 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
         guest.update({"tags": ["apart-web"]} if guest["name"] == "web1" else {})
         guest.update({"state": "present"} if guest["name"] in OFF else {})
     there = {"name": "web2", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "tags": ["apart-web"]}
-    with hypervisors("drain", *ROLES, hosts=3) as lab:
+    with hypervisors("drain", hosts=3) as lab:
         image = {"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}
         lab.play(image, {"corral.virt.virt_domains": {"domains": here}})
         lab.play({"corral.virt.virt_domain": {**there, "state": "running"}}, hosts="hyper2")

@@ -104,7 +104,7 @@ def survivors(document: t.Any) -> set[str]:
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles, with what only these tests need."""
-    with hypervisors("hardware", "hypervisor", "bridge", "storage"):
+    with hypervisors("hardware"):
         on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
         on(f"cd {IMAGES} && truncate -s 1M medium.iso shared.img && head -c 64 /dev/zero >kernel && virsh pool-refresh default")
         yield

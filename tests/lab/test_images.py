@@ -34,7 +34,7 @@ HOSTS = ("hyper1", "hyper2")
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
     """Two hypervisors that trust each other."""
-    with hypervisors("images", "hypervisor", "pki", "firewall", "storage", hosts=2) as found:
+    with hypervisors("images", hosts=2) as found:
         yield found
 
 

@@ -22,7 +22,6 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, 
 
 pytestmark = pytest.mark.lab
 
-ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 SHARED = "/srv/shared"
 BOOT_S = 60
 GAP_S = 30.0  # of a session in the guest: what a busy machine that emulates its processor may need; TCP goes on after that
@@ -89,7 +88,7 @@ def _sum(number: int) -> str:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
     """Two hypervisors, of Debian 12 and 13, with GlusterFS between them. Guests are made on the older one: it knows no newer machines."""
-    with hypervisors("moves", *ROLES, hosts=2, more=("--host", "hyper2=trixie")) as lab:
+    with hypervisors("moves", hosts=2, more=("--host", "hyper2=trixie")) as lab:
         if not lab.kept:
             _share(lab)
         yield lab

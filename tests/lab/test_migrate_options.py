@@ -25,7 +25,6 @@ from ansible_collections.corral.virt.tests.lab.test_migrate import there
 
 pytestmark = pytest.mark.lab
 
-ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 HOSTS = ("hyper1", "hyper2")
 NAME, MIB = "busy", 1 << 20
 DISKS = [f"{IMAGES}/{NAME}-{disk}.qcow2" for disk in ("system", "data")]
@@ -62,7 +61,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lab(image: Path) -> Iterator[Hypervisors]:
     """Two hypervisors that write down what they tell QEMU. libvirt before 9.4 compresses no parallel connections: both of Debian 13."""
-    with hypervisors("options", *ROLES, hosts=2, more=("--release", "trixie")) as lab:
+    with hypervisors("options", hosts=2, more=("--release", "trixie")) as lab:
         for host in HOSTS:
             lab.on(host, f"{CLEAR}; {'' if lab.kept else WRITE_DOWN}")
         made(lab, image)

@@ -66,7 +66,7 @@ def inside(name: str, user: str, number: int, command: str, *, until: str) -> st
 def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles, with an image."""
     image = {"name": "debian-12.qcow2", "url": "{{ virt_lab_image_url }}", "checksum": "{{ virt_lab_image_sums_url }}"}
-    with hypervisors("seeds", "hypervisor", "bridge", "storage", image=True):
+    with hypervisors("seeds", image=True):
         LAB.play({"corral.virt.virt_image": image})
         yield
 

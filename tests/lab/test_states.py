@@ -103,7 +103,7 @@ def kinds(name: str) -> list[str]:
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """A hypervisor, and a network on it that gives leases."""
-    with hypervisors("states", "hypervisor", "bridge", "firewall", "storage"):
+    with hypervisors("states"):
         on("virsh -q net-start default; nft add rule inet filter input iifname virbr0 udp dport 67 accept")
         on(f"setsid -f sh -c 'virsh event --all --loop --timestamp' > {EVENTS} 2>&1 < /dev/null")
         define("plain", boot_sector())

@@ -15,7 +15,6 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, 
 
 pytestmark = pytest.mark.lab
 
-ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 HOSTS = ("hyper1", "hyper2")
 GUESTS = {"web1", "web2", "kept"}  # the last one is off, and starts with its host
 MARK = "/var/lib/libvirt/corral-maintenance.json"
@@ -56,7 +55,7 @@ def lab() -> Iterator[Hypervisors]:
     """Two hypervisors with guests, and newer packages for them."""
     wish = {"vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "state": "running"}
     here = [{**wish, "name": "web1", "autostart": True}, {**wish, "name": "kept", "autostart": True, "state": "present"}]
-    with hypervisors("upgrade", *ROLES, hosts=2) as lab:
+    with hypervisors("upgrade", hosts=2) as lab:
         lab.play({"corral.virt.virt_domains": {"domains": here}})
         lab.play({"corral.virt.virt_domain": {**wish, "name": "web2"}}, hosts="hyper2")
         for host in HOSTS:

@@ -78,10 +78,18 @@ def add_names(lab: Lab) -> None:
         path.write_text(text + "".join(f"{each.address}\t{each.name}\n" for each in known if each.name not in words))
 
 
-def keep_packages(lab: Lab) -> None:
-    """Put the packages that hosts downloaded into the cache, for the next ones."""
+def fetch_packages(lab: Lab, host: Host) -> None:
+    """Let a host whose disk is not mounted have the packages of the cache."""
+    _share_packages(_packages(host.release), host.place(lab) / "upper" / ARCHIVES)
+
+
+def keep_packages(lab: Lab, *, away: bool = False) -> None:
+    """Put the packages that hosts downloaded into the cache, for the next ones; take them `away` from the hosts."""
     for host in hosts(lab).values():
-        _share_packages(host.place(lab) / "upper" / ARCHIVES, _packages(host.release))
+        archives = host.place(lab) / "upper" / ARCHIVES
+        _share_packages(archives, _packages(host.release))
+        for package in archives.glob("*.deb") if away else ():
+            package.unlink()
 
 
 def nameservers() -> list[str]:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral_lab import cgroups, generated, host, image, machine, network, processes, webserver
+from corral_lab import cgroups, generated, host, image, machine, network, processes, template, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
 from corral_lab.shell import run
 from corral_lab.tree import tree
@@ -27,6 +27,8 @@ class Wanted:
     mirror: str | None
     image: bool
     packages: Sequence[str] = ()
+    subnet: int | None = None
+    template: template.Template | None = None
 
 
 def say(text: str) -> None:
@@ -37,7 +39,7 @@ def up(name: str, wanted: Wanted) -> Lab:
     """Have a lab running that holds the hosts asked for; it keeps those it has."""
     with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
         processes.end(name, "build")
-        lab = _claimed(name)
+        lab = _claimed(name, wanted)
         _refuse_changes(lab, wanted)
         network.up(lab)
         if not lab.key.exists():
@@ -93,7 +95,13 @@ def find(name: str) -> Lab:
     raise Problem(f"there is no lab {name}: make it with `lab.py up --name {name}`")
 
 
-def _claimed(name: str) -> Lab:
+def make_template(name: str, wanted: template.Template) -> None:
+    """Make a template of a lab. Its hosts stop; `up` starts them again."""
+    with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
+        template.make(find(name), wanted)
+
+
+def _claimed(name: str, wanted: Wanted) -> Lab:
     for lab in labs():
         if lab.name == name:
             if lab.checkout == CHECKOUT:
@@ -104,7 +112,10 @@ def _claimed(name: str) -> Lab:
             adopted = Lab(name, CHECKOUT, lab.subnet)
             adopted.save()
             return adopted
-    return network.claim(name, CHECKOUT)
+    lab = network.claim(name, CHECKOUT, wanted.subnet)
+    if wanted.template and template.begin(lab, wanted.template):
+        say(f"lab {name} begins with the template {wanted.template.slot}")
+    return lab
 
 
 def _refuse_changes(lab: Lab, wanted: Wanted) -> None:

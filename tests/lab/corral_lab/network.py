@@ -12,13 +12,13 @@ FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 FORWARD_WAS = STATE / ".ip_forward"
 
 
-def claim(name: str, checkout: Path) -> Lab:
-    """Record a new lab with a network nobody uses."""
+def claim(name: str, checkout: Path, wish: int | None = None) -> Lab:
+    """Record a new lab with a network nobody uses: the one that is wished for, if it is free."""
     with locked("networks"):
         taken = {lab.subnet for lab in labs()}
         routes = [each["dst"] for each in run_json("ip", "-j", "-4", "route", "show", "table", "all") if "/" in each["dst"]]
         known = [ipaddress.ip_network(each, strict=False) for each in routes]
-        for subnet in range(1, 255):
+        for subnet in (*([] if wish is None else [wish]), *range(1, 255)):
             lab = Lab(name, checkout, subnet)
             if subnet not in taken and not any(ipaddress.ip_network(lab.network).overlaps(each) for each in known):
                 lab.save()
