@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
-from ansible_collections.corral.virt.tests.tools import preloaded
+from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +127,19 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
         said = commands.do("create", "-vv", **wish, graphics=write(graphics), domain=write(domain))
         assert commands.code == 0 and "define new (graphics, memory.current_kib, memory.maximum_kib, tags and 2 more)" in said, said
         assert secret not in said and "reserved name" not in said and "set autostart" not in said
+
+
+@pytest.mark.parametrize("action", sorted(path.stem for path in (payload.ROOT / "playbooks").glob("*.yml") if path.stem != "build_image"))
+def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
+    said = commands.do(action, virt_group="hypr", guest="web1")
+    assert "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?" in said and commands.code != 0
+
+
+def test_an_empty_inventory_is_red(commands: Commands) -> None:
+    words = ["ansible-playbook", "-i", "/dev/null", "corral.virt.query"]
+    done = preloaded.run(words, cwd=commands.place, env=defaults(), timeout_s=120, given=None)
+    assert done.returncode != 0 and "the inventory has no hosts; name one: -i INVENTORY" in done.stdout + done.stderr
+    assert preloaded.run([*words, "--syntax-check"], cwd=commands.place, env=defaults(), timeout_s=120, given=None).returncode == 0
 
 
 def test_a_purged_guest_is_known_no_more(commands: Commands) -> None:

@@ -1,0 +1,72 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The group that a play is for."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: group_with_hosts
+short_description: Refuse a group that has no hosts
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the name of a group of the inventory, and fails when it has no hosts.
+  - A play for such a group does nothing, and the run ends well.
+positional: _input
+options:
+  _input:
+    description: The group's name.
+    type: str
+    required: true
+  groups:
+    description: The groups of the inventory, V(groups).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Print what the hypervisors have
+  hosts: "{{ virt_group | default('hyper') | corral.virt.group_with_hosts(groups) }}"
+  gather_facts: false
+  tasks:
+    - name: Read the hypervisors
+      corral.virt.virt_host_info:
+"""
+
+RETURN = r"""
+_value:
+  description: The group's name.
+  type: str
+"""
+
+import difflib
+import typing as t
+
+from ansible import context
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"group_with_hosts": group_with_hosts}
+
+
+def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]]) -> str:
+    """The name of a group that has hosts; raises AnsibleFilterError for any other."""
+    if isinstance(name, str) and groups.get(name):
+        return name
+    others = sorted(group for group, hosts in groups.items() if hosts and group not in ("all", "ungrouped"))
+    if not groups.get("all"):
+        if context.CLIARGS.get("syntax"):  # --syntax-check needs no inventory
+            return str(name)
+        raise AnsibleFilterError("the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg")
+    near = difflib.get_close_matches(str(name), others, 1)
+    remedy = f"did you mean {near[0]}?" if near else f"groups with hosts are: {', '.join(others) or 'none'}"
+    raise AnsibleFilterError(printable(f"virt_group: the inventory has no hosts in the group {name}; {remedy}"))
