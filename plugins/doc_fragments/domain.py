@@ -425,7 +425,7 @@ wait: Wait until a shutdown or reboot has happened. V(false) only asks for it.
 wait_timeout: Seconds to wait for a shutdown, reboot or address.
 wait_for_ip: Wait until the guest has an address, as known from V(lease) (libvirt's DHCP), V(arp) (the host's ARP table), V(agent) (the
   guest agent) or V(any) of these. When time runs out it is said what was seen of the guest. A lease outlives a reboot, so V(agent) is
-  the one to ask with O(state=rebooted).
+  the one to ask with O(state=rebooted). With another O(state) no address can come, and it is refused.
 """
 _PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
 _LIVE = "Applied at once where the guest runs."

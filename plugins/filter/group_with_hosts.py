@@ -27,12 +27,10 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Print what the hypervisors have
-  hosts: "{{ virt_group | default('hyper') | corral.virt.group_with_hosts(groups) }}"
-  gather_facts: false
-  tasks:
-    - name: Read the hypervisors
-      corral.virt.virt_host_info:
+# In a play: hosts: "{{ virt_group | default('hyper') | corral.virt.group_with_hosts(groups) }}"
+- name: Name the hypervisors
+  ansible.builtin.debug:
+    msg: "{{ groups[virt_group | default('hyper') | corral.virt.group_with_hosts(groups)] | join(', ') }}"
 """
 
 RETURN = r"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,28 @@ def test_two_labs_side_by_side() -> None:
     lab("down", "--name", NAMES[0])
     assert ssh(NAMES[1], "hyper1", "hostname").strip() == "hyper1"
     assert NAMES[0] not in str(traces())
+
+
+def test_a_lab_begins_with_a_template() -> None:
+    up = ("up", "--name", NAMES[0], "--hosts", "1", "--no-image", "--subnet", "250")
+    slot = "tlab"
+    try:
+        assert "begins" not in lab(*up, "--template", f"{slot}=one")
+        was = ssh(NAMES[0], "hyper1", "rm /etc/nftables.conf; echo kept >/root/made; hostname -I; cat /etc/ssh/ssh_host_ed25519_key.pub")
+        lab("template", "--name", NAMES[0], f"{slot}=one")
+        lab(*up)
+        assert ssh(NAMES[0], "hyper1", "cat /root/made").strip() == "kept"
+        lab("down", "--name", NAMES[0])
+        assert "begins with the template tlab" in lab(*up, "--template", f"{slot}=one")
+        look = "test ! -e /etc/nftables.conf && test $(cat /root/made) = kept && hostname -I; cat /etc/ssh/ssh_host_ed25519_key.pub"
+        assert ssh(NAMES[0], "hyper1", look) == was
+        # Of other content, or for other addresses, it is not taken.
+        for more in (("--template", f"{slot}=two"), ("--template", f"{slot}=one", "--subnet", "249")):
+            lab("down", "--name", NAMES[0])
+            assert "begins" not in lab(*up, *more)
+            assert ssh(NAMES[0], "hyper1", "ls /root") == ""
+    finally:
+        shutil.rmtree(Path("/var/cache/corral-lab/templates") / slot, ignore_errors=True)
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,8 @@ def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
     ]
     if params.get("wait") is False and (params.get("force") or params.get("wait_for_ip")):
         problems.append(f"wait of {guest}: force and wait_for_ip follow from waiting; leave out wait: false, or these")
+    if params.get("wait_for_ip") and params["state"] not in ("running", "rebooted"):
+        problems.append(f"wait_for_ip of {guest}: it needs state: running or state: rebooted, not {params['state']}")
     if params.get("apply") == "live" and params.get("allow_restart"):
         problems.append(f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and allow_restart")
     return problems

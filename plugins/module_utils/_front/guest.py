@@ -98,7 +98,7 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         "steps": [str(step) for step in plan.steps if step.changes],
         "pending": plan.pending,
         "notes": plan.notes,
-        "diff": _changes.diff([*changes, *_state_change(found, wanted, plan)]),
+        "diff": _changes.diff([*changes, *_state_change(found, wanted, plan), *_autostart_change(found, plan)]),
         **({"addresses": addresses} if addresses else {}),
         **({"ssh_host_key": key} if key else {}),
     }
@@ -301,6 +301,10 @@ def _state_change(found: Found | None, wanted: Wanted, plan: plans.Plan) -> list
     if wanted.state == "absent" or not told or told[-1] == before:
         return [] if found or wanted.state == "absent" or told else [Change("state", "absent", "shutdown")]
     return [Change("state", before, told[-1])]
+
+
+def _autostart_change(found: Found | None, plan: plans.Plan) -> list[Change]:
+    return [Change("autostart", found and found.autostart, step.on) for step in plan.steps if isinstance(step, steps.SetAutostart)]
 
 
 def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:

@@ -165,6 +165,8 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"secure_boot": True, "firmware": "bios"}, "secure_boot of web1: it belongs to firmware efi, not bios"),
         ({"stop_on_reboot": True, "on_reboot": "restart"}, "stop_on_reboot of web1: it is short for on_reboot: destroy; give one"),
         ({"wait": False, "force": True}, "wait of web1: force and wait_for_ip follow from waiting"),
+        ({"wait_for_ip": "any"}, "wait_for_ip of web1: it needs state: running or state: rebooted, not present"),
+        ({"wait_for_ip": "agent", "state": "absent"}, "wait_for_ip of web1: it needs state: running or state: rebooted, not absent"),
         ({"apply": "live", "allow_restart": True}, "choose one of apply and allow_restart"),
         ({"nic_profile": "office"}, "nic_profile of web1: profiles are put together on the controller"),
         ({"title": "a\nb"}, "title of web1: must be a single line"),
