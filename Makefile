@@ -64,7 +64,7 @@ yamllint: venv
 	yamllint --strict .
 
 ansible-lint: venv
-	$(call PASSED,ansible-lint .ansible-lint '*.yml' '*.yaml' extensions playbooks plugins roles) ansible-lint -q
+	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' extensions playbooks plugins roles) ansible-lint -q
 
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
@@ -115,7 +115,7 @@ ifdef T
 test: one
 else
 test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
+	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint test-lab
 endif
 
 test-fast: venv ## everything that needs no lab, but slow units and pylint

@@ -29,12 +29,10 @@ class ActionModule(ActionBase):
             {"action": {"type": "str", "required": True, "choices": _actions.names()}},
         )
         action, said = _actions.action(options["action"]), Said(self, task_vars or {})
-        given = said.values(action.arguments)
         try:
-            values = _arguments.asked(action, given, said.inventory)
+            values = _arguments.asked(action, said.values(action.arguments), said.inventory)
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         secret = _arguments.withheld(action, values)
         shown = {name: value for name, value in values.items() if name not in secret}
-        texts = _arguments.from_json(action, given, secret)
-        return {**result, "changed": False, "arguments": shown, "withheld": secret, "withheld_json": texts}
+        return {**result, "changed": False, "arguments": shown, "withheld": secret}

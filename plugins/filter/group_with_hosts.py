@@ -60,10 +60,10 @@ def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]]) -> s
     """The name of a group that has hosts; raises AnsibleFilterError for any other."""
     if isinstance(name, str) and groups.get(name):
         return name
+    if context.CLIARGS.get("syntax"):  # --syntax-check needs no inventory
+        return str(name)
     others = sorted(group for group, hosts in groups.items() if hosts and group not in ("all", "ungrouped"))
     if not groups.get("all"):
-        if context.CLIARGS.get("syntax"):  # --syntax-check needs no inventory
-            return str(name)
         raise AnsibleFilterError("the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg")
     near = difflib.get_close_matches(str(name), others, 1)
     remedy = f"did you mean {near[0]}?" if near else f"groups with hosts are: {', '.join(others) or 'none'}"

@@ -48,9 +48,4 @@ withheld:
   returned: success
   type: list
   elements: str
-withheld_json:
-  description: Those of RV(withheld) that are written as JSON.
-  returned: success
-  type: list
-  elements: str
 """

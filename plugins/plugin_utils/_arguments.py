@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import json
 import re
 import typing as t
 
@@ -18,7 +20,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
 
-__all__ = ["asked", "from_json", "withheld"]
+__all__ = ["asked", "converted", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
@@ -50,9 +52,9 @@ def withheld(action: Action, arguments: Given) -> list[str]:
     return sorted(name for name in arguments if action.arguments[name].confidential)
 
 
-def from_json(action: Action, given: Given, names: t.Collection[str]) -> list[str]:
-    """Which of these arguments are written as JSON."""
-    return [name for name in names if _parsed(action.arguments[name], given.get(name)) is not given.get(name)]
+def converted(action: Action, given: Given) -> dict[str, t.Any]:
+    """Arguments that were checked before, of their types."""
+    return _converted(action, {name: _parsed(action.arguments[name], value) for name, value in given.items()}, [])
 
 
 def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]) -> list[str]:
@@ -91,14 +93,15 @@ def _near(name: str, names: t.Sequence[str]) -> str | None:
 
 
 def _parsed(argument: Argument, value: object) -> object:
-    """Lists and dictionaries may be written as JSON, as a web form and `-e name=value` do."""
+    """Lists and dictionaries may be written as JSON or YAML, as a web form and `-e name=value` do."""
     kind = argument.spec.get("type")
     if kind not in ("list", "dict") or not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
-    try:
+    with contextlib.suppress(ValueError):
+        return json.loads(value)
+    with contextlib.suppress(yaml.YAMLError):
         return yaml.safe_load(value)
-    except yaml.YAMLError:
-        return value  # the conversion says what it must be
+    return value  # the conversion says what it must be
 
 
 def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
-import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -19,6 +18,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import printabl
 __all__ = ["Copy", "Hosts", "copies", "found", "is_answer", "is_pattern"]
 
 _CLOCKS_APART_S = 300
+_CLOCK_END_S = 2**40
 _SHOWN = 20  # names in a message
 
 
@@ -53,11 +53,14 @@ class Copy:
 
 
 def is_answer(result: object) -> bool:
-    """Whether a host answered as `virt_domain_info` does. What answers in another way is not believed: it was not reached."""
-    if not isinstance(result, dict) or result.get("failed"):
+    """Whether a host answered at all; raises BadInput when it is not as `virt_domain_info` answers: that is not believed."""
+    if not isinstance(result, dict) or result.get("failed") or "domains" not in result:
         return False
-    domains, clock = result.get("domains"), result.get("clock") or 0.0
-    return isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and math.isfinite(clock)
+    domains, clock = result["domains"], result.get("clock") or 0.0
+    known = isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and 0 <= clock < _CLOCK_END_S
+    if not known:
+        raise BadInput("the host tells of its guests what no host of ours does")
+    return True
 
 
 def _is_guest(item: object) -> bool:

@@ -191,9 +191,10 @@ def _template(roles: Sequence[str], shape: Sequence[str]) -> tuple[str, str]:
 @functools.cache
 def _content() -> str:
     """Of all that hosts and the roles on them are made from."""
-    folders = [ROOT / each for each in ("roles", "plugins", "tests/lab/corral_lab", "tests/tools/kept_code")]
+    folders = [ROOT / each for each in ("roles", "plugins", "meta", "tests/lab/corral_lab", "tests/tools/kept_code")]
     files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    texts = [path.read_bytes() for path in (Path(__file__), HERE / "demo.py")]
+    texts = [path.read_bytes() for path in (Path(__file__), HERE / "demo.py", ROOT / "requirements-dev.txt")]
+    texts.append(time.strftime("%Y-%m").encode())  # certificates grow old
     return hashlib.sha256(b"\0".join([*texts, *(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in files)])).hexdigest()[
         :12
     ]

@@ -6,18 +6,18 @@ Runs the command unless it passed before with the same words, the same packages 
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import importlib.metadata
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-IMPORT = re.compile(r"^ *(?:from|import) ansible_collections\.corral\.virt\.([\w.]+)(?: import ([\w, ()\n]+))?", re.MULTILINE)
+OURS = "ansible_collections.corral.virt."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +54,20 @@ class Check:
 
 def hashes(paths: Iterable[Path]) -> dict[str, str]:
     """Of files, by their path in the checkout."""
-    return {str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths) if path.is_file()}
+    return {str(path.relative_to(ROOT)): _hash(path) for path in sorted(paths) if path.is_file()}
+
+
+def _hash(path: Path) -> str:
+    """Of all that git knows of a file."""
+    kind = str(path.readlink()) if path.is_symlink() else f"{path.stat().st_mode & 0o111:o}"
+    return hashlib.sha256(kind.encode() + b"\0" + path.read_bytes()).hexdigest()
 
 
 def tracked(*pathspecs: str) -> list[Path]:
     """What git tracks or would track."""
     words = ["git", "ls-files", "-z", "-co", "--exclude-standard", "--deduplicate", "--", *pathspecs]
-    listing = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return [ROOT / name for name in listing.split("\0") if name]
+    listing = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+    return [ROOT / name for name in listing.stdout.split("\0") if name] if listing.returncode == 0 else []
 
 
 def with_importers(changed: Iterable[str], files: Iterable[str]) -> set[str]:
@@ -82,11 +88,12 @@ def with_importers(changed: Iterable[str], files: Iterable[str]) -> set[str]:
 def _imports(path: Path) -> set[str]:
     """Files of the collection that a file may import: a name may be a module or be in one."""
     found = set()
-    for module, names in IMPORT.findall(path.read_text()):
-        place = module.replace(".", "/")
-        for one in (place, *(f"{place}/{name}" for name in re.findall(r"\w+", names))):
-            found |= {f"{one}.py", f"{one}/__init__.py"}
-    return found
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [each.name for each in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{name}" for name in names)]
+        found |= {name.removeprefix(OURS).replace(".", "/") for name in names if name.startswith(OURS)}
+    return {each for name in found for each in (f"{name}.py", f"{name}/__init__.py")}
 
 
 def main(words: list[str]) -> int:
@@ -94,11 +101,11 @@ def main(words: list[str]) -> int:
     split = words.index("--")
     name, pathspecs, command = words[0], words[1:split], words[split + 1 :]
     check, files = Check(name, command), hashes(tracked(*pathspecs))
-    if check.passed() == files:
+    if files and check.passed() == files:  # without git, nobody knows
         print(f"{name}: nothing has changed since it passed")
         return 0
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if code == 0 and files == hashes(tracked(*pathspecs)):
+    if code == 0 and files and files == hashes(tracked(*pathspecs)):
         check.note(files)
     return code
 

@@ -15,6 +15,9 @@ from ansible_collections.corral.virt.tests.tools import passed
 MADE = [sys.executable, "-c", "import pathlib, sys; p = pathlib.Path('made'); p.write_text((p.exists() and p.read_text() or '') + 'x')"]
 
 
+LATE = "def late():\n    from ansible_collections.corral.virt.plugins.b import (\n        one,\n        two,\n    )\n"
+
+
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout of three files."""
@@ -64,10 +67,10 @@ def test_importers_of_what_changed_are_tested_too(checkout: Path) -> None:
     texts: dict[str, str] = {
         "plugins/a.py": "",
         "plugins/b.py": f"from {ours} import a\n",
-        "plugins/c.py": f"def late():\n    from {ours}.b import (\n        one,\n        two,\n    )\n",
+        "plugins/c.py": f"from {ours}.other import x\nfrom {ours}.another import y\n{LATE}",
         "plugins/d.py": f"import {ours}.other\n",
         "plugins/room/__init__.py": "",
-        "plugins/e.py": f"from {ours} import d, room\n",
+        "plugins/e.py": f"from {ours}.other import x\nfrom {ours} import d, room\n",
     }
     for name, text in texts.items():
         (checkout / name).parent.mkdir(exist_ok=True, parents=True)

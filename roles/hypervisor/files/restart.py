@@ -29,6 +29,7 @@ RUN = "/run/corral"  # of the collection's modules: plugins/module_utils/_files/
 ATTEMPT_S = 10  # each attempt is a line for the user, and a sign of life on the connection
 POLL_S = 0.5
 ANSWER_S = 30
+STARTS = ("start", "restart")
 STOP_ATTEMPTS = 5
 # virDomainJobOperation
 OPERATIONS = {
@@ -112,15 +113,17 @@ def changed_at(path: str) -> float:
 def systemctl(*arguments: str) -> str:
     done = subprocess.run(("systemctl", *arguments), check=False, capture_output=True, encoding="utf-8")
     if done.returncode:
-        raise Problem(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}{journal(arguments[-1])}")
+        raise Problem(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}{journal(arguments[-1]) if arguments[0] in STARTS else ''}")
     return done.stdout
 
 
 def journal(unit: str) -> str:
     """The end of a unit's log, as lines: systemctl says only that a start has failed."""
-    told = subprocess.run(
-        ("journalctl", "--no-pager", "--lines=8", "--output=cat", "--unit", unit), check=False, capture_output=True, encoding="utf-8"
-    )
+    command = ("journalctl", "--no-pager", "--lines=8", "--output=cat", "--unit", unit)
+    try:
+        told = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+    except OSError:
+        return ""
     return "".join(f"\n  {line}" for line in told.stdout.splitlines())
 
 

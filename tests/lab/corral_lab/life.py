@@ -65,7 +65,6 @@ def down(name: str) -> None:
     """Leave nothing of a lab but what is cached."""
     with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
         processes.end(name)
-        cgroups.remove(name)
         state = STATE / name
         for lab in labs():
             if lab.name == name:
@@ -77,6 +76,7 @@ def down(name: str) -> None:
         if state.exists():
             shutil.rmtree(state)
         network.restore_forwarding()
+        cgroups.remove(name)
         say(f"lab {name} is gone")
 
 
@@ -104,6 +104,8 @@ def make_template(name: str, wanted: template.Template) -> None:
 def _claimed(name: str, wanted: Wanted) -> Lab:
     for lab in labs():
         if lab.name == name:
+            if template.mark(lab).exists():
+                raise Problem(f"lab {name} was given a template by a run that was ended: first `lab.py down --name {name}`")
             if lab.checkout == CHECKOUT:
                 return lab
             if lab.build.exists():

@@ -39,13 +39,14 @@ def begin(lab: Lab, template: Template) -> bool:
         hosts = [Host(**{**each, "tree": Path(each["tree"])}) for each in record["hosts"]]
         if (record["key"], record["subnet"]) != (template.key, lab.subnet) or not all(each.tree.is_dir() for each in hosts):
             return False
+        mark(lab).touch()
         _copy(template.place / "keys", lab.key.parent)
         _copy(template.place / AUTHORITY, lab.build / AUTHORITY)
         for each in hosts:
             _copy(template.place / each.name, each.place(lab) / "upper")
             host.fetch_packages(lab, each)
             write(each.place(lab) / "host.json", json.dumps(asdict(each), default=str))
-        write(mark(lab), template.key)
+        mark(lab).unlink()
         return True
 
 
@@ -54,7 +55,8 @@ def make(lab: Lab, template: Template) -> None:
     hosts = list(host.hosts(lab).values())
     for each in hosts:
         processes.end(lab.name, each.name)
-        run("umount", each.root(lab))
+        if each.root(lab).is_mount():
+            run("umount", each.root(lab))
     host.keep_packages(lab, away=True)
     with locked(f"template-{template.slot}"):
         for left in template.place.parent.glob(f".{template.slot}.*"):
@@ -74,8 +76,8 @@ def make(lab: Lab, template: Template) -> None:
 
 
 def mark(lab: Lab) -> Path:
-    """Says with which template a lab began."""
-    return lab.state / "template"
+    """Is there while a lab is given a template."""
+    return lab.state / "beginning"
 
 
 def _copy(source: Path, target: Path) -> None:

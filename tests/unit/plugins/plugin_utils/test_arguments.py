@@ -9,6 +9,7 @@ import pytest
 import yaml
 from ansible.vars.reserved import get_reserved_names
 
+from ansible_collections.corral.virt.plugins.filter.converted import converted
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
@@ -160,9 +161,18 @@ def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:
     assert problems("start", given, known={"gest", "bandwidth"}) == []
 
 
-def test_what_is_written_as_json_is_known() -> None:
-    given = {"domain": '{"title": "x"}', "graphics": [{}], "cloud_init": {}, "xml": "{}"}
-    assert _arguments.from_json(_actions.action("create"), given, list(given)) == ["domain"]
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"title": "x"}, {"title": "x"}),
+        ('{"title": "x"}', {"title": "x"}),
+        ('{\n\t"title": "\\ud83d\\ude00"}', {"title": "\N{GRINNING FACE}"}),
+        ("{title: x}", {"title": "x"}),
+        ("title=x", {"title": "x"}),
+    ],
+)
+def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:
+    assert converted({"domain": written, "xml": "{}"}, "create") == {"domain": meant, "xml": "{}"}
 
 
 def test_what_may_hold_a_secret_is_not_shown() -> None:
