@@ -141,7 +141,7 @@ def main() -> None:
             read = describes if module.params["details"] else describe.name_guests
             found = read(connection, names=names)
             for guest in found if module.params["arguments"] else ():
-                xml = look.definition(look.lookup(connection, guest["name"]))
+                xml = look.definition(look.by_uuid(connection, guest["uuid"]))
                 guest["arguments"] = arguments(xml, autostart=guest["autostart"])
     module.exit_json(changed=False, clock=time.time(), domains=found)
 

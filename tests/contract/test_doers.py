@@ -8,7 +8,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, migrate, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, domain, look, migrate, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -237,6 +237,18 @@ def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(connection: t.A
     with pytest.raises(NotFound, match=rf"^cannot find guest web1 \({UUID}\): "):
         do(connection, step)
     assert not other.isActive() and not other.autostart() and connection.lookupByName("web1").UUID() == other.UUID()
+
+
+def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
+    guest.undefine()
+    other = connection.createXML(definition().replace(UUID, UUID.replace("1", "2")))
+    with pytest.raises(NotFound, match=UUID):
+        blockjob.grow(connection, UUID, "vda", 1)
+    with pytest.raises(NotFound, match=UUID):
+        blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
+    with pytest.raises(NotFound, match=UUID):
+        look.keeps(connection, UUID)
+    assert other.isActive()
 
 
 def test_a_guest_that_powers_off_when_its_time_is_over_is_off(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:

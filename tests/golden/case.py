@@ -135,7 +135,7 @@ def normal(xml: str) -> str:
 def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, Found], keeps: t.Sequence[str] = ()) -> t.Iterator[t.Any]:
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it cannot be."""
     monkeypatch.setattr(look, "find", lambda _connection, name: found.get(name))
-    monkeypatch.setattr(look, "keeps", lambda _connection, _name: tuple(keeps))
+    monkeypatch.setattr(look, "keeps", lambda _connection, _uuid: tuple(keeps))
     monkeypatch.setattr(look, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:

@@ -229,10 +229,10 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
         now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
         stored = [link for link in chain.links(guest.xml, located) if link.path == path]
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
-        found += [Use(guest.name, "running", link.target, forget) for link in now]
+        found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
         if stored and not now:
-            saved = not guest.active and "managed_save" in look.keeps(connection, guest.name)
-            found.append(Use(guest.name, "saved" if saved else "off", None, forget))
+            saved = not guest.active and "managed_save" in look.keeps(connection, guest.uuid)
+            found.append(Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget))
     return tuple(found)
 
 
@@ -254,7 +254,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan, 
     elif isinstance(step, plans.Grow):
         qemu_img.resize(step.path, step.format, step.size_bytes, shrink=isinstance(step, plans.Shrink))
     elif isinstance(step, plans.GrowLive):
-        blockjob.grow(connection, step.guest, step.target, step.size_bytes)
+        blockjob.grow(connection, step.uuid, step.target, step.size_bytes)
     elif isinstance(step, plans.Forget):
         definition.define(connection, step.guest, step.xml)
     elif isinstance(step, plans.StandOn):
@@ -262,7 +262,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan, 
     elif isinstance(step, plans.Flatten):
         qemu_img.rebase(step.path, None, progress=percent)
     elif isinstance(step, plans.Pull):
-        blockjob.pull(connection, step.guest, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing))
+        blockjob.pull(connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing))
     elif isinstance(step, plans.Remove):
         durable.remove(step.path)
         durable.settle(os.path.dirname(step.path))

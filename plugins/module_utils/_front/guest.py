@@ -149,7 +149,7 @@ def _present(
         record_changed=bool(remember),
     )
     plan.notes += [*seeding.notes, *open_displays]
-    if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.name):
+    if found and not found.active and stored.changes and "managed_save" in look.keeps(connection, found.uuid):
         plan.notes.append(
             f"{wanted.name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
             f"that; to drop what was saved: virsh managedsave-remove {wanted.name}"
@@ -251,7 +251,7 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
     unseeded = [path + disks.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *(path for path in unseeded if storage.volume_at(connection, path)))
     in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if wanted.remove_storage else {}
-    keeps = (*look.keeps(connection, found.name), *domain.keeps(found.xml))
+    keeps = (*look.keeps(connection, found.uuid), *domain.keeps(found.xml))
     return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use)
 
 

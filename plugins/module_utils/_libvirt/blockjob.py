@@ -21,18 +21,20 @@ __all__ = ["grow", "pull"]
 _LOOK_S = 0.5  # progress; the end comes as an event
 
 
-def grow(connection: Connection, guest: str, target: str, size_bytes: int) -> None:
+def grow(connection: Connection, uuid: str, target: str, size_bytes: int) -> None:
     """Enlarge a disk of a running guest."""
-    with said(f"grow disk {target} of", guest):
-        look.lookup(connection, guest).blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+    domain = look.by_uuid(connection, uuid)
+    with said(f"grow disk {target} of", domain.name()):
+        domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
-def pull(connection: Connection, guest: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:
+def pull(connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:
     """Copy all that a disk reads from below into it while the guest runs; stopped half-way, it stands where it stood, with its content.
 
     A job that a killed run left at work is waited for. Raises Timeout, or Failed when QEMU gives up.
     """
-    domain = look.lookup(connection, guest)
+    domain = look.by_uuid(connection, uuid)
+    guest = domain.name()
     what = f"disk {target} of {guest}"
     with said("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
         job = domain.blockJobInfo(target)

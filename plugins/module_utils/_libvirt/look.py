@@ -97,9 +97,9 @@ def definition(domain: t.Any) -> str:
         return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
 
 
-def keeps(connection: Connection, name: str) -> tuple[str, ...]:
+def keeps(connection: Connection, uuid: str) -> tuple[str, ...]:
     """What libvirt stores beside a guest's definition; a driver that does not know a kind has none of it."""
-    domain = lookup(connection, name)
+    domain = by_uuid(connection, uuid)
     questions = {
         "managed_save": domain.hasManagedSaveImage,
         "snapshots": domain.snapshotNum,

@@ -30,6 +30,7 @@ class Use:
     """How a guest of this host has a file."""
 
     guest: str
+    uuid: str
     state: str  # running, saved (what it ran with waits on disk), or off
     target: str | None = None  # where the running guest writes it (vda); None: beneath another image, or read-only
     forget_xml: str | None = dataclasses.field(default=None, repr=False)  # its definition without what that says the file stands on

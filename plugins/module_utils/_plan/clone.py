@@ -76,6 +76,7 @@ class GrowLive(_Sized):
 
     said = "grow disk {0.path} to {0.size} while {0.guest} runs"
     guest: str
+    uuid: str
     target: str
 
 
@@ -111,6 +112,7 @@ class Pull(CloneStep):
     said = "flatten disk {0.path} while {0.guest} runs"
     doing = "flattening"
     guest: str
+    uuid: str
     target: str
     timeout_s: int
 
@@ -205,7 +207,7 @@ def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
         _refuse_busy(f"grow disk {wanted.name}", wanted, found)
         _refuse_unknown(f"grow disk {wanted.name}", found)
         return Grow(wanted.path, size, found.format)
-    return GrowLive(wanted.path, size, writer.guest, t.cast(str, writer.target))
+    return GrowLive(wanted.path, size, writer.guest, writer.uuid, t.cast(str, writer.target))
 
 
 def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
@@ -249,7 +251,7 @@ def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
     _refuse_full(verb, found)
     work: CloneStep = Flatten(wanted.path)
     if writer:
-        work = Pull(wanted.path, writer.guest, t.cast(str, writer.target), wanted.timeout_s)
+        work = Pull(wanted.path, writer.guest, writer.uuid, t.cast(str, writer.target), wanted.timeout_s)
     changes = [Change("stands_on", found.backing, None)]
     return dataclasses.replace(now, steps=[*_forgotten(wanted, found), work], changes=changes, stands_on=None)
 

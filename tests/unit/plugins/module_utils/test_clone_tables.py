@@ -11,10 +11,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.clone import Clo
 GIB = 1024**3
 BASE = "/images/debian.1a2b3c4d5e6f.qcow2"
 DISK = "/images/disk.qcow2"
-RUNS = Use("web1", "running", "vda")
-BELOW = Use("web2", "running")  # beneath another image, or read-only
-SAVED, OFF = Use("web1", "saved"), Use("web1", "off")
-DEFINED = Use("web1", "off", forget_xml="<domain/>")
+RUNS = Use("web1", "u1", "running", "vda")
+BELOW = Use("web2", "u2", "running")  # beneath another image, or read-only
+SAVED, OFF = Use("web1", "u1", "saved"), Use("web1", "u1", "off")
+DEFINED = Use("web1", "u1", "off", forget_xml="<domain/>")
 
 
 def image(**more: t.Any) -> Origin:
@@ -39,7 +39,7 @@ NOTHING = Found("nothing")
 
 def shown(step: CloneStep) -> str:
     """A step in one line: its name, and what it works with."""
-    keys = ("size_bytes", "guest", "target", "timeout_s", "format")
+    keys = ("size_bytes", "guest", "uuid", "target", "timeout_s", "format")
     values = [f"{getattr(step, key) // GIB}G" if key == "size_bytes" else str(getattr(step, key)) for key in keys if hasattr(step, key)]
     base = [step.base.path] if hasattr(step, "base") else []
     return " ".join([type(step).__name__, *([] if step.path == DISK else [step.path]), *values, *base])
@@ -96,14 +96,14 @@ CASES: list[tuple[Wanted, Found, str]] = [
     # grown
     (wanted("present", size_bytes=5 * GIB), here(), "Grow 5G qcow2 = 5G"),
     (wanted("present", size_bytes=5 * GIB), here(uses=(OFF,)), "Grow 5G qcow2 = 5G"),
-    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS,)), "GrowLive 5G web1 vda = 5G"),
-    (wanted("present", size_bytes=5 * GIB), here(uses=(OFF, RUNS)), "GrowLive 5G web1 vda = 5G"),
+    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS,)), "GrowLive 5G web1 u1 vda = 5G"),
+    (wanted("present", size_bytes=5 * GIB), here(uses=(OFF, RUNS)), "GrowLive 5G web1 u1 vda = 5G"),
     (wanted("present", size_bytes=5 * GIB), here(uses=(BELOW,)), "Refused"),
-    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS, Use("web3", "running", "vda"))), "Refused"),
-    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS, Use("web1", "running"))), "Refused"),
+    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS, Use("web3", "u3", "running", "vda"))), "Refused"),
+    (wanted("present", size_bytes=5 * GIB), here(uses=(RUNS, Use("web1", "u1", "running"))), "Refused"),
     (wanted("present", size_bytes=5 * GIB), here(uses=(SAVED,)), "Refused"),
     (wanted("present", size_bytes=5 * GIB), here(locked=True), "Refused"),
-    (wanted("present", size_bytes=5 * GIB), here(locked=True, uses=(RUNS,)), "GrowLive 5G web1 vda = 5G"),
+    (wanted("present", size_bytes=5 * GIB), here(locked=True, uses=(RUNS,)), "GrowLive 5G web1 u1 vda = 5G"),
     # shrunk
     (wanted("present", size_bytes=3 * GIB), here(), "Refused"),
     (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(), "Shrink 3G qcow2 = 3G"),
@@ -128,8 +128,8 @@ CASES: list[tuple[Wanted, Found, str]] = [
     (wanted("flattened"), here(), " = 4G"),
     (wanted("flattened"), here(uses=(SAVED,), snapshots=True, lacks_room="no room"), " = 4G"),
     (wanted("flattened"), here(backing=BASE), "Flatten = 4G"),
-    (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,)), "Pull web1 vda 60 = 4G"),
-    (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,), locked=True), "Pull web1 vda 60 = 4G"),
+    (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,)), "Pull web1 u1 vda 60 = 4G"),
+    (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,), locked=True), "Pull web1 u1 vda 60 = 4G"),
     (wanted("flattened"), here(backing=BASE, uses=(DEFINED,)), "Forget web1; Flatten = 4G"),
     *((wanted("flattened"), here(backing=BASE, **more), "Refused") for more in HINDERED),
     (wanted("flattened"), here(backing=BASE, uses=(RUNS,), snapshots=True), "Refused"),
