@@ -35,28 +35,14 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         action, arguments = _actions.action(options["action"]), options["arguments"]
-        answers = _answers(options["results"])
-        hosts = _hosts(arguments, answers, task_vars or {})
         try:
+            answers = selection.answers(options["results"])
+            hosts = _hosts(arguments, answers, task_vars or {})
             hit = selection.found(action, arguments, selection.copies(answers), hosts)
         except BadInput as error:
             raise AnsibleActionFail("; ".join(error.problems)) from error
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
         return {**result, "changed": False, "guests": guests, "domains": _domains(action, arguments, hit)}
-
-
-def _answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Of the hosts that answered."""
-    answers, problems = {}, []
-    for host, found in results.items():
-        try:
-            if selection.is_answer(found):
-                answers[host] = found
-        except BadInput as error:
-            problems.append(f"{host}: {'; '.join(error.problems)}; look at it, or leave it out: --limit 'all:!{host}'")
-    if problems:
-        raise AnsibleActionFail("; ".join(problems))
-    return answers
 
 
 def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> selection.Hosts:

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["Copy", "Hosts", "copies", "found", "is_answer", "is_pattern"]
+__all__ = ["Copy", "Hosts", "answers", "copies", "found", "is_pattern"]
 
 _CLOCKS_APART_S = 300
 _CLOCK_END_S = 2**40
@@ -52,15 +52,21 @@ class Copy:
     tags: tuple[str, ...] = ()
 
 
-def is_answer(result: object) -> bool:
-    """Whether a host answered at all; raises BadInput when it is not as `virt_domain_info` answers: that is not believed."""
-    if not isinstance(result, dict) or result.get("failed") or "domains" not in result:
-        return False
+def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Results of the hosts that answered; raises BadInput, naming each host, for what `virt_domain_info` never answers."""
+    answered = {
+        host: result for host, result in results.items() if isinstance(result, dict) and "domains" in result and not result.get("failed")
+    }
+    odd = [host for host, result in answered.items() if not _is_answer(result)]
+    if odd:
+        remedy = "look at the host, or leave it out: --limit"
+        raise BadInput(printable([f"{host}: what it tells of its guests cannot be read; {remedy} 'all:!{host}'" for host in odd]))
+    return answered
+
+
+def _is_answer(result: t.Mapping[str, t.Any]) -> bool:
     domains, clock = result["domains"], result.get("clock") or 0.0
-    known = isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and 0 <= clock < _CLOCK_END_S
-    if not known:
-        raise BadInput("the host tells of its guests what no host of ours does")
-    return True
+    return isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and 0 <= clock < _CLOCK_END_S
 
 
 def _is_guest(item: object) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, copies, found, is_answer
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, answers, copies, found
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
@@ -169,7 +169,7 @@ GUEST: dict[str, t.Any] = {"name": "web1", "uuid": "u1", "state": "running", "ta
     ids=str,
 )
 def test_who_answers(result: object, answered: bool) -> None:
-    assert is_answer(result) is answered
+    assert answers({"h1": result}) == ({"h1": result} if answered else {})
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,6 @@ def test_who_answers(result: object, answered: bool) -> None:
     ids=lambda result: str(result)[-40:],
 )
 def test_an_answer_of_another_shape_is_refused(result: object) -> None:
-    with pytest.raises(BadInput, match="the host tells of its guests what no host of ours does"):
-        is_answer(result)
+    with pytest.raises(BadInput, match="what it tells of its guests cannot be read") as caught:
+        answers({"h1": result, "h2": {"domains": [GUEST]}, "h3": result})
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == ["h1", "h3"]
