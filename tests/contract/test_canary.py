@@ -82,6 +82,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_domain": {"name": "web1"},
     "virt_domains": {},
     "virt_bridge": {"name": "lo"},  # which is no bridge: refused
+    "virt_daemon": {"restart_timeout": -1},  # refused: it would change this machine
     "virt_firewall": {"ports": [], "sources": []},
     "virt_image": {"name": "a.qcow2", "url": "http://127.0.0.1:1/a.qcow2", "checksum": "none", "retries": 0},
     "virt_migrate": {"name": "web1", "dest": "127.0.0.1", "dest_uri": "qemu+nowhere:///system"},

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}  # the test driver has no models of CPUs
 # files, two daemons, systemd
-NEEDS_A_HOST = {"virt_bridge", "virt_firewall", "virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}
+NEEDS_A_HOST = {"virt_bridge", "virt_daemon", "virt_firewall", "virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))
 FILTERS = sorted(path.stem for path in (payload.ROOT / "plugins/filter").glob("*.py"))
 

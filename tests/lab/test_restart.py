@@ -35,7 +35,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
     subprocess.run(["qemu-io", "-c", "write -P 7 1M 12M", disk], check=True, stdout=subprocess.DEVNULL)
     system = {"name": "system", "image": "tiny.qcow2", "size": "64MiB"}
     wish = {"name": "web", "vcpus": 1, "memory": "64MiB", "disks": [system], "interfaces": [], "state": "running"}
-    with hypervisors("hrlist", "hypervisor", "firewall", "pki", "storage", hosts=3) as lab:
+    with hypervisors("hrlist", hosts=3) as lab:
         lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}, {"corral.virt.virt_domain": wish})
         yield lab
 
@@ -148,7 +148,7 @@ def test_a_play_that_was_killed_before_the_restart_is_made_up_for(lab: Hyperviso
         until(lambda: "CN=hyper3" not in lab.on(host, f"cat {CONF}"), timeout_s=60)
         os.killpg(play.pid, signal.SIGKILL)
         play.communicate(timeout=10)
-        until(lambda: lab.on(host, "pgrep -f -- '- (look|restart) [{]' || true") == "", timeout_s=60)
+        until(lambda: lab.on(host, "pgrep -f AnsiballZ_virt_daemon || true") == "", timeout_s=60)
     assert started(lab, host) == before and admitted(lab, "hyper3", host)
     assert changes(role(lab, "--limit", host, hosts=HOSTS[:2])) == [1]
     assert started(lab, host) != before and not admitted(lab, "hyper3", host)

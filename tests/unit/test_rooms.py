@@ -154,8 +154,8 @@ BUDGETS_KIB |= {
     "virt_network": 61,
     "virt_network_info": 58,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 114, "virt_migrations": 114, "virt_tls": 34}
-BUDGETS_KIB |= {"virt_bridge": 34, "virt_firewall": 25}
+BUDGETS_KIB |= {"virt_migrate": 114, "virt_migrations": 114, "virt_tls": 37}
+BUDGETS_KIB |= {"virt_bridge": 34, "virt_firewall": 25, "virt_daemon": 30}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=label)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import tls
+from ansible_collections.corral.virt.plugins.module_utils._files.command import active
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Trust
 
 __all__ = ["DAEMONS", "SYSTEM", "is_loaded", "load", "remember", "serving"]
@@ -35,7 +36,8 @@ def serving(named: str | None) -> str | None:
     lines = [line.split() for path in ("tcp", "tcp6") for line in _lines(f"/proc/net/{path}")]
     if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{_PORT:04X}") for words in lines):
         return None
-    there = [name for name in DAEMONS if Path(f"/run/libvirt/{'libvirt' if name == 'libvirtd' else name}-admin-sock").exists()]
+    there = [name for name in DAEMONS if active(f"{name}-tls.socket")]  # not where an old daemon listens by itself
+    there += [name for name in DAEMONS if Path(f"/run/libvirt/{'libvirt' if name == 'libvirtd' else name}-admin-sock").exists()]
     return named or next(iter(there), None)
 
 

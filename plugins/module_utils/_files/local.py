@@ -10,14 +10,16 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import resource
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["bridge_calls", "digest", "held", "locked", "shared_filesystem", "written_s"]
+__all__ = ["bridge_calls", "digest", "held", "held_by_others", "locked", "shared_filesystem", "written_s"]
 
 _PIECE = 1024 * 1024
+_LOCK = ".lock"
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -92,7 +94,7 @@ def held(name: str) -> bool:
 
 
 def _lock(folder: str, name: str) -> str:
-    return os.path.join(folder, f"{name}.lock")
+    return os.path.join(folder, name + _LOCK)
 
 
 @contextlib.contextmanager
@@ -107,3 +109,20 @@ def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
         except BlockingIOError:
             raise Refused(str(refusal)) from None
         yield
+
+
+def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:
+    """Take the locks of these guests, and of all that were ever locked, for as long as `locks` is open; those that others hold."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file for each guest
+    known = {name[: -len(_LOCK)] for name in os.listdir(private.folder()) if name.endswith(_LOCK)}
+    held_now = []
+    for name in sorted({*names, *known}):
+        try:
+            locks.enter_context(locked(name, "held"))
+        except Refused as error:
+            if str(error) == "held":
+                held_now.append(name)
+        except OSError:
+            continue  # no run can lock such a name either
+    return held_now

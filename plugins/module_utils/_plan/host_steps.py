@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The vocabulary of change of a host's own network: plain data with a readable text."""
+"""The vocabulary of change of the host itself: plain data with a readable text."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class WriteFile(HostStep):
     content: str = dataclasses.field(repr=False)
     why: str = ""
     checked_by: str = ""  # nft, iptables or ip6tables
+    mode: int | None = None  # permissions; that of the file that is there
 
     def __str__(self) -> str:
         return f"write {self.path}{f' ({self.why})' if self.why else ''}"

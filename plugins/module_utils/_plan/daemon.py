@@ -1,0 +1,217 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Settings of libvirt's daemons, and which of them is to start again for what it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+    MODULAR,
+    MONOLITHIC,
+    PRIVATE,
+    QEMU_CONF,
+    Daemons,
+    DaemonSpec,
+    Due,
+    Facts,
+    Unit,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import HostStep, WriteFile
+
+__all__ = ["block", "daemons", "decide", "due", "installed", "late", "passwords", "spec", "with_block"]
+
+_BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_SETTING = re.compile(r"[a-z][a-z0-9_]*")
+_CLIENTS = "tls_allowed_dn_list"
+
+
+def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
+    """What the user asked for; raises BadInput with every problem."""
+    problems = []
+    if not _BLOCK_NAME.fullmatch(params["block"]):
+        problems.append(f"block: {params['block']!r} is no name; use small letters, digits and the signs . _ -")
+    for option in ("daemon_settings", "qemu_settings"):
+        for name, value in (params[option] or {}).items():
+            problems += [f"{option}: {problem}" for problem in _problems(name, value)]
+    problems += [f"clients: {one!r} holds a sign that libvirt cannot read" for one in params["clients"] or () if not _is_text(one)]
+    if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
+        problems.append(f"daemon_settings: {_CLIENTS} is what `clients` says; leave out one of them")
+    if params["restart_timeout"] < 0:
+        problems.append(f"restart_timeout: {params['restart_timeout']} is less than nothing; give seconds")
+    if problems:
+        raise BadInput(problems)
+    clients = params["clients"]
+    return DaemonSpec(
+        block=params["block"],
+        modular=params["modular"],
+        daemon_settings=params["daemon_settings"],
+        qemu_settings=params["qemu_settings"],
+        clients=None if clients is None else tuple(clients),
+        purge_clients=params["purge_clients"],
+        promised=tuple(params["promised"]),
+        sockets=params["sockets"],
+        tls_port=params["tls_port"],
+    )
+
+
+def passwords(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Settings that nobody may see."""
+    for option in ("daemon_settings", "qemu_settings"):
+        settings = params.get(option)
+        for name, value in settings.items() if isinstance(settings, dict) else ():
+            if "passw" in str(name) and isinstance(value, str):
+                yield value
+
+
+def installed(units: t.Mapping[str, Unit]) -> bool:
+    """Whether the host has a libvirt that systemd starts."""
+    return any(units[name].exists for name in ("libvirtd.socket", "virtqemud.socket"))
+
+
+def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
+    """Which daemons serve the host. Where both kinds are enabled, libvirtd holds the sockets that clients use.
+
+    `modular` decides where neither is: nothing may be installed yet.
+    """
+    if units["libvirtd.socket"].enabled:
+        return MONOLITHIC
+    return MODULAR if units["virtqemud.socket"].enabled or modular else MONOLITHIC
+
+
+def decide(wanted: DaemonSpec, there: Daemons, facts: Facts) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
+    """Files to write and sockets to enable; and, when no guest has a job, daemons to start again."""
+    steps: list[HostStep] = []
+    changes: list[Change] = []
+    for path, settings in _settings(wanted, there, facts).items():
+        before, after = block(facts.texts[path], wanted.block), _lines(settings)
+        text = with_block(facts.texts[path], wanted.block, after)
+        if text != facts.texts[path]:
+            steps.append(WriteFile(path, text, why=f"settings of {wanted.block}", mode=0o600 if path in PRIVATE else 0o644))
+            changes.append(Change(path, before, after or None))
+    sockets = _sockets(wanted, there, facts)
+    disabled = [socket for socket in sockets if not facts.units[socket].enabled]
+    if disabled:
+        steps.append(EnableSockets(tuple(disabled)))
+        changes += [Change(f"{socket}.enabled", False, True) for socket in disabled]
+    # What an earlier task of a check run would have made is there in a real one.
+    written = [path for path in wanted.promised if path not in facts.changed]
+    written += [step.path for step in steps if isinstance(step, WriteFile)]
+    again = due(there, facts, written=written, sockets=sockets)
+    return steps, RestartDaemons(tuple(again)) if again else None, changes
+
+
+def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
+    """Why the host goes on with former settings."""
+    return (
+        f"new settings of libvirt are not in force yet: these jobs go on, which a restart of {restart.what} would break: "
+        f"{'; '.join(jobs)}. When they have ended, run again"
+    )
+
+
+def due(there: Daemons, facts: Facts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()) -> list[Due]:
+    """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be changed.
+
+    That is found on the host each time, so nothing is lost with a run that is killed before it restarts them.
+    """
+    found = []
+    for unit in dict.fromkeys([*there.reads, *there.sockets.values()]):
+        files, its = there.reads.get(unit, ()), facts.units[unit]
+        # One that does not run reads its files when it starts.
+        changed = [path for path in files if its.runs and (path in written or facts.changed.get(path, 0) > its.started)]
+        lacks = [name for name in sockets if _daemon_of(name, there) == unit and facts.units[name].active != "active"]
+        reasons = ["failed"] if its.active == "failed" else []
+        reasons += [f"runs with what {' and '.join(changed)} held before"] if changed else []
+        reasons += [f"has no {' and '.join(lacks)}"] if lacks else []
+        if reasons:
+            found.append(Due(unit, ", ".join(reasons), its.active, files, tuple(lacks)))
+    return found
+
+
+def block(text: str, name: str) -> str | None:
+    """What stands between the marks of a block; None where there is none."""
+    found = _pattern(name).search(text)
+    return found[1] if found else None
+
+
+def with_block(text: str, name: str, lines: str) -> str:
+    """The text with that in the block: at its beginning, when it is new. Without lines, the marks go, too."""
+    begin, end = _marks(name)
+    new = f"{begin}\n{lines}{end}\n" if lines else ""
+    found = _pattern(name).search(text)
+    if not found:
+        if begin in text.splitlines() or end in text.splitlines():
+            raise Refused(f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; mend that, or remove both")
+        return new + text
+    return text[: found.start()] + new + text[found.end() :]
+
+
+def _settings(wanted: DaemonSpec, there: Daemons, facts: Facts) -> dict[str, t.Mapping[str, t.Any]]:
+    """Settings by the file that takes them; what the user does not speak of is not among them."""
+    found: dict[str, t.Mapping[str, t.Any]] = {}
+    if wanted.daemon_settings is not None:
+        found.update(dict.fromkeys(there.settings, wanted.daemon_settings))
+    if wanted.clients is not None:
+        kept = () if wanted.purge_clients else _clients(block(facts.texts[there.tls_settings], wanted.block))
+        found[there.tls_settings] = {**found.get(there.tls_settings, {}), _CLIENTS: sorted({*wanted.clients, *kept})}
+    if wanted.qemu_settings is not None:
+        found[QEMU_CONF] = wanted.qemu_settings
+    return found
+
+
+def _sockets(wanted: DaemonSpec, there: Daemons, facts: Facts) -> list[str]:
+    """Those that are to be enabled and active; distributions put some into packages of their own."""
+    local = [name for name in there.sockets if wanted.sockets and facts.units[name].exists]
+    return [*local, *([there.tls_socket] if wanted.tls_port and installed(facts.units) else [])]
+
+
+def _daemon_of(socket: str, there: Daemons) -> str:
+    return there.sockets.get(socket, f"{there.server}.service")
+
+
+def _clients(lines: str | None) -> list[str]:
+    """Whom a block of ours admits already."""
+    found = re.search(rf"^{_CLIENTS} = (\[.*\])$", lines or "", re.MULTILINE)
+    try:
+        listed = json.loads(found[1]) if found else []
+    except ValueError:
+        return []
+    return [one for one in listed if isinstance(one, str)]
+
+
+def _lines(settings: t.Mapping[str, t.Any]) -> str:
+    return "".join(f"{name} = {json.dumps(_plain(settings[name]), ensure_ascii=False)}\n" for name in sorted(settings))
+
+
+def _plain(value: t.Any) -> t.Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _problems(name: t.Any, value: t.Any) -> t.Iterator[str]:
+    """libvirt takes numbers, texts without quotation marks, and lists of texts (src/util/virconf.c)."""
+    if not isinstance(name, str) or not _SETTING.fullmatch(name):
+        yield f"{name!r} is no name of a setting"
+    parts = value if isinstance(value, list) else [value]
+    if not all(_is_text(part) if isinstance(part, str) else isinstance(part, int) for part in parts):
+        yield f"{name}: libvirt cannot read {value!r}; give a number, true, false, a text without quotation marks, or a list of texts"
+
+
+def _is_text(value: str) -> bool:
+    return '"' not in value and "\\" not in value and value.isprintable()
+
+
+def _marks(name: str) -> tuple[str, str]:
+    begin, end = (f"# {mark} corral.virt.{name}: the first of two equal settings wins" for mark in ("BEGIN", "END"))
+    return begin, end
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    begin, end = map(re.escape, _marks(name))
+    return re.compile(rf"^{begin}\n(.*?)^{end}(?:\n|\Z)", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,542 @@
+"""`virt_daemon`: settings in blocks, which daemon is restarted and why, and what the restart waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import time
+import typing as t
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration, local, private, systemd
+from ansible_collections.corral.virt.plugins.module_utils._front import daemon as front
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+    MODULAR,
+    MONOLITHIC,
+    QEMU_CONF,
+    UNITS,
+    DaemonSpec,
+    Due,
+    Facts,
+    Unit,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+CONF = "/etc/libvirt/libvirtd.conf"
+DAEMON, SOCKET, TLS = "libvirtd.service", "libvirtd.socket", "libvirtd-tls.socket"
+NOW = 1_700_000_000.0
+RUNS = Unit(exists=True, active="active", started=NOW)
+LISTENS = Unit(exists=True, enabled=True, active="active")
+THERE = dict.fromkeys(UNITS, Unit()) | dict.fromkeys(MONOLITHIC.sockets, LISTENS) | {DAEMON: RUNS, TLS: Unit(exists=True)}
+BEGIN, END = (f"# {mark} corral.virt.mine: the first of two equal settings wins\n" for mark in ("BEGIN", "END"))
+
+
+def facts(text: str = "", changed: t.Mapping[str, float] | None = None, **units: Unit) -> Facts:
+    """Of a host with libvirtd; `units` without their suffix, a dash as an underscore."""
+    given = {f"{name.replace('_', '-')}.{'service' if name == 'libvirtd' else 'socket'}": unit for name, unit in units.items()}
+    return Facts({**THERE, **given}, {CONF: text, QEMU_CONF: text}, changed or {})
+
+
+def params(**given: t.Any) -> dict[str, t.Any]:
+    return {name: option.get("default") for name, option in front.OPTIONS.items()} | given
+
+
+def said(*refused: str, **given: t.Any) -> None:
+    with pytest.raises(BadInput, match=":") as caught:
+        plan.spec(params(**given))
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == list(refused)
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+LINES = "a = 1\n"
+BLOCKS = [
+    ("", LINES, f"{BEGIN}{LINES}{END}"),
+    ("b = 2\n", LINES, f"{BEGIN}{LINES}{END}b = 2\n"),
+    (f"b = 2\n{BEGIN}old\n{END}c = 3", LINES, f"b = 2\n{BEGIN}{LINES}{END}c = 3"),
+    (f"b = 2\n{BEGIN}{END}", LINES, f"b = 2\n{BEGIN}{LINES}{END}"),
+    (f"b = 2\n{BEGIN}old\n{END}c = 3\n", "", "b = 2\nc = 3\n"),
+    (f"{BEGIN}old\n{END.rstrip()}", "", ""),
+    ("b = 2\n", "", "b = 2\n"),
+    (
+        f"{BEGIN.replace('mine', 'minea')}old\n{END.replace('mine', 'minea')}",
+        "",
+        f"{BEGIN.replace('mine', 'minea')}old\n{END.replace('mine', 'minea')}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "lines", "after"), BLOCKS)
+def test_a_block_is_at_the_beginning_or_where_it_was(text: str, lines: str, after: str) -> None:
+    assert plan.with_block(text, "mine", lines) == after
+    assert plan.with_block(after, "mine", lines) == after
+    assert plan.block(after, "mine") == (lines or None)
+
+
+@pytest.mark.parametrize("text", [BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}a = 1\n"])
+def test_half_a_block_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="one of the lines"):
+        plan.with_block(text, "mine", LINES)
+
+
+SETTINGS: list[tuple[t.Any, str]] = [
+    (5, "5"),
+    (True, "1"),
+    (False, "0"),
+    ("qcow2", '"qcow2"'),
+    ("schön", '"schön"'),
+    (["a", "b"], '["a", "b"]'),
+    ([], "[]"),
+]
+
+
+@pytest.mark.parametrize(("value", "written"), SETTINGS)
+def test_settings_are_written_as_libvirt_reads_them(value: t.Any, written: str) -> None:
+    wanted = plan.spec(params(block="mine", daemon_settings={"b": value, "a": 1}))
+    (step,), restart, (change,) = plan.decide(wanted, MONOLITHIC, facts("c = 3\n"))
+    assert isinstance(step, WriteFile) and (step.path, step.mode) == (CONF, 0o644)
+    assert step.content == f"{BEGIN}a = 1\nb = {written}\n{END}c = 3\n"
+    assert (change.where, change.before, change.after) == (CONF, None, f"a = 1\nb = {written}\n")
+    assert restart and restart.what == f"{DAEMON}, which runs with what {CONF} held before"
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", None, {}, 1.5, [1.5], [["a"]]])
+def test_what_libvirt_cannot_read_is_refused(value: t.Any) -> None:
+    said("daemon_settings", "qemu_settings", daemon_settings={"a": value}, qemu_settings={"a": value, "b": 1})
+
+
+def test_all_problems_are_told_at_once() -> None:
+    names = {"": 1, "A": 1, "a b": 1, "a\n": 1, 1: 1, "tls_allowed_dn_list": []}
+    said(
+        "block", *["daemon_settings"] * 5, "clients", "daemon_settings", "restart_timeout",
+        block="A B", daemon_settings=names, clients=['O="x"'], restart_timeout=-1,
+    )  # fmt: skip
+
+
+def test_passwords_are_known_as_such() -> None:
+    settings = {"vnc_password": "one", "spice_passwd": "two", "user": "three", "x509_password_count": 4}
+    assert [*plan.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == ["zero", "one", "two"]
+    assert [*plan.passwords({"qemu_settings": "vnc_password=x"})] == []
+
+
+def test_silence_leaves_everything_and_an_empty_block_goes() -> None:
+    text = f"{BEGIN}a = 1\n{END}"
+    assert plan.decide(plan.spec(params(block="mine")), MONOLITHIC, facts(text)) == ([], None, [])
+    steps, _restart, changes = plan.decide(plan.spec(params(block="mine", qemu_settings={})), MONOLITHIC, facts(text))
+    assert steps == [WriteFile(QEMU_CONF, "", why="settings of mine", mode=0o600)]
+    assert [(each.before, each.after) for each in changes] == [("a = 1\n", None)]
+
+
+@pytest.mark.parametrize(
+    ("found", "purge", "listed"),
+    [
+        ("", True, ["b", "c"]),
+        ('tls_allowed_dn_list = ["a", "c"]\n', True, ["b", "c"]),
+        ('tls_allowed_dn_list = ["a", "c"]\n', False, ["a", "b", "c"]),
+        ("tls_allowed_dn_list = [nonsense]\n", False, ["b", "c"]),
+        ("tls_allowed_dn_list = [1]\n", False, ["b", "c"]),
+        ("", False, ["b", "c"]),
+    ],
+)
+def test_clients_are_added_to_those_of_the_block_or_replace_them(found: str, purge: bool, listed: list[str]) -> None:
+    other = 'tls_allowed_dn_list = ["other"]\n'
+    wanted = plan.spec(params(block="mine", clients=["c", "b", "c"], purge_clients=purge))
+    steps, _restart, _changes = plan.decide(wanted, MONOLITHIC, facts(f"{other}{BEGIN}{found}{END}{other}"))
+    after = f"{other}{BEGIN}tls_allowed_dn_list = {listed}\n{END}{other}".replace("'", '"')
+    assert [step.content for step in steps if isinstance(step, WriteFile)] == [after]
+
+
+# Which daemons -------------------------------------------------------------------------------------------------------
+
+ENABLED = {"exists": True, "enabled": True}
+KINDS = [
+    ({}, False, MONOLITHIC, False),
+    ({}, True, MODULAR, False),
+    ({"libvirtd.socket": ENABLED}, True, MONOLITHIC, True),
+    ({"virtqemud.socket": ENABLED}, False, MODULAR, True),
+    ({"libvirtd.socket": ENABLED, "virtqemud.socket": ENABLED}, True, MONOLITHIC, True),
+    ({"libvirtd.socket": {"exists": True}, "virtqemud.socket": ENABLED}, False, MODULAR, True),
+    ({"libvirtd.socket": {"exists": True}, "virtqemud.socket": {"exists": True}}, True, MODULAR, True),
+    ({"libvirtd.socket": {"exists": True}, "virtqemud.socket": {"exists": True}}, False, MONOLITHIC, True),
+]
+
+
+@pytest.mark.parametrize(("units", "modular", "kind", "installed"), KINDS)
+def test_the_daemons_are_those_that_are_enabled(units: dict[str, dict[str, t.Any]], modular: bool, kind: t.Any, installed: bool) -> None:
+    there = dict.fromkeys(UNITS, Unit()) | {name: Unit(**flags) for name, flags in units.items()}
+    assert plan.daemons(there, modular=modular) is kind
+    assert plan.installed(there) is installed
+
+
+def test_modular_daemons_have_files_of_their_own() -> None:
+    there = Facts(dict.fromkeys(UNITS, RUNS), dict.fromkeys(MODULAR.files, ""), {})
+    wanted = plan.spec(params(block="mine", daemon_settings={"a": 1}, clients=["O=x"], qemu_settings={"q": 1}))
+    steps, restart, _changes = plan.decide(wanted, MODULAR, there)
+    written = {step.path: step.content.splitlines()[1:-1] for step in steps if isinstance(step, WriteFile)}
+    proxy = ["a = 1", 'tls_allowed_dn_list = ["O=x"]']
+    assert written == {"/etc/libvirt/virtqemud.conf": ["a = 1"], "/etc/libvirt/virtproxyd.conf": proxy, QEMU_CONF: ["q = 1"]}
+    assert restart and [each.unit for each in restart.due] == ["virtqemud.service", "virtproxyd.service"]
+
+
+@pytest.mark.parametrize("kind", [MONOLITHIC, MODULAR])
+def test_each_socket_is_of_a_daemon_that_systemd_is_asked_for(kind: t.Any) -> None:
+    assert {*kind.sockets, kind.tls_socket, *kind.sockets.values(), *kind.reads} <= {*UNITS}
+    assert all(socket.startswith(unit.removesuffix(".service")) for socket, unit in kind.sockets.items())
+    assert f"{kind.server}.service" in kind.sockets.values()
+
+
+# What is due ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("later_s", "due"), [(-1, False), (0, False), (1, True), (3600, True)])
+def test_a_daemon_is_due_when_it_started_before_its_file_changed(later_s: float, due: bool) -> None:
+    found = plan.due(MONOLITHIC, facts(changed={CONF: NOW + later_s}))
+    assert [each.reason for each in found] == [f"runs with what {CONF} held before"] * due
+
+
+def test_a_daemon_that_does_not_run_is_not_due_unless_it_failed() -> None:
+    changed = {CONF: NOW + 1}
+    assert not plan.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="inactive")))
+    (due,) = plan.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="failed")))
+    assert str(due) == f"{DAEMON}, which failed" and not due.runs
+
+
+def test_a_host_without_libvirt_has_nothing_due() -> None:
+    bare = Facts(dict.fromkeys(UNITS, Unit()), {CONF: "", QEMU_CONF: ""}, {})
+    wanted = plan.spec(params(daemon_settings={"a": 1}, sockets=True, tls_port=True))
+    steps, restart, _changes = plan.decide(wanted, MONOLITHIC, bare)
+    assert [type(step) for step in steps] == [WriteFile] and restart is None
+
+
+def test_sockets_are_enabled_and_those_that_do_not_listen_are_started() -> None:
+    there = facts(libvirtd_ro=Unit(exists=True, active="active"), libvirtd_admin=Unit())
+    steps, restart, changes = plan.decide(plan.spec(params(sockets=True, tls_port=True)), MONOLITHIC, there)
+    assert steps == [EnableSockets(("libvirtd-ro.socket", TLS))]
+    assert [each.where for each in changes] == ["libvirtd-ro.socket.enabled", f"{TLS}.enabled"]
+    assert restart and restart.due == (Due(DAEMON, f"has no {TLS}", "active", MONOLITHIC.reads[DAEMON], (TLS,)),)
+    assert plan.decide(plan.spec(params()), MONOLITHIC, there) == ([], None, [])
+
+
+def test_what_a_check_run_was_promised_is_due_where_it_is_missing() -> None:
+    program = "/usr/sbin/apparmor_parser"
+    wanted = plan.spec(params(promised=[program, "/other"]))
+    assert plan.decide(wanted, MONOLITHIC, facts(changed={program: NOW - 1}))[1] is None
+    restart = plan.decide(wanted, MONOLITHIC, facts())[1]
+    assert restart and program in restart.what and "/other" not in restart.what
+
+
+# systemd -------------------------------------------------------------------------------------------------------------
+
+
+class Systemd:
+    """What systemctl is asked, and what it answers; `busy`: how often a socket is not started, as somebody has connected."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.busy = 0
+        self.shown: dict[str, dict[str, t.Any]] = {}
+
+    def __call__(self, _program: str, verb: str, *arguments: str) -> str:
+        if verb == "show":
+            return "\n".join(
+                "".join(f"{key}={value}\n" for key, value in {"Id": unit, **self.shown.get(unit, {})}.items()) for unit in arguments[2:]
+            )
+        self.calls.append(f"{verb} {' '.join(arguments[1:])}")
+        if verb == "start" and arguments[-1].endswith(".socket") and self.busy:
+            self.busy -= 1
+            raise Failed("already active")
+        return ""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    found = Systemd()
+    monkeypatch.setattr(systemd, "run", found)
+    monkeypatch.setattr(systemd, "answer", lambda *_command: "")
+    return found
+
+
+def test_units_are_what_systemd_shows(asked: Systemd) -> None:
+    ago_us = int((time.monotonic() - 100) * 1e6)
+    asked.shown = {
+        DAEMON: {"LoadState": "loaded", "UnitFileState": "disabled", "ActiveState": "active", "ExecMainStartTimestampMonotonic": ago_us},
+        SOCKET: {"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active"},
+        "virtqemud.socket": {"LoadState": "not-found", "ActiveState": "inactive"},
+    }
+    found = systemd.units([DAEMON, SOCKET, "virtqemud.socket"])
+    assert found[DAEMON].runs and not found[DAEMON].enabled and abs(time.time() - 100 - found[DAEMON].started) < 5
+    assert found[SOCKET].enabled and found[SOCKET].exists
+    assert not found["virtqemud.socket"].exists and not found["virtqemud.socket"].runs
+
+
+STARTS = [
+    (Due(DAEMON, "", "active"), [f"restart {DAEMON}"]),
+    (Due(DAEMON, "", "failed"), [f"reset-failed {DAEMON}", f"restart {DAEMON}"]),
+    (Due(DAEMON, "", "active", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}", f"start {DAEMON}"]),
+    (Due(DAEMON, "", "inactive", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}"]),
+]
+
+
+@pytest.mark.parametrize(("due", "calls"), STARTS)
+def test_a_daemon_starts_again(asked: Systemd, due: Due, calls: list[str]) -> None:
+    systemd.start_again(due)
+    assert asked.calls == calls
+
+
+def test_somebody_who_connects_while_the_socket_starts_starts_the_daemon(asked: Systemd) -> None:
+    asked.busy = 2
+    systemd.start_again(Due(DAEMON, "", "active", (), (TLS,)))
+    assert asked.calls == [f"stop {DAEMON}", f"start {TLS}"] * 3 + [f"start {DAEMON}"]
+    asked.busy = 5
+    with pytest.raises(Failed, match="already active"):
+        systemd.start_again(Due(DAEMON, "", "active", (), (TLS,)))
+
+
+def test_a_clock_that_was_set_back_costs_one_restart(asked: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = tmp_path / "libvirtd.conf"
+    conf.write_text("")
+    times = iter([time.time() + 3600, None])
+    chmods: list[str] = []
+    monkeypatch.setattr(systemd, "changed", lambda _path: next(times))
+    monkeypatch.setattr(os, "chmod", lambda path, _mode: chmods.append(path))
+    systemd.start_again(Due(DAEMON, "", "active", (str(conf),)))
+    assert chmods == [str(conf)] and asked.calls == [f"restart {DAEMON}"]
+
+
+def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, does in (("systemctl", "echo Job failed. >&2; exit 1"), ("journalctl", 'echo "$@"; echo port 16514 is taken')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(Failed, match="Job failed") as caught:
+        systemd.start_again(Due(DAEMON, "", "active"))
+    text = str(caught.value)
+    assert "Job failed." in text and f"--unit={DAEMON}" in text and text.endswith("\n  port 16514 is taken")
+
+
+# Jobs ----------------------------------------------------------------------------------------------------------------
+
+
+class Domain:
+    """A guest with what libvirt tells of it."""
+
+    def __init__(self, **told: t.Any) -> None:
+        self.told = {"isActive": 1, "jobStats": {"type": 0}, "state": [1, 1], "blockJobInfo": {}, **told}
+
+    def name(self) -> str:
+        return "web"
+
+    def XMLDesc(self) -> str:  # noqa: N802
+        return "<domain><devices><disk><target dev='vda'/></disk><disk><target dev='sda'/></disk></devices></domain>"
+
+    def __getattr__(self, name: str) -> t.Callable[..., t.Any]:
+        def answer(*_arguments: object) -> t.Any:
+            found = self.told[name]
+            if isinstance(found, int) and name != "isActive":
+                error = libvirt.libvirtError("of libvirt")
+                error.err = (found, 0, "of libvirt", 2)
+                raise error
+            return found
+
+        return answer
+
+
+class Libvirt:
+    """A connection to it; each look at its guests finds the next ones, at last those of the end."""
+
+    def __init__(self, *looks: t.Sequence[Domain], capabilities: str = "<capabilities/>") -> None:
+        self.looks = itertools.chain(looks, itertools.repeat(looks[-1] if looks else []))
+        self.capabilities = capabilities
+
+    def listAllDomains(self) -> list[Domain]:  # noqa: N802
+        return list(next(self.looks))
+
+    def getCapabilities(self) -> str:  # noqa: N802
+        return self.capabilities
+
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(self))
+
+
+BUSY: list[tuple[dict[str, t.Any], list[str]]] = [
+    ({}, []),
+    ({"jobStats": {"type": 2, "operation": 5}}, ["migration to another host"]),
+    ({"jobStats": {"type": 2, "operation": 99}}, ["job"]),
+    ({"jobStats": libvirt.VIR_ERR_OPERATION_UNSUPPORTED}, ["migration to this host"]),
+    ({"jobStats": libvirt.VIR_ERR_OPERATION_INVALID}, ["migration to this host"]),
+    ({"jobStats": libvirt.VIR_ERR_NO_DOMAIN}, []),
+    ({"jobStats": libvirt.VIR_ERR_OPERATION_TIMEOUT}, ["busy (of libvirt)"]),
+    ({"state": [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]}, ["migration"]),
+    ({"state": [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]}, ["start"]),
+    ({"state": [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]}, []),
+    ({"state": [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]}, []),
+    ({"blockJobInfo": {"type": 2}}, ["block job on vda", "block job on sda"]),
+    ({"blockJobInfo": libvirt.VIR_ERR_INVALID_ARG}, []),
+    ({"blockJobInfo": libvirt.VIR_ERR_OPERATION_TIMEOUT}, ["busy (of libvirt)"]),
+    ({"isActive": 0, "jobStats": libvirt.VIR_ERR_OPERATION_INVALID}, []),
+]
+
+
+@pytest.mark.parametrize(("told", "jobs"), BUSY)
+def test_jobs_are_what_libvirt_tells(told: dict[str, t.Any], jobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Libvirt([Domain(**told)]).connect(monkeypatch)
+    assert daemon.jobs() == [f"web: {job}" for job in jobs]
+
+
+def test_constants_are_those_of_libvirt() -> None:
+    for number, name in {2: "MIGRATION", 3: "SAVE", 4: "DUMP", 9: "SNAPSHOT", 11: "STARTING_UP", 12: "POSTCOPY"}.items():
+        assert getattr(libvirt, f"VIR_DOMAIN_PAUSED_{name}") == number and number in daemon._PAUSED_FOR
+    for number, name in {1: "START", 4: "MIGRATION_IN", 5: "MIGRATION_OUT", 7: "SNAPSHOT_REVERT", 9: "BACKUP"}.items():
+        assert getattr(libvirt, f"VIR_DOMAIN_JOB_OPERATION_{name}") == number and number in daemon._OPERATIONS
+
+
+def test_a_libvirt_that_cannot_be_asked_may_be_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_uri: str, **_flags: bool) -> t.NoReturn:
+        raise OSError("no socket")
+
+    monkeypatch.setattr(daemon, "opened", refuse)
+    assert daemon.jobs() == ["libvirt cannot be asked for jobs: no socket"]
+    monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: time.sleep(1))
+    monkeypatch.setattr(daemon, "_ANSWER_S", 0.05)
+    assert "did not tell its jobs" in daemon.jobs()[0]
+
+
+MODELS = [([], []), (["none"], []), (["apparmor", "dac"], ["apparmor"]), (["selinux", "dac"], ["selinux"]), (["dac"], [])]
+
+
+@pytest.mark.parametrize(("models", "drivers"), MODELS)
+def test_security_drivers_are_those_that_confine(models: list[str], drivers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"<secmodel><model>{model}</model></secmodel>" for model in models)
+    Libvirt(capabilities=f"<capabilities><host>{text}</host></capabilities>").connect(monkeypatch)
+    assert daemon.security_drivers() == drivers
+    monkeypatch.setattr(daemon, "libvirt", None)
+    assert daemon.security_drivers() is None
+
+
+# From options to a result --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Systemd:
+    """With a libvirtd that runs with former settings, and no guest; locks of guests are in `tmp_path`."""
+    calls = Systemd()
+    started = [RUNS]
+
+    def start_again(_each: Due) -> None:
+        calls.calls.append("start again")
+        started[:] = [Unit(exists=True, active="active", started=NOW + 60)]
+
+    monkeypatch.setattr(systemd, "units", lambda _names: {**THERE, DAEMON: started[0]})
+    monkeypatch.setattr(systemd, "changed", lambda _path: NOW + 30)
+    monkeypatch.setattr(systemd, "start_again", start_again)
+    monkeypatch.setattr(configuration, "read", lambda _path: "")
+    monkeypatch.setattr(front, "_POLL_S", 0.01)
+    monkeypatch.setattr(private, "_SYSTEM", str(tmp_path / "run"))
+    monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
+    Libvirt().connect(monkeypatch)
+    return calls
+
+
+def converge(*, check_mode: bool = False, **given: t.Any) -> dict[str, t.Any]:
+    return front.converge(params(**given), Gate(check_mode=check_mode))
+
+
+def test_it_is_restarted_once(host: Systemd) -> None:
+    predicted = converge(check_mode=True)
+    assert predicted["changed"] and not host.calls and predicted["security_drivers"] is None
+    made = converge()
+    assert made["steps"] == predicted["steps"] == [f"restart {made['restart']}"] and host.calls == ["start again"]
+    assert made["changed"] and made["security_drivers"] == [] and made["installed"] and made["server"] == "libvirtd"
+    again = converge()
+    assert not again["changed"] and again["restart"] is None and host.calls == ["start again"]
+
+
+def test_it_waits_for_jobs_and_tells_them_when_it_is_late(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    copying = [Domain(blockJobInfo={"type": 2})]
+    Libvirt(copying).connect(monkeypatch)
+    jobs = ["web: block job on vda", "web: block job on sda"]
+    assert converge(check_mode=True)["jobs"] == jobs
+    late = converge(restart_timeout=0)
+    assert late["failed"] and late["jobs"] == jobs and not late["changed"] and late["steps"] == [] and not host.calls
+    assert "not in force yet" in late["msg"] and "; ".join(jobs) in late["msg"] and DAEMON in late["msg"]
+    Libvirt(copying, copying, copying, []).connect(monkeypatch)
+    assert converge(restart_timeout=10)["changed"] and host.calls == ["start again"]
+
+
+def test_what_begins_between_two_looks_is_seen(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    Libvirt([], [], [], [Domain(blockJobInfo={"type": 2})]).connect(monkeypatch)  # plan, look, names, look again
+    assert converge(restart_timeout=0)["failed"] and not host.calls
+
+
+def test_runs_of_virt_migrate_are_waited_for_and_held_off(host: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Libvirt([Domain()]).connect(monkeypatch)
+    (tmp_path / "run").mkdir(mode=0o700)
+    taken: list[bool] = []
+
+    def free(name: str) -> bool:
+        with (tmp_path / f"run/{name}.lock").open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    with (tmp_path / "run/gone.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        assert converge(restart_timeout=0)["jobs"] == ["gone: a run of virt_migrate"]
+    start_again = systemd.start_again
+
+    def look_and_start(each: Due) -> None:
+        taken.extend([free("web"), free("gone")])
+        start_again(each)
+
+    monkeypatch.setattr(systemd, "start_again", look_and_start)
+    assert converge()["changed"]
+    assert taken == [False, False] and free("web") and free("gone")
+
+
+def test_a_lock_that_nobody_can_take_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "run/link.lock").symlink_to("/etc/passwd")
+    monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
+    with contextlib.ExitStack() as locks:
+        assert local.held_by_others(["a/b", "x" * 300], locks) == []
+
+
+def test_a_folder_of_others_is_refused(host: Systemd, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0o777)
+    with pytest.raises(Refused, match="cannot keep work files"):
+        converge()
+    assert not host.calls
+
+
+def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_uri: str, **_flags: bool) -> t.NoReturn:
+        raise Failed("no daemon")
+
+    failed = {**THERE, DAEMON: Unit(exists=True, active="failed")}
+    monkeypatch.setattr(systemd, "units", lambda _names: failed)
+    monkeypatch.setattr(daemon, "opened", refuse)
+    assert converge(check_mode=True)["jobs"] == []
+    with pytest.raises(Failed, match="no daemon"):  # it has started, and does not answer
+        converge()
+    assert host.calls == ["start again"]
+
+
+def test_steps_of_the_plan_have_a_text() -> None:
+    due = (Due(DAEMON, "failed", "failed"), Due("virtproxyd.service", "has no virtproxyd-tls.socket", "active"))
+    assert str(RestartDaemons(due)) == "restart libvirtd.service, which failed and virtproxyd.service, which has no virtproxyd-tls.socket"
+    assert RestartDaemons(due).breaks_jobs and not RestartDaemons(due[:1]).breaks_jobs
+    assert str(EnableSockets((TLS,))) == f"enable {TLS}"
+    assert DaemonSpec(block="a").clients is None
