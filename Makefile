@@ -13,6 +13,8 @@ DEEP := $(shell grep -l mark.deep tests/lab/test_*.py)
 FAST := units,sanity,lint,docs,build
 # A check that reads only these files, of which none has changed since it passed, is not made again.
 PASSED = python $(TOOLS)/passed.py $(1) --
+# A file of lab tests that passed with this very checkout is not run again; AGAIN=1 runs all.
+UNLESS_PASSED := -p ansible_collections.corral.virt.tests.tools.lab_passed
 # What the loader of collections, ansible-test's reduced ansible package and a process for each test would break shows in any of these.
 # Not the years of certificates, which take a minute and would break no differently.
 SAMPLE := $(addprefix tests/unit/plugins/,action/ $(addprefix module_utils/test_,row.py seed.py units.py plan_domain.py image.py)) \
@@ -114,7 +116,7 @@ build: venv ## build the collection's tarball, install it aside and read it back
 ifdef T
 test: one
 else
-test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); one test: make test T=path::name
+test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
 	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint test-lab
 endif
 
@@ -122,17 +124,17 @@ test-fast: venv ## everything that needs no lab, but slow units and pylint
 	@$(PYTHON) $(TOOLS)/stages.py $(FAST)
 
 test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
-	pytest -v -m "lab and not deep" tests/lab/test_story.py
+	pytest -v $(UNLESS_PASSED) -m "lab and not deep" tests/lab/test_story.py
 
 test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine
-	pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
+	pytest -v -n 2 --dist loadgroup --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
 test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-lab faults soak molecule isolated-units test-matrix
 	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-lab faults soak molecule isolated-units test-matrix
 
 deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
-	pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m lab $(DEEP)
+	pytest -v -n 2 --dist loadgroup --no-loadscope-reorder -m lab $(DEEP)
 
 soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
 	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)

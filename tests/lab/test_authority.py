@@ -29,7 +29,7 @@ FILES = "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | so
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
     """Two hypervisors of the lab's own controller."""
-    with hypervisors("trust", "hypervisor", "pki", "firewall", hosts=2) as lab:
+    with hypervisors("trust", hosts=2) as lab:
         yield lab
 
 

@@ -45,7 +45,7 @@ LIVE: dict[str, t.Any] = {
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
     """One hypervisor."""
-    with hypervisors("network", "hypervisor") as lab:
+    with hypervisors("network") as lab:
         yield lab
 
 

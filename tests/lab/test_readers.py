@@ -135,7 +135,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (home / ".ssh/config").write_text(f"UserKnownHostsFile {LAB.folder}/known_hosts\n")
     ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {home}/.ssh/config "$@"\n')  # by itself it takes root's home
     ssh.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch, hypervisors("readers", "hypervisor"):
+    with pytest.MonkeyPatch.context() as patch, hypervisors("readers"):
         for name, mac in MACS.items():
             on(f"cat >/tmp/{name}.xml && virsh define /tmp/{name}.xml", given=GUEST.format(name, mac, PASSWORD))
         lease = {"ip-address": ADDRESS, "mac-address": MACS["web1"], "expiry-time": 4000000000}
