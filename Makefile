@@ -127,14 +127,14 @@ test-story: venv lab-packages ## the whole story from bare hosts; it measures ho
 	pytest -v $(UNLESS_PASSED) -m "lab and not deep" tests/lab/test_story.py
 
 test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine
-	pytest -v -n 2 --dist loadgroup --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
+	pytest -v -n 2 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
 test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-lab faults soak molecule isolated-units test-matrix
 	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-lab faults soak molecule isolated-units test-matrix
 
 deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
-	pytest -v -n 2 --dist loadgroup --no-loadscope-reorder -m lab $(DEEP)
+	pytest -v -n 2 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)
 
 soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
 	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-_GROUP = re.compile(r"@\w+$")  # what --dist loadgroup adds
 SLOW_S = 1.0  # what takes less is not told for itself
 
 
@@ -24,7 +22,7 @@ class Times:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add one phase of one test; xdist passes on what its workers report."""
-        name, _colons, test = _GROUP.sub("", report.nodeid).partition("::")
+        name, _colons, test = report.nodeid.partition("::")
         self.seconds[name][test] += report.duration
 
     def pytest_sessionfinish(self) -> None:

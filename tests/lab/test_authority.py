@@ -122,6 +122,7 @@ def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
     assert f"{taken} is hyper2 in the inventory" in refused
 
 
+@pytest.mark.deep
 def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second: Path) -> None:
     certify(lab, second, options={"pki_replace_authority": True})
     assert reached(lab, second).strip() == "hyper2"

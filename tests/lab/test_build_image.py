@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import typing as t
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from ansible_collections.corral.virt.tests.tools import preloaded
 
 pytestmark = pytest.mark.lab
 
@@ -27,7 +28,7 @@ chroot "$1" sh -c 'command -v tree' > "$1/etc/customized"
 def run(*command: str | Path, ok: bool = True) -> str:
     """Run a command; what it printed."""
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=BUILD_S)
+    done = preloaded.run(command, cwd=ROOT, env=environment, timeout_s=BUILD_S, given=None)
     output = done.stdout + done.stderr
     assert (done.returncode == 0) == ok, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
     return output

@@ -220,6 +220,7 @@ def test_who_is_not_ours_is_refused(lab: Hypervisors, ca: Path, tmp_path: Path) 
         assert "ertificate" in lab.run("virsh", "-c", f"qemu+tls://{place}/system?pkipath={tmp_path / name}", "hostname", ok=False)
 
 
+@pytest.mark.deep
 def test_who_is_revoked_is_refused_at_once_and_nobody_else(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
     """Without a restart; open connections of others, and a migration between them, go on."""
     files, before = stranger(lab, "hyper9", tmp_path / "hyper9"), pids(lab)

@@ -106,7 +106,9 @@ def test_rebased_and_flattened_it_keeps_its_content() -> None:
     on(f"rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} && virsh start web1")
 
 
-@pytest.mark.parametrize("below", ["", BELOW.format(f"{IMAGES}/{OLD}")], ids=["silent", "explicit"])
+@pytest.mark.parametrize(
+    "below", [pytest.param("", id="silent", marks=pytest.mark.deep), pytest.param(BELOW.format(f"{IMAGES}/{OLD}"), id="explicit")]
+)
 def test_a_running_guest_flattens_its_disk(below: str) -> None:
     disk, reference = f"{IMAGES}/web1-data.qcow2", "/var/tmp/reference.raw"
     module(name="web1-data.qcow2", image="tiny.qcow2")
@@ -118,6 +120,7 @@ def test_a_running_guest_flattens_its_disk(below: str) -> None:
     on(f"virsh destroy web1 && rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} && virsh start web1")
 
 
+@pytest.mark.deep
 def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
     disk = f"{IMAGES}/web1-data.qcow2"
     module(name="web1-data.qcow2", image="tiny.qcow2")
@@ -154,6 +157,7 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
         on("virsh pool-destroy small; umount /srv/small; rm -rf /srv/small /var/tmp/small.img")
 
 
+@pytest.mark.deep
 def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
     on(f"head -c 600M /dev/urandom >{IMAGES}/big.0123456789ab.raw")
     arguments: dict[str, t.Any] = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
@@ -212,6 +216,7 @@ def percents(output: str, name: str, doing: str) -> list[int]:
     return [int(percent) for percent in re.findall(PROGRESS.format(re.escape(name), doing), output, re.MULTILINE)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("slow_copies")
 def test_progress_of_a_copy_is_shown() -> None:
     arguments = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}

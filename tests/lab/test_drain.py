@@ -180,6 +180,7 @@ def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
     assert moves and all(move["name"] in now[move["dest"]] for move in moves)
 
 
+@pytest.mark.deep
 def test_ctrl_c_ends_those_under_way_and_begins_no_other(lab: Hypervisors) -> None:
     before = guests(lab)
     host = max(HOSTS, key=lambda name: len(before[name] - OFF))

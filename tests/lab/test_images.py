@@ -204,6 +204,7 @@ def converting(lab: Hypervisors) -> bool:
     return any(".converted " in line for line in unfinished(lab, "hyper1"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("moment", [receiving, converting], ids=["download", "convert"])
 def test_killed_while_it_works(lab: Hypervisors, server: Server, disk: bytes, moment: Callable[[Hypervisors], bool]) -> None:
     server.rate_bytes_s = 10 * MIB if moment is receiving else 0
@@ -246,6 +247,7 @@ def test_the_download_goes_on_when_the_controller_dies(lab: Hypervisors, server:
     assert server.sent_bytes == len(disk)
 
 
+@pytest.mark.deep
 def test_two_controllers_at_the_same_time(lab: Hypervisors, server: Server, disk: bytes) -> None:
     server.rate_bytes_s = 20 * MIB
     both = [lab.start(*adhoc(lab, server)) for _controller in range(2)]

@@ -180,7 +180,7 @@ def test_paused_it_stays_paused(lab: Hypervisors, guests: dict[str, Guest], kind
     guest.intact()
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("full", marks=pytest.mark.deep), "shared"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("full", marks=pytest.mark.deep), pytest.param("shared", marks=pytest.mark.deep)])
 def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest], kind: str) -> None:
     """Its definition, its seed, its autostart; the disk is whole there, and not here; then it goes on where it ended."""
     guest = guests[kind]

@@ -217,7 +217,7 @@ def test_it_opens_no_console(key: Path) -> None:
 def test_ssh_gives_nothing_else(key: Path, tmp_path: Path, command: list[str]) -> None:
     program, *words = (word.format(user=USER, address=address(), here=tmp_path) for word in command)
     given = "get /etc/passwd\n" if program == "sftp" else "id\n"
-    done = run(program, *options(key), *words, given=given, timeout_s=10)  # scp waits for libvirt to speak its protocol
+    done = run(program, *options(key), *words, given=given, timeout_s=4)  # scp waits for libvirt to speak its protocol
     assert not re.search(r"uid=|SSH-2|root:", done.stdout), done
     assert not list(tmp_path.iterdir()) and on("ls /tmp/brought 2>&1", ok=False)
     if program != "ssh" or "-W" in command or "-R" in command:

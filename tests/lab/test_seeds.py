@@ -159,7 +159,8 @@ def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
     assert on("virsh domstate --reason s1") == "shut off (shutdown)"
 
 
-@pytest.mark.parametrize("seen", ["seed.iso", pytest.param("system.qcow2", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("seen", ["seed.iso", "system.qcow2"])
 def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed as soon as a file appears: the guest is off, and what it was to be is made by the next run."""
     least = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system"}, {"name": "more"}]}
