@@ -8,7 +8,8 @@ PYTHON ?= python3
 TOOLS := tests/tools
 COLLECTION := .cache/ansible_collections/corral/virt
 TESTED := python $(TOOLS)/offline_ansible_test.py
-DEEP := $(shell grep -l mark.deep tests/lab/test_*.py)
+marked = $(shell grep -rl --include 'test_*.py' mark.$(1) $(2))
+DEEP := $(call marked,deep,tests/lab)
 # Side by side, the longest first.
 FAST := units,sanity,lint,docs,build
 # A check that reads only these files, of which none has changed since it passed, is not made again.
@@ -82,12 +83,15 @@ pylint: venv ## the sanity test that takes longest
 isolated-units: venv ## all unit tests as ansible-test runs them: each in a process of its own
 	$(UNITS)
 
-.PHONY: units slow-units one golden payload
+.PHONY: units slow-units deep-units one golden payload
 units: venv ## unit, golden and contract tests, but slow ones; half the examples that are made up (all: pytest, make isolated-units)
 	CORRAL_EXAMPLES=few pytest -q -n 2 -m "not lab and not slow"
 
-slow-units: venv ## those that run Ansible's programs, or years of certificates
-	pytest -q -n 2 -m "slow and not lab"
+slow-units: venv ## those that run Ansible's programs, or months of certificates
+	pytest -q -n 2 -m "slow and not lab and not deep" $(call marked,slow,tests/unit tests/golden tests/contract)
+
+deep-units: venv ## those that are long by nature, and need no lab
+	pytest -q -n 2 -m "deep and not lab" $(call marked,deep,tests/unit tests/golden tests/contract)
 
 one: venv ## one test: make one T=tests/unit/test_rooms.py::test_name
 	pytest -v $(if $(findstring lab,$(T)),-m lab) "$(T)"
@@ -130,8 +134,8 @@ test-lab: venv lab-packages ## every feature on real hosts made for it, on this 
 	pytest -v -n 2 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
-test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-lab faults soak molecule isolated-units test-matrix
-	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-lab faults soak molecule isolated-units test-matrix
+test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab faults soak molecule isolated-units test-matrix
+	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab faults soak molecule isolated-units test-matrix
 
 deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
 	pytest -v -n 2 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)

@@ -52,6 +52,7 @@ def test_the_first_play_makes_all_and_the_second_nothing(cloud: Cloud) -> None:
     assert not any(one["changed"] for one in told.values()), told
 
 
+@pytest.mark.deep
 def test_four_years_month_by_month_and_a_roll_over(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first CA lives for four years; a host is off for a quarter, another one comes, a third gets a new address."""
     monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.LIFE", 1460 * DAY)
@@ -228,7 +229,7 @@ def test_whom_nobody_reached_for_a_year_does_not_hold_up_the_others(cloud: Cloud
     assert not cloud.refusals()
 
 
-@pytest.mark.parametrize("killed", range(12))
+@pytest.mark.parametrize("killed", [pytest.param(number, marks=() if number % 4 == 0 else pytest.mark.deep) for number in range(12)])
 def test_a_run_that_is_killed_anywhere_divides_nobody(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
     """Killed at each write in turn, here and on the hosts, in the middle of a roll-over."""
     cloud.play()
