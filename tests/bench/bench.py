@@ -13,7 +13,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.bench import converge, images, migrate, place
+from ansible_collections.corral.virt.tests.bench import commands, converge, images, migrate, place
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
 
@@ -31,7 +31,7 @@ class Bench(t.Protocol):
         """Measure."""
 
 
-BENCHES: dict[str, Bench] = {"converge": converge, "images": images, "migrate": migrate}
+BENCHES: dict[str, Bench] = {"converge": converge, "images": images, "migrate": migrate, "commands": commands}
 
 
 def measure(benches: t.Mapping[str, Bench]) -> list[Row]:

@@ -1,0 +1,111 @@
+"""What everyday commands take, beside `ansible -m ping`, an empty playbook, and virsh and qemu-img by hand over SSH."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, medians, on, run, say
+from ansible_collections.corral.virt.tests.bench.row import Row
+
+HOSTS = 3
+CLOUD_IMAGE = False
+ROLES: tuple[str, ...] = ("hypervisor", "bridge", "firewall", "pki", "storage")
+GUESTS = 20
+GUEST, IMAGE, IMAGES = "web1", "tiny.qcow2", "/var/lib/libvirt/images"
+DISK = f"{IMAGES}/{GUEST}-system.qcow2"
+PING, EMPTY, HAND = "ansible -m ping", "an empty playbook", "by hand, over SSH"
+# How many seconds more than a ping a command may take.
+MORE_S = {"list": 0.5, "query": 0.5, "start": 0.5, "create": 2.0, "purge": 1.5}
+SITE_S = 15.0
+
+HOW = f"""
+{HOSTS} hypervisors with {GUESTS} guests; the guest {GUEST} has a disk on an image and no operating system. Seconds are those of the whole
+command, medians; all connections are kept.
+- {PING}: of all hosts
+- {EMPTY}: ansible-playbook with one task that does nothing, on all hosts
+- {HAND}: what somebody does who knows where the guest is: virsh, and qemu-img for its disk; no seed, nothing looked at before or after
+"""
+
+WISH = {"guest": GUEST, "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "image": IMAGE, "size": "64MiB"}], "host": "hyper1"}
+BY_HAND = {
+    "list": "virsh list --all",
+    "query": "virsh list --all --name | xargs -rn1 virsh dumpxml",
+    "start": f"virsh start {GUEST}",
+    "create": f"qemu-img create -q -f qcow2 -F qcow2 -b {IMAGES}/{IMAGE} {DISK} 64M && virsh define /tmp/{GUEST}.xml && virsh start {GUEST}",
+    "migrate": f"virsh migrate --live --p2p --persistent --undefinesource --tls --copy-storage-inc {GUEST} qemu+tls://hyper2/system",
+    "purge": f"virsh destroy {GUEST} && virsh undefine {GUEST} && rm {DISK}",
+}
+
+
+def rows() -> t.Iterator[Row]:
+    """Our figures beside everybody's."""
+    print(HOW)
+    _prepare()
+    (BUILD / "empty.json").write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": [{"ansible.builtin.meta": "noop"}]}]))
+    ping_s, empty_s = medians(
+        lambda: run("ansible", "hyper", "-m", "ansible.builtin.ping").seconds, lambda: run("ansible-playbook", BUILD / "empty.json").seconds
+    )
+    say(f"{PING}: {ping_s:.2f} s; {EMPTY}: {empty_s:.2f} s")
+    yield Row("command: empty", HOSTS, ping_s, EMPTY, empty_s, "s", None, "ours: ansible -m ping")
+    turns: list[dict[str, tuple[float, float]]] = [_turn() for _number in range(3)]
+    for action in BY_HAND:
+        ours_s, hand_s = (sorted(turn[action][who] for turn in turns)[1] for who in (0, 1))
+        yield Row(f"command: {action}", 1, ours_s, HAND, hand_s, "s", None, _trips(action) if action in ("list", "query") else "")
+        if action in MORE_S:
+            yield Row(f"command: {action}", 1, ours_s, f"{PING} + {MORE_S[action]} s", ping_s + MORE_S[action], "s", 1.0)
+    (site_s,) = medians(_site)
+    yield Row("site, nothing to do", GUESTS, site_s, "limit", SITE_S, "s", 1.0, f"{HOSTS} hosts; {_trips('site', *_site_words())}")
+
+
+def _prepare() -> None:
+    """An image on the first host; guests, spread over all, that are defined and off."""
+    on("hyper1", f"qemu-img create -q -f qcow2 /srv/{IMAGE} 64M")
+    run(
+        "ansible", "hyper1", "-m", "corral.virt.virt_image",
+        "-a", json.dumps({"name": IMAGE, "src": f"/srv/{IMAGE}", "remote_src": True, "checksum": "none"}),
+    )  # fmt: skip
+    wish = {"vcpus": 1, "memory": "64MiB", "disks": [], "state": "present", "cloud_init": {}}
+    (BUILD / "site.json").write_text(json.dumps({"virt_guests": [{"name": f"idle{number:02}", **wish} for number in range(GUESTS)]}))
+    _site()
+    if "changed=0" not in run("ansible-playbook", *_site_words()).output:
+        raise Failed("the second run of site changes something")
+
+
+def _turn() -> dict[str, tuple[float, float]]:
+    """Each command once by us and once by hand: both begin and end without the guest."""
+    ours = {"create": _command("create", **WISH)}
+    xml = on("hyper1", f"virsh dumpxml {GUEST} --inactive --migratable").output
+    run("ansible", "hyper1", "-m", "corral.virt.virt_domain", "-a", f"name={GUEST} state=destroyed")
+    ours |= {action: _command(action, **({"guest": GUEST} if action == "start" else {})) for action in ("list", "query", "start")}
+    ours["migrate"] = _command("migrate", guest=GUEST, to="hyper2")
+    ours["purge"] = _command("purge", guest=GUEST)
+    on("hyper1", f"cat >/tmp/{GUEST}.xml", given=xml)
+    hand = {"create": on("hyper1", BY_HAND["create"]).seconds}
+    on("hyper1", f"virsh destroy {GUEST}")
+    hand |= {action: on("hyper1", BY_HAND[action]).seconds for action in ("list", "query", "start")}
+    on("hyper2", f"virsh -q list --all >/dev/null; qemu-img create -q -f qcow2 {DISK} 64M")
+    hand["migrate"] = on("hyper1", BY_HAND["migrate"]).seconds
+    on("hyper1", f"rm {DISK}")
+    hand["purge"] = on("hyper2", BY_HAND["purge"]).seconds
+    say(", ".join(f"{action} {ours[action]:.1f} / {hand[action]:.1f} s" for action in BY_HAND))
+    return {action: (ours[action], hand[action]) for action in BY_HAND}
+
+
+def _command(action: str, *flags: str, **arguments: t.Any) -> float:
+    return run("ansible-playbook", f"corral.virt.{action}", "-e", json.dumps(arguments), *flags).seconds
+
+
+def _site() -> float:
+    return run("ansible-playbook", *_site_words()).seconds
+
+
+def _site_words() -> tuple[str, ...]:
+    return "corral.virt.site", "-e", f"@{BUILD}/site.json"
+
+
+def _trips(action: str, *words: str) -> str:
+    """How many tasks a command has, and how often it calls a host."""
+    printed = run("ansible-playbook", *(words or (f"corral.virt.{action}",)), "-vvv").output
+    return f"{len(re.findall(r'^TASK ', printed, re.MULTILINE))} tasks, {len(re.findall(r'SSH: EXEC', printed))} calls of hosts"
