@@ -14,6 +14,7 @@ CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ("hypervisor", "bridge", "firewall", "pki", "storage")
 GUESTS = 20
 GUEST, IMAGE, IMAGES = "web1", "tiny.qcow2", "/var/lib/libvirt/images"
+XML = f"/tmp/{GUEST}.xml"
 DISK = f"{IMAGES}/{GUEST}-system.qcow2"
 PING, EMPTY, HAND = "ansible -m ping", "an empty playbook", "by hand, over SSH"
 # How many seconds more than a ping a command may take.
@@ -33,7 +34,7 @@ BY_HAND = {
     "list": "virsh list --all",
     "query": "virsh list --all --name | xargs -rn1 virsh dumpxml",
     "start": f"virsh start {GUEST}",
-    "create": f"qemu-img create -q -f qcow2 -F qcow2 -b {IMAGES}/{IMAGE} {DISK} 64M && virsh define /tmp/{GUEST}.xml && virsh start {GUEST}",
+    "create": f"qemu-img create -q -f qcow2 -F qcow2 -b {IMAGES}/{IMAGE} {DISK} 64M && virsh define {XML} && virsh start {GUEST}",
     "migrate": f"virsh migrate --live --p2p --persistent --undefinesource --tls --copy-storage-inc {GUEST} qemu+tls://hyper2/system",
     "purge": f"virsh destroy {GUEST} && virsh undefine {GUEST} && rm {DISK}",
 }
@@ -81,7 +82,7 @@ def _turn() -> dict[str, tuple[float, float]]:
     ours |= {action: _command(action, **({"guest": GUEST} if action == "start" else {})) for action in ("list", "query", "start")}
     ours["migrate"] = _command("migrate", guest=GUEST, to="hyper2")
     ours["purge"] = _command("purge", guest=GUEST)
-    on("hyper1", f"cat >/tmp/{GUEST}.xml", given=xml)
+    on("hyper1", f"cat >{XML}", given=xml)
     hand = {"create": on("hyper1", BY_HAND["create"]).seconds}
     on("hyper1", f"virsh destroy {GUEST}")
     hand |= {action: on("hyper1", BY_HAND[action]).seconds for action in ("list", "query", "start")}

@@ -148,7 +148,7 @@ def test_a_play_that_was_killed_before_the_restart_is_made_up_for(lab: Hyperviso
         until(lambda: "CN=hyper3" not in lab.on(host, f"cat {CONF}"), timeout_s=60)
         os.killpg(play.pid, signal.SIGKILL)
         play.communicate(timeout=10)
-        until(lambda: lab.on(host, "pgrep -f AnsiballZ_virt_daemon || true") == "", timeout_s=60)
+        until(lambda: lab.on(host, "pgrep -x python3 || true") == "", timeout_s=60)
     assert started(lab, host) == before and admitted(lab, "hyper3", host)
     assert changes(role(lab, "--limit", host, hosts=HOSTS[:2])) == [1]
     assert started(lab, host) != before and not admitted(lab, "hyper3", host)
