@@ -15,11 +15,12 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _inventory, _reported
+from ansible_collections.corral.virt.plugins.plugin_utils import _holders, _inventory, _reported
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 display = Display()
 
+_EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
 OPTIONS: dict[str, t.Any] = {
@@ -59,6 +60,8 @@ class ActionModule(ActionBase):
         placed = placement.place(guests, hosts, unreached=unreached, policy=policy, leave=leave)
         strangers = _inventory.strangers((task_vars or {}).get("groups") or {})
         placed = [_refused(item, strangers) if item.guest in named else item for item in placed]
+        lacks = {str(item.get("name")): _lacking(item) for item in options["guests"]}
+        placed = [_incomplete(item, lacks.get(item.guest, [])) for item in placed]
         result.update(_left(leave, {item.guest: item for item in placed}))
         known = {(guest["name"], guest["source"]) for guest in result["moves"] + result["stays"]}
         begun = [move for move in _reported.unsettled(usable) if move["source"] in leave and _is_meant(move, options["only"])]
@@ -92,6 +95,23 @@ def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> place
         return item
     why = f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put that host into the group"
     return placement.Placement(item.guest, None, why)
+
+
+def _lacking(item: t.Mapping[str, t.Any]) -> list[str]:
+    """What a guest cannot be made without."""
+    if (item.get("state") or "present") not in _holders.MAKING_STATES:
+        return []
+    numa = item.get("numa")
+    cells = numa.get("cells") if isinstance(numa, dict) else None  # have the memory
+    return [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
+
+
+def _incomplete(item: placement.Placement, lacking: t.Sequence[str]) -> placement.Placement:
+    """A guest that is there needs nothing more; a new one does."""
+    if item.exists or item.host is None or not lacking:
+        return item
+    example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
+    return placement.Placement(item.guest, None, f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}")
 
 
 def _is_meant(guest: t.Mapping[str, t.Any], only: t.Collection[str] | None) -> bool:
@@ -137,6 +157,14 @@ def _guests(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[placement.Guest]:
     return found
 
 
+def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
+    """The images that it is made from, with what each is for."""
+    disks = item.get("disks")
+    for what, of in [("image", item), *((f"disk {disk.get('name')}", disk) for disk in disks or () if isinstance(disk, dict))]:
+        if of.get("image"):
+            yield what, of["image"]
+
+
 def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
     name = _units.check_name(item.get("name"), what="guest name")
     vcpus, memory = item.get("vcpus"), item.get("memory")
@@ -146,6 +174,8 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
         count = int(vcpus or 0)
     except (TypeError, ValueError):
         raise BadInput(f"vcpus of {name}: must be a whole number from 1, not {vcpus!r}") from None
+    for what, image in _images(item):
+        _units.check_image(image, what=f"{what} of {name}")
     # Other runs know it by a tag, so it is spelt as one: a text, and a name.
     apart = _units.check_name(str(item["apart"]), what=f"apart of {name}") if item.get("apart") else None
     interfaces = item.get("interfaces") or item.get("networks")

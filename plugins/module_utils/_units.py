@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 __all__ = [
     "CONTENT_NAME",
     "bytes_of",
+    "check_image",
     "check_name",
     "control_characters",
     "cpus_of",
@@ -81,6 +82,19 @@ def check_name(name: object, *, what: str) -> str:
             f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
         )
     return name
+
+
+def check_image(name: object, *, what: str) -> str:
+    """The name itself when it can be an image's in a pool; raises BadInput, for a path or a URL with the way to bring the file there."""
+    if not isinstance(name, str) or not ("/" in name or name.startswith("~")):
+        return check_name(name, what=what)
+    option, file = ("url", "a URL") if "://" in name else ("src", "a path")
+    ours = name.rstrip("/").rpartition("/")[2] or "NAME"
+    more = " checksum=sha256:..." if option == "url" else ""
+    raise BadInput(
+        f"{what}: {name!r} is {file}, and an image is named as it is in its pool; bring it there with "
+        f"virt_image (name={ours} {option}={name}{more}) or virt_images of role guests, and give the name: {ours}"
+    )
 
 
 def mac_of(value: str, *, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 import pytest
@@ -31,6 +32,23 @@ def test_own_disk_goes(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
     gone(connection)
     assert storage.volume_at(connection, DISK) is None
+
+
+def test_a_disk_that_was_kept_goes_by_the_command_that_its_note_has(connection: t.Any) -> None:
+    """With the guest went what was known of its disks, so remove_storage cannot be said later."""
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    [note] = converge(connection, name="box1", state="absent")["notes"]
+    assert note.startswith(f"kept disk {DISK} of box1; to delete it: ")
+    program, _connect, uri, verb, path = shlex.split(note.rpartition(": ")[2])
+    assert (program, uri, verb) == ("virsh", connection.getURI(), "vol-delete")
+    connection.storageVolLookupByPath(path).delete()
+    assert storage.volume_at(connection, DISK) is None
+
+
+def test_a_kept_disk_that_somebody_uses_has_no_such_command(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    converge(connection, name="box2", disks=[{"name": "system", "source": DISK}])
+    assert converge(connection, name="box1", state="absent")["notes"] == [f"kept disk {DISK} of box1: guest box2 uses it"]
 
 
 def test_disk_of_a_guest_is_no_image(connection: t.Any) -> None:
@@ -64,7 +82,8 @@ def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None
     converge(connection, name="box1-b", disks=[{"name": "system", "size": 1}])
     connection.lookupByName("box1").undefine()
     result = gone(connection)
-    assert result["notes"] == [f"disk {DISK} may be left over from box1: no guest uses it; look at it and delete it"]
+    there = "may be left over from box1: no guest uses it; look at it"
+    assert result["notes"] == [f"disk {DISK} {there}; to delete it: virsh --connect {connection.getURI()} vol-delete {DISK}"]
     assert not result["changed"] and storage.volume_at(connection, DISK) is not None
 
 

@@ -50,9 +50,16 @@ def main(profiles: set[str]) -> int:
         print(f"Packages are missing. Run:\n  sudo {' '.join(command)}", file=sys.stderr)
         return 1
     print(f"Installing packages: {' '.join(missing)}", flush=True)
+    return next(filter(None, map(_quietly, (["apt-get", "update", "-q"], command))), 0)
+
+
+def _quietly(command: list[str]) -> int:
+    """The exit code; what was printed is news only when it failed."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "update", "-q"], check=True, env=env)
-    return subprocess.run(command, env=env, check=False).returncode
+    done = subprocess.run(command, env=env, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(f"{done.stdout}`{' '.join(command)}` ended with {done.returncode}", file=sys.stderr)
+    return done.returncode
 
 
 if __name__ == "__main__":

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+import typing as t
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -23,3 +28,29 @@ def test_defaults_of_the_group_reach_all_that_take_a_uri() -> None:
     taking = {path.stem for path in payload.modules() if "URI_OPTION" in path.read_text()}
     groups = yaml.safe_load((payload.ROOT / "meta/runtime.yml").read_text())["action_groups"]
     assert set(groups["virt"]) == taking
+
+
+_BLOCKS = {
+    ".rst": re.compile(r"^\.\. code-block:: yaml\n\n((?:(?: +.*)?\n)+)", re.MULTILINE),
+    ".md": re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL),
+    ".py": re.compile(r'^EXAMPLES = r"""(.*?)"""', re.MULTILINE | re.DOTALL),
+}
+_PLACES = ("README.md", "docs/docsite/rst/*.rst", "roles/*/README.md", "plugins/*/*.py")
+SHOWN = [path for place in _PLACES for path in sorted(payload.ROOT.glob(place)) if _BLOCKS[path.suffix].search(path.read_text())]
+
+
+def _booleans(node: yaml.Node | None) -> t.Iterator[str]:
+    """As they are written."""
+    if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:bool":
+        yield node.value
+    for part in (node.value if isinstance(node, yaml.CollectionNode) else ()):
+        for one in part if isinstance(part, tuple) else (part,):
+            yield from _booleans(one)
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_word_that_yaml_takes_for_a_boolean_is_none(path: Path) -> None:
+    """`name: Off` is false."""
+    for block in _BLOCKS[path.suffix].findall(path.read_text()):
+        for document in yaml.compose_all(textwrap.dedent(block)):
+            assert set(_booleans(document)) <= {"true", "false"}

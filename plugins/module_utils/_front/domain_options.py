@@ -92,7 +92,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     if params.get("disks") is not None:
         fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
     uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
-    image = params.get("image") and _try(lambda: _units.check_name(params["image"], what=f"image of {name}"), problems)
+    image = params.get("image") and _try(lambda: _units.check_image(params["image"], what=f"image of {name}"), problems)
     seed = None if params.get("cloud_init") is None else _try(lambda: seeds.seed(params["cloud_init"], guest=name), problems)
     xml = params.get("xml") and _try(lambda: _checked_xml(params["xml"], name), problems)
     if params.get("stop_on_reboot") is not None:
@@ -161,9 +161,9 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
         what = f"disk {item.name} of {guest}"
         size = entry.get("size")
         size_bytes = None if size is None else _try(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"), problems)
-        for option in ("image", "pool"):
+        for option, check_word in (("image", _units.check_image), ("pool", _units.check_name)):
             if entry.get(option) is not None:
-                _try(functools.partial(_units.check_name, entry[option], what=f"{option} of {what}"), problems)
+                _try(functools.partial(check_word, entry[option], what=f"{option} of {what}"), problems)
         places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
         if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
             problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], *_MAKING])}")

@@ -244,15 +244,16 @@ def _now(found: Found | None, wanted: Wanted, remember: t.Mapping[str, t.Any], m
 
 
 def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Plan:
+    uri = connection.getURI()
     if found is None:
         left_over = _left_over(connection, wanted.name) if wanted.remove_storage else ()
-        return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over)
+        return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=uri)
     memory = record.read(found.xml)
     unseeded = [path + disks.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *(path for path in unseeded if storage.volume_at(connection, path)))
-    in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if wanted.remove_storage else {}
+    in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if owned else {}
     keeps = (*look.keeps(connection, found.uuid), *domain.keeps(found.xml))
-    return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use)
+    return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=uri)
 
 
 def _not_his(xml: str) -> dict[str, str]:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
@@ -113,15 +115,17 @@ def absent(
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     left_over: t.Sequence[str] = (),
+    uri: str = "qemu:///system",
 ) -> Plan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
 
-    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were.
+    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
+    whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
-    result = Plan()
+    result, delete = Plan(), functools.partial(_deletion, uri)
     if found is None:
-        said = "may be left over from {}: no guest uses it; look at it and delete it"
-        result.notes += [f"disk {path} {said.format(wanted.name)}" for path in left_over]
+        said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
+        result.notes += [f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over]
         return result
     _refuse_namesake(wanted, found)
     if found.active:
@@ -129,13 +133,17 @@ def absent(
     if found.persistent:
         result.steps.append(steps.Undefine(wanted.name, tuple(keeps)))
     for path in owned:
-        if not wanted.remove_storage:
-            result.notes.append(f"kept disk {path} of {wanted.name}; set remove_storage: true to delete it")
-        elif path in in_use:
+        if path in in_use:
             result.notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
+        elif not wanted.remove_storage:
+            result.notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
         else:
             result.steps.append(steps.DeleteVolume(wanted.name, path))
     return result
+
+
+def _deletion(uri: str, path: str) -> str:
+    return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
 
 
 def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Change]) -> None:

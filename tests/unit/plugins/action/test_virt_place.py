@@ -53,3 +53,33 @@ def test_only_the_guests_that_are_named_leave() -> None:
     assert [guest["name"] for guest in virt_place._leaving(info, None)] == ["web1", "db1"]
     assert [guest["name"] for guest in virt_place._leaving(info, ["db1"])] == ["db1"]
     assert virt_place._leaving(info, []) == []
+
+
+def test_a_path_is_no_image() -> None:
+    guests = [{"name": "web1", "image": "/root/a.qcow2"}, {"name": "web2", "disks": [{"name": "system", "image": "~/b.qcow2"}]}]
+    with pytest.raises(BadInput) as refused:
+        virt_place._guests(guests)
+    first, second = refused.value.problems
+    assert first.startswith("image of web1: '/root/a.qcow2' is a path") and second.startswith("disk system of web2: '~/b.qcow2' is a path")
+
+
+@pytest.mark.parametrize(
+    ("said", "lacking"),
+    [
+        ({}, ["vcpus", "memory"]),
+        ({"vcpus": 2}, ["memory"]),
+        ({"vcpus": {"maximum": 4}, "memory": 64}, []),
+        ({"vcpus": 2, "numa": {"cells": [{"id": 0, "memory": 64}]}}, []),
+        ({"state": "absent"}, []),
+        ({"state": "running"}, ["vcpus", "memory"]),
+    ],
+)
+def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: list[str]) -> None:
+    assert virt_place._lacking({"name": "web1", **said}) == lacking
+
+
+def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:
+    new = virt_place._incomplete(Placement("web1", "h1", "room"), ["vcpus", "memory"])
+    assert new.host is None and new.why.endswith("to make it vcpus and memory must be given, as vcpus=2 memory=2GiB")
+    for fine in (Placement("web1", "h1", "it is there", exists=True), Placement("web1", None, "no room"), Placement("web1", "h1", "room")):
+        assert virt_place._incomplete(fine, [] if fine.why == "room" else ["vcpus"]) is fine

@@ -57,8 +57,11 @@ def test_kept_disks_are_named_with_the_reason() -> None:
     told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
     assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
     wish = Wanted("web1", state="absent")
-    told = absent(wish, found("shutdown"), keeps=(), owned=("/a",), in_use={"/a": "web2"}).notes
-    assert "/a" in told[0] and "remove_storage: true" in told[0]
+    told = absent(wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session").notes
+    assert told == [
+        "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
+        "kept disk /c of web1: web2 uses it",
+    ]
     gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, left_over=("/l",))
     assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
 

@@ -198,3 +198,19 @@ def test_control_characters_are_located() -> None:
 def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
     assert _units.control_characters({"title": f"a{character}b"}, allowed="\n\t")
     assert not _units.control_characters({"title": "a\xa0\xfcb"}, allowed="\n\t")
+
+
+@pytest.mark.parametrize(
+    ("image", "way"),
+    [
+        ("/root/debian.qcow2", "is a path, .* virt_image (name=debian.qcow2 src=/root/debian.qcow2) .* give the name: debian.qcow2"),
+        ("~/a.qcow2", "is a path, .* virt_image (name=a.qcow2 src=~/a.qcow2)"),
+        ("https://example.org/b.img", "is a URL, .* virt_image (name=b.img url=https://example.org/b.img checksum=sha256:...)"),
+        ("a b", "is not a valid name"),
+        (1, "is not a valid name"),
+    ],
+)
+def test_a_file_is_no_name_of_an_image(image: object, way: str) -> None:
+    with pytest.raises(BadInput, match=way.replace("(", r"\(").replace(")", r"\)")):
+        _units.check_image(image, what="image of web1")
+    assert _units.check_image("debian-12.qcow2", what="image") == "debian-12.qcow2"
