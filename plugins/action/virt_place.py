@@ -111,7 +111,8 @@ def _incomplete(item: placement.Placement, lacking: t.Sequence[str]) -> placemen
     if item.exists or item.host is None or not lacking:
         return item
     example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
-    return placement.Placement(item.guest, None, f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}")
+    why = f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}"
+    return placement.Placement(item.guest, None, why)
 
 
 def _is_meant(guest: t.Mapping[str, t.Any], only: t.Collection[str] | None) -> bool:

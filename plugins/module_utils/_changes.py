@@ -9,7 +9,27 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["Change", "diff"]
+__all__ = ["Change", "diff", "option_of", "shown", "size_text"]
+
+_SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
+
+
+def size_text(kib: int) -> str:
+    """`5GiB`, `1536MiB` for KiB, exactly: as a user may write it."""
+    for unit, size in (("TiB", 1024**3), ("GiB", 1024**2), ("MiB", 1024)):
+        if kib and kib % size == 0:
+            return f"{kib // size}{unit}"
+    return f"{kib}KiB"
+
+
+def option_of(field: str) -> str:
+    """The option of a field: its path without the unit that sizes are kept in."""
+    return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
+
+
+def shown(field: str, value: object) -> object:
+    """A field's value as its option says it: sizes with their unit."""
+    return size_text(value) if field.endswith(_SIZE) and isinstance(value, int) else value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,17 +41,22 @@ class Change:
     after: object
 
     def __str__(self) -> str:
-        return f"{self.where}: {_show(self.before)} -> {_show(self.after)}"
+        return f"{self.option}: {_text(shown(self.where, self.before))} -> {_text(shown(self.where, self.after))}"
+
+    @property
+    def option(self) -> str:
+        """Where it stands, in the user's words."""
+        return option_of(self.where)
 
 
 def diff(changes: t.Iterable[Change]) -> dict[str, dict[str, object]]:
     """Ansible's `diff` value: only the fields that change."""
     rows = sorted(changes, key=lambda change: change.where)
     return {
-        "before": {row.where: row.before for row in rows if row.before is not None},
-        "after": {row.where: row.after for row in rows if row.after is not None},
+        "before": {row.option: shown(row.where, row.before) for row in rows if row.before is not None},
+        "after": {row.option: shown(row.where, row.after) for row in rows if row.after is not None},
     }
 
 
-def _show(value: object) -> str:
+def _text(value: object) -> str:
     return "(unset)" if value is None else str(value)

@@ -58,6 +58,10 @@ host:
     uuid: {description: UUID by which libvirt tells hosts apart., type: str, returned: always}
     uri: {description: URI of the connection., type: str, returned: always}
     cpus: {description: Logical processors., type: int, returned: always}
+    sockets: {description: Sockets of processors., type: int, returned: always}
+    cores: {description: Cores of a socket., type: int, returned: always}
+    threads: {description: Threads of a core., type: int, returned: always}
+    cpu_mhz: {description: Clock of the processors in MHz; 0 where libvirt does not know it., type: int, returned: always}
     cpu_model: {description: CPU model., type: str, returned: always}
     cpu_baseline: {description: Common CPU in the words of option O(corral.virt.virt_domain#module:cpu)., type: dict,
       returned: with O(baseline)}

@@ -106,6 +106,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
     shown = {
         "cpus": f"{info['cpus']} ({info['vcpus_used']} vcpus in use)",
         "cpu_model": info["cpu_model"],
+        "topology": "{sockets} sockets, {cores} cores each, {threads} threads each, {cpu_mhz} MHz".format_map(info),
         "memory_mib": f"{info['memory_mib']} ({info['memory_free_mib']} free)",
         "virt_types": ", ".join(info["virt_types"]),
         "libvirt": info["libvirt_version"],

@@ -125,7 +125,7 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
     wish = {"guest": "new", "vcpus": "1", "memory": "64MiB", "autostart": "false", "interfaces": [], "guests_seed": "false"}
     for write in (lambda value: value, json.dumps):
         said = commands.do("create", "-vv", **wish, graphics=write(graphics), domain=write(domain))
-        assert commands.code == 0 and "define new (graphics, memory.current_kib, memory.maximum_kib, tags and 2 more)" in said, said
+        assert commands.code == 0 and "define new (graphics, memory.current, memory.maximum, tags and 2 more)" in said, said
         assert secret not in said and "reserved name" not in said and "set autostart" not in said
 
 

@@ -6,6 +6,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.tools import payload
@@ -33,6 +34,21 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
     assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
 
 
+def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:
+    """It is another one in each run; that the guest becomes known is said all the same."""
+    play = Play(tmp_path)
+    keys = {name: key(rest=b"\0\0\0 " + bytes([number]) * 32) for number, name in enumerate(("new", "there"), start=1)}
+    play.hosts(hyper={"h1": {"virt_host": {"host": {"guests": [{"name": "there", "unfinished": False}]}}}, "h2": {"virt_host": {}}})
+    [trust] = [task for task in yaml.safe_load((ROLE / "tasks/converge.yml").read_text()) if "ansible.builtin.known_hosts" in task]
+    known = {"guests_known_hosts": str(tmp_path / "known_hosts"), "made": [{"name": name, "ssh_host_key": keys[name]} for name in keys]}
+    more: dict[str, t.Any] = {"vars": known, "vars_files": [str(ROLE / "vars/main.yml")]}
+    play.run({**trust, "loop": "{{ made }}"}, options=["--check", "--diff"], **more)
+    assert "+new ssh-ed25519 AAAA" in play.stdout and "made-with-the-guest" in play.stdout and keys["new"] not in play.stdout
+    assert f"+there {keys['there']}" in play.stdout and play.stdout.count("changed: [h1 -> localhost] => (item=") == 2
+    play.run({**trust, "loop": "{{ made }}"}, **more)
+    assert (tmp_path / "known_hosts").read_text().splitlines() == [f"{name} {keys[name]}" for name in keys]
+
+
 def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_path: Path) -> None:
     """A case on each host: a name of the firewall's, one that fits only beside a guest that stays off, a name of a listed guest."""
     play, info = Play(tmp_path), {**INFO, "guests": [{**OFF, "name": "off"}]}
@@ -42,6 +58,7 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
         "h2": [start, {"name": "new", "vcpus": 1, "memory": 4096}],
         "h3": [{**start, "state": "present"}, {"name": "new", "vcpus": 1, "memory": 4096}],
         "h4": [{"name": "web1", "vcpus": 1, "memory": 64}],
+        "h5": [{"name": "new", "vcpus": 1}, {"name": "off"}],
     }
     play.hosts(hyper={host: {"wanted": guests} for host, guests in cases.items()}, net={"firewall": {}}, guests={"web1": {}})
     place = {"guests": "{{ wanted }}", "hosts": {"hyper1": {"host": info}}}
@@ -52,6 +69,7 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
     assert "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB" in told["h2"]["msg"]
     assert told["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
     assert told["h4"]["placements"] == {"web1": "hyper1"}
+    assert told["h5"]["msg"].startswith("cannot place new: no hypervisor has it, and to make it memory must be given, as memory=2GiB")
 
 
 OFF: dict[str, t.Any] = {

@@ -207,7 +207,7 @@ def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> 
     wish = {"name": "vcpus", "memory": {"current": "48MiB"}}
     first, again = converge([wish])["vcpus"], converge([wish])["vcpus"]
     assert first["changed"] and first["steps"][-1] == "set memory of running vcpus to 48 MiB"
-    assert not again["changed"] and again["pending"] == ["memory.current_kib: 65536 -> 49152"]
+    assert not again["changed"] and again["pending"] == ["memory.current: 64MiB -> 48MiB"]
 
 
 def test_a_common_cpu_is_what_libvirt_says() -> None:

@@ -43,7 +43,7 @@ def _booleans(node: yaml.Node | None) -> t.Iterator[str]:
     """As they are written."""
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:bool":
         yield node.value
-    for part in (node.value if isinstance(node, yaml.CollectionNode) else ()):
+    for part in node.value if isinstance(node, yaml.CollectionNode) else ():
         for one in part if isinstance(part, tuple) else (part,):
             yield from _booleans(one)
 

@@ -17,6 +17,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Wanted
@@ -226,10 +227,6 @@ def _typed(item: Item) -> Item:
     return item if kind is None or item.fields.get("type") else item.with_fields(type=kind)
 
 
-def _shown(field: str, fields: t.Mapping[str, t.Any]) -> str:
-    return _units.mib_text(fields[field]) if field.endswith("_kib") else str(fields[field])
-
-
 def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
     limits = {
         "vcpus.current": "vcpus.maximum",
@@ -238,7 +235,7 @@ def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
     }
     for low, high in limits.items():
         if fields.get(low, 0) > fields.get(high, 2**62):
-            yield f"{option_of(low)} of {guest}: {_shown(low, fields)} is above {option_of(high)}, {_shown(high, fields)}"
+            yield f"{option_of(low)} of {guest}: {shown(low, fields[low])} is above {option_of(high)}, {shown(high, fields[high])}"
 
 
 def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:

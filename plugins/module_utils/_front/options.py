@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole, option_of
@@ -117,7 +118,7 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         elif isinstance(row, Many):
             value = list(value) if all(takes(row.kind, one) for one in value) else None
         else:
-            value = f"{value}KiB" if option_of(field) != field else value
+            value = shown(field, value)
             value = value if takes(row.kind, value) else None
         if value is not None:
             *way, last = option_of(field).split(".")

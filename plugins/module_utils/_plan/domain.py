@@ -212,5 +212,5 @@ def _power_off(wanted: Wanted, found: Found, *, wait: bool = True) -> list[Step]
 
 
 def _summary(changes: t.Sequence[Change]) -> str:
-    shown = ", ".join(sorted(change.where for change in changes)[:4])
+    shown = ", ".join(sorted(change.option for change in changes)[:4])
     return shown + (f" and {len(changes) - 4} more" if len(changes) > 4 else "")

@@ -158,7 +158,7 @@ def _update(now: Now, changes: Changes, device: str) -> Steps:
     locked = (device.startswith("disks[") and device not in media) or (device == "graphics" and changes[0].before is None)
     if locked or device not in now.updated.devices:
         return None
-    fields = ", ".join(change.where[len(device) + 1 :] for change in changes)
+    fields = ", ".join(change.option[len(device) + 1 :] for change in changes)
     return [steps.UpdateDevice(now.wanted.name, device, now.updated.devices[device], fields)]
 
 

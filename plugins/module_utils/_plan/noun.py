@@ -206,7 +206,7 @@ def _changes(case: Case, plan: Plan) -> list[Change]:
 def _summary(found: Found, changes: t.Sequence[Change]) -> str:
     if not changes:
         return "" if found.persistent else "(kept when it stops)"
-    places = sorted(change.where for change in changes)
+    places = sorted(change.option for change in changes)
     more = f" and {len(places) - 4} more" if len(places) > 4 else ""
     return f"({', '.join(places[:4])}{more})"
 

@@ -10,6 +10,7 @@ import dataclasses
 import sys
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text, mib_text
@@ -214,7 +215,10 @@ class SetParameters(Step):
 
     def __str__(self) -> str:
         what = f"{self.kind}{f' of {self.target}' if self.target else ''}"
-        return f"set {what} of running {self.guest} ({', '.join(f'{name}={value}' for name, value in self.values.items())})"
+        return f"set {what} of running {self.guest} ({', '.join(f'{name}={self._shown(value)}' for name, value in self.values.items())})"
+
+    def _shown(self, value: object) -> object:
+        return size_text(value) if self.kind == "memory" and isinstance(value, int) else value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import functools
 import operator
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change, option_of, shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
@@ -21,13 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 __all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read", "silent_is"]
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
-_SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
 Values = t.Mapping[str, t.Any]
-
-
-def option_of(field: str) -> str:
-    """The option of a field: its path without the unit that sizes are kept in."""
-    return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
 
 
 def silent_is(default: t.Any) -> t.Callable[[t.Any, t.Any], bool]:
@@ -234,7 +228,7 @@ class Items(Row):
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
         values = read(element, self.table)
-        said = [(field, self.table[field].display(values[field])) for field in self.shown if values.get(field) is not None]
+        said = [(field, self.table[field].display(shown(field, values[field]))) for field in self.shown if values.get(field) is not None]
         return " ".join(_word(field, value) for field, value in said) or "present"
 
     def clear(self, element: Element) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
@@ -11,14 +12,19 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, valu
 
 
 def made_of(
-    tmp_path: Path, name: str, *guests: dict[str, t.Any], there: dict[str, list[str]], keys: t.Sequence[str] = ("ssh-ed25519 AAAA me",)
+    tmp_path: Path,
+    name: str,
+    *guests: dict[str, t.Any],
+    there: dict[str, list[str]],
+    keys: t.Sequence[str] = ("ssh-ed25519 AAAA me",),
+    user: str = "",
 ) -> list[t.Any]:
     """The role's variable of that name on localhost, where `there` are guests already: name -> tags."""
     known = {
         "virt_guest_defaults": {},
         "virt_guests": guests,
         "guests_seed": True,
-        "guests_user": "",
+        "guests_user": user,
         "__guests_keys_in": keys,
         "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
@@ -62,13 +68,15 @@ def test_guests_from_an_image_are_seeded_when_they_are_made(tmp_path: Path) -> N
         {"name": "half", "image": "a"},
         {"name": "there", "image": "a"},
         {"name": "empty", "disks": [{"name": "system"}]},
+        {"name": "null", "image": None, "disks": [{"name": "system", "image": None}]},
         {"name": "own", "image": "a", "cloud_init": own},
         {"name": "static", "image": "a", "cloud_init": network},
         {"name": "never", "image": "a", "cloud_init": None},
         there={"half": [], "there": []},
     )
     assert {one["name"]: one.get("cloud_init") for one in seen} == {
-        "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "own": own, "static": {**network, **keys}, "never": None,
+        "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "null": None, "own": own, "static": {**network, **keys},
+        "never": None,
     }  # fmt: skip
 
 
@@ -80,7 +88,16 @@ def test_guests_that_let_nobody_in_are_named(tmp_path: Path, keys: list[str], cl
         {"name": "own", "image": "a", "cloud_init": {"user_data": "#!/bin/sh\n"}},
         {"name": "never", "image": "a", "cloud_init": None},
         {"name": "empty", "disks": [{"name": "system"}]},
+        {"name": "null", "disks": [{"name": "system", "image": None}]},
         {"name": "there", "image": "a"},
         {"name": "elsewhere", "image": "a", "host": "hyper2"},
     ]
     assert made_of(tmp_path, "__guests_closed", *guests, there={"there": []}, keys=keys) == closed
+
+
+@pytest.mark.parametrize("user", ["", "admin"])
+def test_a_seed_without_keys_is_a_valid_cloud_config(tmp_path: Path, user: str) -> None:
+    """Cloud-init's schema takes no empty list of keys."""
+    [new] = made_of(tmp_path, "__guests_here", {"name": "new", "image": "a"}, there={}, keys=[], user=user)
+    assert "ssh_authorized_keys" not in json.dumps(new["cloud_init"])
+    assert [one["name"] for one in new["cloud_init"]["user_data"].get("users", [])] == ([user] if user else [])

@@ -105,7 +105,7 @@ def test_a_path_is_absolute_and_goes_nowhere_else(path: tuple[str, ...]) -> None
 def test_names_are_always_checked(place: str) -> None:
     *_list, option = place.split(".")
     for value in ("a/b", "../x", "<x/>", "a\n", "a\x00", "a b", "..", "/etc/passwd"):
-        with pytest.raises(BadInput, match=rf"^[^:]*{option}[^:]*: (must be|control characters|.* is not a valid name)"):
+        with pytest.raises(BadInput, match=rf"^[^:]*{option}[^:]*: (must be|control characters|.* is not a valid name|.* is a path, )"):
             said.understood(saying(tuple(place.split(".")), value))
 
 
@@ -147,7 +147,7 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"vcpus": {"placement": "x"}}, "placement"),
         ({"vcpus": {"topology": {"cores": 2}, "maximum": 3}}, "the topology has 2 vcpus, maximum says 3; make them equal"),
         ({"memory": "much"}, "memory.current of web1: cannot read 'much' as a size; write 512MiB"),
-        ({"memory": {"maximum": 1, "current": 2}}, "memory.current of web1: 2 MiB is above memory.maximum, 1 MiB"),
+        ({"memory": {"maximum": 1, "current": 2}}, "memory.current of web1: 2MiB is above memory.maximum, 1MiB"),
         ({"memory": {"swap": 1}}, "memory.swap of web1: no such option"),
         ({"disks": [{"name": "a"}, {"name": "a"}]}, "disks of web1: a is given twice; names are identities"),
         ({"disks": [{"name": "seed"}]}, "belongs to the cloud-init seed"),

@@ -121,8 +121,8 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
         (Change("vcpus.current", 2, 8), {"vcpus.current": 8}, None, "vcpus.current: 2 -> 8"),
         (Change("vcpus.current", 2, 1), {"vcpus.current": 1}, None, "vcpus.current: 2 -> 1"),
         (Change("memory.current_kib", 1, 4096), {"memory.current_kib": 4096}, "set memory of running web1 to 4 MiB", None),
-        (Change("memory.current_kib", 1, 8192), {"memory.current_kib": 8192}, None, "memory.current_kib: 1 -> 8192"),
-        (Change("memory.maximum_kib", 1, 2), {}, None, "memory.maximum_kib: 1 -> 2"),
+        (Change("memory.current_kib", 1, 8192), {"memory.current_kib": 8192}, None, "memory.current: 1KiB -> 8MiB"),
+        (Change("memory.maximum_kib", 1, 2), {}, None, "memory.maximum: 1KiB -> 2KiB"),
         (Change("title", None, "x"), {"title": "x"}, "set metadata of running web1", None),
         (Change("tags", ("a",), ()), {}, "set metadata of running web1", None),
         (Change("machine", "a", "b"), {}, None, "machine: a -> b"),
@@ -132,7 +132,7 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
 )
 def test_how_a_field_reaches_a_running_guest(change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None) -> None:
     result = planned(Wanted("web1", state="running"), found(), change, fields=fields)
-    assert texts(result) == [f"define web1 ({change.where})", *([step] if step else [])]
+    assert texts(result) == [f"define web1 ({change.option})", *([step] if step else [])]
     assert result.pending == ([pending] if pending else [])
 
 
@@ -236,7 +236,8 @@ def test_absent_tells_of_files_left_over() -> None:
     wanted = Wanted("web1", state="absent", remove_storage=True)
     result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
     assert result.steps == []
-    assert result.notes == ["disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it and delete it"]
+    command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
+    assert result.notes == [f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}"]
 
 
 CHANGES = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 BINARY, DECIMAL = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}, {"K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
@@ -214,3 +214,20 @@ def test_a_file_is_no_name_of_an_image(image: object, way: str) -> None:
     with pytest.raises(BadInput, match=way.replace("(", r"\(").replace(")", r"\)")):
         _units.check_image(image, what="image of web1")
     assert _units.check_image("debian-12.qcow2", what="image") == "debian-12.qcow2"
+
+
+@pytest.mark.parametrize(
+    ("kib", "text"), [(5242880, "5GiB"), (1536 * 1024, "1536MiB"), (1024**3, "1TiB"), (1025, "1025KiB"), (1024, "1MiB"), (0, "0KiB")]
+)
+def test_sizes_are_shown_as_users_write_them(kib: int, text: str) -> None:
+    assert _changes.size_text(kib) == text
+    assert not kib or _units.kib_of(text, what="x") == kib
+
+
+def test_a_change_is_told_in_the_words_of_the_options() -> None:
+    change = _changes.Change("memory.maximum_kib", None, 5242880)
+    assert str(change) == "memory.maximum: (unset) -> 5GiB"
+    assert _changes.diff([change, _changes.Change("vcpus.current", 1, 2)]) == {
+        "before": {"vcpus.current": 1},
+        "after": {"memory.maximum": "5GiB", "vcpus.current": 2},
+    }

@@ -10,10 +10,10 @@ import pytest
 from ansible_collections.corral.virt.plugins.plugin_utils import _host_keys
 
 
-def key(kind: str = "ssh-ed25519", inside: str | None = None) -> str:
+def key(kind: str = "ssh-ed25519", inside: str | None = None, rest: bytes = bytes(36)) -> str:
     """A public key in one line."""
     name = (inside or kind).encode()
-    return f"{kind} {base64.b64encode(len(name).to_bytes(4, 'big') + name + bytes(36)).decode()}"
+    return f"{kind} {base64.b64encode(len(name).to_bytes(4, 'big') + name + rest).decode()}"
 
 
 def made(name: object, ssh_host_key: object = None) -> dict[str, t.Any]:

@@ -139,6 +139,10 @@ def test_host_info() -> None:
         "cpus": 8,
         "vcpus_used": 3,
         "cpu_model": "EPYC",
+        "sockets": 1,
+        "cores": 4,
+        "threads": 2,
+        "cpu_mhz": 3400,
         "memory_mib": 32768,
         "memory_free_mib": 16000,
         "virt_types": ["qemu", "kvm"],
@@ -149,7 +153,7 @@ def test_host_info() -> None:
         "guests": [1, 2],
     }
     assert _report.text("host_info", {"hyper1": {"host": host}}, [], None) == (
-        "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n"
+        "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n  topology: 1 sockets, 4 cores each, 2 threads each, 3400 MHz\n"
         "  memory_mib: 32768 (16000 free)\n  virt_types: qemu, kvm\n  libvirt: 9.0.0\n"
         "  hypervisor: 7.2.22\n  pools:\n    default: /srv (1.5G free)\n  bridges: ''\n  guests: 2"
     )
