@@ -9,11 +9,10 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 OPTIONS: dict[str, t.Any] = {
@@ -46,7 +45,7 @@ class ActionModule(ActionBase):
         after = before - sum(move.gain for move in moves)
         text = _table(moves, before, after)
         begun = [{**move, "gain": 0.0, "cost_mib": 0} for move in _reported.unsettled(infos) if move["name"] not in options["stay"]]
-        Display().display(text)
+        _terminal.say(text)
         return {
             **result,
             "changed": False,

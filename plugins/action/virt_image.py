@@ -21,7 +21,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction, amount
 
 _PIECE_BYTES = 16 * 1024 * 1024
 _MIB = 1024 * 1024
@@ -144,7 +144,7 @@ class ActionModule(WatchedAction):
                 if time.monotonic() - shown > 2:
                     shown = time.monotonic()
                     rate = (done - begun) / (shown - start) / _MIB
-                    self._show(what, f"sending {100 * done // total} %, {done / _MIB:.1f} of {total / _MIB:.1f} MiB, {rate:.1f} MiB/s")
+                    self._show(what, f"sending {100 * done // total} %, {amount(done, total)}, {rate:.1f} MiB/s")
 
     def _send(self, command: str, piece: bytes, what: str) -> None:
         done = self._low_level_execute_command(command, in_data=piece or None)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.action import virt_migrate
-from ansible_collections.corral.virt.plugins.plugin_utils import _report
+from ansible_collections.corral.virt.plugins.plugin_utils import _report, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["ActionModule"]
@@ -24,10 +23,9 @@ class ActionModule(virt_migrate.ActionModule):
         result = super().run(tmp, task_vars)
         host = (task_vars or {}).get("inventory_hostname")
         for one in result.get("results") or []:
-            if one.get("failed"):
-                Display().display(printable(f"{host}: {one['name']} stays: {one['msg']}"))
-            elif one["changed"] and ("seconds" in one or ("mode" in one and not self._task.check_mode)):
-                Display().display(printable(f"{host}: {_report.moved(one)}"))
+            moved = not one.get("failed") and one["changed"]  # what failed is in the message of the task, or of the one that sums up
+            if moved and ("seconds" in one or ("mode" in one and not self._task.check_mode)):
+                _terminal.say(printable(f"{host}: {_report.moved(one)}"))
         return result
 
     def _aborts(self) -> bool:

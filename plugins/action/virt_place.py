@@ -10,15 +10,12 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _holders, _inventory, _reported
+from ansible_collections.corral.virt.plugins.plugin_utils import _holders, _inventory, _reported, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
-
-display = Display()
 
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
@@ -76,7 +73,7 @@ class ActionModule(ActionBase):
         )
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
-                display.display(line)
+                _terminal.say(line)
         if refused:
             result.update(failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused)))
         elif result["deferred"]:

@@ -40,6 +40,10 @@ options:
     description: With V(false) only name, UUID and state of each guest are read, in one call; a guest that hangs holds up nobody.
     type: bool
     default: true
+  load:
+    description: Also measure, for a second, how busy the host and its guests are. Requires O(details=true).
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_domain
   - module: corral.virt.virt_host_info
@@ -58,6 +62,10 @@ EXAMPLES = r"""
 - name: Read only which guests there are
   corral.virt.virt_domain_info:
     details: false
+
+- name: See what the guests do
+  corral.virt.virt_domain_info:
+    load: true
 
 - name: Take over a guest made by hand
   corral.virt.virt_domain_info:
@@ -88,6 +96,10 @@ domains:
     autostart: {description: Whether it starts with the host., type: bool, returned: always}
     tags: {description: Tags., type: list, elements: str, returned: always}
     vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
+    cpu_percent:
+      description: How much of its vCPUs it used; null for a guest that is off, and where libvirt does not tell. Its devices' work counts.
+      type: float
+      returned: with O(load)
     memory: {description: 'C(current_mib) and C(maximum_mib).', type: dict, returned: always}
     disks: {description: 'Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.',
       type: list, elements: dict, returned: always}
@@ -111,10 +123,16 @@ domains:
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving: {description: The host it moves to while the record of a migration stands; else null., type: str, returned: always}
     moving_from: {description: UUID of the host it then comes from., type: str, returned: always}
+host:
+  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib), and C(memory_used_mib),
+    which its running guests may use.
+  returned: with O(load)
+  type: dict
 """
 
 import functools
 import time
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
@@ -127,6 +145,7 @@ OPTIONS = {
     "name": {"type": "str"},
     "arguments": {"type": "bool", "default": False},
     "details": {"type": "bool", "default": True},
+    "load": {"type": "bool", "default": False},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
 
@@ -135,15 +154,22 @@ def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     names = None if module.params["name"] is None else {module.params["name"]}
+    more: dict[str, t.Any] = {}
+    if module.params["load"] and not module.params["details"]:
+        module.fail_json(msg="load: it is measured of guests that are described; leave out details: false")
     with failures(module):
         with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
             describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
             read = describes if module.params["details"] else describe.name_guests
-            found = read(connection, names=names)
+            if module.params["load"]:  # the host's memory is used by all of its guests
+                found, more["host"] = describe.measured(connection, lambda: describes(connection))
+                found = [guest for guest in found if names is None or guest["name"] in names]
+            else:
+                found = read(connection, names=names)
             for guest in found if module.params["arguments"] else ():
                 xml = look.definition(look.by_uuid(connection, guest["uuid"]))
                 guest["arguments"] = arguments(xml, autostart=guest["autostart"])
-    module.exit_json(changed=False, clock=time.time(), domains=found)
+    module.exit_json(changed=False, clock=time.time(), domains=found, **more)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ module: virt_report
 short_description: Print a report over all hypervisors
 version_added: 0.1.0
 description:
-  - Prints what the info modules returned for many hosts as one text, in the form that the users of Salt Virt know. The playbooks C(query),
-    C(list) and C(host_info) use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host.
+  - Prints what the info modules returned for many hosts as one text. The playbooks C(query), C(list) and C(host_info) use it. O(kind=steps)
+    prints what M(corral.virt.virt_domains) did on each host.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -37,6 +37,23 @@ options:
     description: Only these guests.
     type: list
     elements: str
+  format:
+    description:
+      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and V(json) for programs; its
+        shape is in the guide of commands.
+      - V(table) and V(json) are for O(kind=query), O(kind=list) and O(kind=host_info).
+      - Figures of how busy hosts and guests are need O(corral.virt.virt_domain_info#module:load=true).
+    type: str
+    choices: [seed, table, json]
+    default: seed
+  out:
+    description:
+      - A file on the controller that the report is written to, instead of printing it; a relative path begins where Ansible was started. It
+        is replaced as a whole.
+    type: str
+seealso:
+  - plugin: corral.virt.report
+    plugin_type: callback
 """
 
 EXAMPLES = r"""
@@ -46,12 +63,25 @@ EXAMPLES = r"""
     group: "{{ groups['hyper'] }}"
     results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_found'))) }}"
   run_once: true
+
+- name: Write the same for a program
+  corral.virt.virt_report:
+    kind: query
+    format: json
+    out: hosts.json
+    group: "{{ groups['hyper'] }}"
+    results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_found'))) }}"
+  run_once: true
 """
 
 RETURN = r"""
 text:
-  description: What was printed.
+  description: What was printed, or written.
   returned: success
+  type: str
+out:
+  description: The file, as an absolute path.
+  returned: with O(out)
   type: str
 missing:
   description: Hosts that could not be asked.

@@ -9,11 +9,11 @@ import typing as t
 
 import yaml
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _table
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["KINDS", "moved", "text"]
 
-_MIB = 1024 * 1024
 _OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without lines
 
 Guests = t.Sequence[t.Mapping[str, t.Any]]
@@ -21,13 +21,21 @@ Guests = t.Sequence[t.Mapping[str, t.Any]]
 
 def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None) -> str:
     """The report over all hosts, those that could not be asked among them; only these `guests`, where they are given."""
-    blocks = {host: KINDS[kind](host, result, guests) for host, result in hosts.items()}
+    blocks = {host: _block(kind, host, result, guests) for host, result in hosts.items()}
     blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
     lines = []
     for host in sorted(blocks):
         if blocks[host] or (not guests and kind not in _OF_SOME):
             lines += [host, *(f"  {printable(line)}" for line in blocks[host])]
     return "\n".join(lines)
+
+
+def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """The lines of one host, which may be anybody's and answer anything."""
+    try:
+        return KINDS[kind](host, result, guests)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return ["(what it answered cannot be read)"]
 
 
 def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
@@ -68,17 +76,22 @@ def moved(one: t.Mapping[str, t.Any]) -> str:
     if "seconds" in one:
         line += f", after {one['seconds']} s"
     figures = [f"downtime {one['downtime_ms']} ms"] if one.get("downtime_ms") is not None else []
-    figures += [f"{one['bytes_sent'] / _MIB:.1f} MiB sent"] if one.get("bytes_sent") is not None else []
+    figures += [f"{_table.size(one['bytes_sent'])} sent"] if one.get("bytes_sent") is not None else []
     return "; ".join([line, ", ".join(figures)] if figures else [line])
 
 
 def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
-    """What a migration would do: how each disk travels, and in which steps."""
+    """What a migration would do: how each disk travels, how fast the guest writes its memory, and in which steps."""
     lines = []
     for one in result.get("results") or ():
-        mode, size = one.get("mode"), one.get("bytes_to_move")
-        lines.append(f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}" + (f", {mode}, {_size(size)} of disk" if mode else ""))
-        lines += [f"  {disk['target']}: {disk['how']}, {_size(disk['bytes_to_move'])} ({disk['why']})" for disk in one.get("disks") or ()]
+        parts = [f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}"]
+        if one.get("mode"):
+            parts += [one["mode"], f"{_table.size(one.get('bytes_to_move'))} of disk"]
+        if one.get("dirty_rate_mib_s") is not None:
+            parts.append(f"writes {one['dirty_rate_mib_s']} MiB/s of memory")
+        lines.append(", ".join(parts))
+        disks = one.get("disks") or ()
+        lines += [f"  {disk['target']}: {disk['how']}, {_table.size(disk['bytes_to_move'])} ({disk['why']})" for disk in disks]
         lines += [f"  {line}" for line in (*(one.get("steps") or ()), *(one.get("notes") or ()))]
     return lines
 
@@ -120,11 +133,11 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
 
 
 def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
-    """What was done to each guest, or in check mode would be."""
+    """What was done to each guest, or in check mode would be; why one failed, the end of the run says."""
     lines = []
     for one in result.get("results") or ():
         done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is so already"])
-        lines += [*done, *([one["msg"]] if one.get("failed") else [])]
+        lines += done
     return lines
 
 

@@ -10,8 +10,8 @@ import threading
 import time
 import typing as t
 
-from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["lines", "waits"]
@@ -46,7 +46,7 @@ def lines(text: str | None) -> t.Iterator[None]:
 
     def show() -> None:
         while not ended.wait(_EVERY_S):
-            Display().display(f"{text}: {time.monotonic() - begun:.0f} s")
+            _terminal.say(f"{text}: {time.monotonic() - begun:.0f} s")
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()

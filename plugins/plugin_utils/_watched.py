@@ -11,12 +11,12 @@ import shlex
 import time
 import typing as t
 
-from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
-__all__ = ["WatchedAction", "shown"]
+__all__ = ["WatchedAction", "amount", "shown"]
 
 _ASK = {"CORRAL_DETACHED": "1"}  # understood by `_files/detached.py`
 _LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
@@ -87,7 +87,13 @@ class WatchedAction(UntrustedAction):
                     self._show(what, line)
 
     def _show(self, what: str, line: str) -> None:
-        Display().display(printable(f"{what}: {line}"))
+        _terminal.say(printable(f"{what}: {line}"))
+
+
+def amount(done: int, total: int = 0) -> str:
+    """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
+    unit, size = ("GiB", 1024 * _MIB) if max(done, total) >= 1024 * _MIB else ("MiB", _MIB)
+    return f"{done / size:.1f}{f' of {total / size:.1f}' if total else ''} {unit}"
 
 
 def shown(text: str) -> str:
@@ -99,7 +105,7 @@ def shown(text: str) -> str:
     except (ValueError, TypeError, KeyError):  # not there yet, no more, or no note of ours
         return ""
     parts = [f"{phase} {100 * done // total} %" if total else phase]
-    parts.append(f"{done / _MIB:.1f}{f' of {total / _MIB:.1f}' if total else ''} MiB")
+    parts.append(amount(done, total))
     parts.append(f"{rate / _MIB:.1f} MiB/s")
     if total and rate:
         parts.append(f"{(total - done) // rate} s left")

@@ -121,7 +121,7 @@ def test_one_failing_guest_does_not_stop_the_others() -> None:
         ("b", True, False),
         ("c", False, True),
     ]
-    assert result["msg"].startswith("b: cannot create b: there is no image missing.qcow2 in pool default")
+    assert result["msg"].startswith("cannot create b: there is no image missing.qcow2 in pool default")
     assert result["steps"][-1] == "start c"
     assert [one["after_header"] for one in result["diff"]] == ["a", "c"]
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
@@ -64,5 +65,11 @@ def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
         "pending": {one["name"]: one["pending"] for one in results if one.get("pending")},
         "notes": [note for one in results for note in one.get("notes", [])],
         "diff": diffs,
-        **({"msg": "; ".join(f"{one['name']}: {one['msg']}" for one in failed)} if failed else {}),
+        **({"msg": "; ".join(map(_reason, failed))} if failed else {}),
     }
+
+
+def _reason(one: t.Mapping[str, t.Any]) -> str:
+    """Why a guest failed; its name once."""
+    named = re.search(rf"(?<![\w.-]){re.escape(one['name'])}(?![\w-])", one["msg"])
+    return str(one["msg"]) if named else f"{one['name']}: {one['msg']}"

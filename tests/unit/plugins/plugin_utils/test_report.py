@@ -90,12 +90,12 @@ def test_console() -> None:
 
 def test_steps() -> None:
     results = [
-        {"name": "web1", "changed": True, "steps": ["start web1"]},
+        {"name": "web1", "changed": True, "steps": ["start \x1bweb1"]},
         {"name": "web2", "changed": False, "steps": []},
         {"name": "web3", "failed": True, "msg": "cannot start \x1bweb3", "steps": []},
     ]
     text = _report.text("steps", {"h1": {"results": results}, "h2": {"skipped": True}}, [], None)
-    assert text == "h1\n  start web1\n  web2 is so already\n  cannot start \\x1bweb3"
+    assert text == "h1\n  start \\x1bweb1\n  web2 is so already", "why web3 was not started, the end of the run says"
 
 
 MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps": ["migrate web1"]}
@@ -106,6 +106,7 @@ MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps":
     [
         ({}, "web1 is on h2"),
         ({"seconds": 1.2, "downtime_ms": 35, "bytes_sent": 13107200}, "web1 is on h2, after 1.2 s; downtime 35 ms, 12.5 MiB sent"),
+        ({"bytes_sent": 3 * 1024**3 // 2}, "web1 is on h2; 1.5 GiB sent"),
         ({"seconds": 1.2, "downtime_ms": 0}, "web1 is on h2, after 1.2 s; downtime 0 ms"),
     ],
 )
@@ -115,16 +116,19 @@ def test_a_move_ends_with_one_line(figures: dict[str, t.Any], line: str) -> None
 
 def test_migrations() -> None:
     disk = {"target": "vda", "how": "delta", "bytes_to_move": 2 * 1024**2, "why": "the image is there"}
+    written = {**MOVED, "dirty_rate_mib_s": 7, "bytes_to_move": 3 * 1024**3}
     plan = {**MOVED, "disks": [disk], "bytes_to_move": 2 * 1024**2, "notes": ["it writes much"]}
     stays = {"name": "db1", "failed": True, "msg": "cannot migrate db1 to h2: no room", "steps": []}
     there = {"name": "web2", "dest": "h2", "changed": False, "steps": []}
-    text = _report.text("migrations", {"h1": {"results": [plan, stays, there]}, "h3": {"skipped": True}}, [], None)
+    text = _report.text("migrations", {"h1": {"results": [plan, written, stays, there]}, "h3": {"skipped": True}}, [], None)
     assert text.splitlines() == [
         "h1",
-        "  web1: to h2, live, 2.0M of disk",
-        "    vda: delta, 2.0M (the image is there)",
+        "  web1: to h2, live, 2.0 MiB of disk",
+        "    vda: delta, 2.0 MiB (the image is there)",
         "    migrate web1",
         "    it writes much",
+        "  web1: to h2, live, 3.0 GiB of disk, writes 7 MiB/s of memory",
+        "    migrate web1",
         "  db1: cannot migrate db1 to h2: no room",
         "  web2: to h2",
     ]

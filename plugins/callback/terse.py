@@ -1,0 +1,111 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes, what fails and what is reported; nothing about what is as it should be."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: terse
+type: stdout
+short_description: Print changes, failures and reports
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - As P(ansible.builtin.default#callback), but a task appears only when it changes something, fails or tells something. A run that
+    changes nothing is the names of its plays and the recap.
+  - Reports and progress of this collection stand below the banner of their task, however little is shown.
+  - A failure is one message, instead of the error, where it is written and the whole result.
+  - With C(-v) all is as P(ansible.builtin.default#callback) shows it.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - set as stdout in configuration
+seealso:
+  - plugin: corral.virt.report
+    plugin_type: callback
+"""
+
+import typing as t
+
+from ansible import constants
+from ansible.playbook.task_include import TaskInclude
+from ansible.plugins.callback import default
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
+
+if t.TYPE_CHECKING:
+    from ansible.executor.task_result import CallbackTaskResult
+
+
+class CallbackModule(default.CallbackModule):
+    """The default callback, silent about what is well."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "corral.virt.terse"
+
+    def set_options(self, task_keys: t.Any = None, var_options: t.Any = None, direct: t.Any = None) -> None:
+        """Banners wait for the first line below them."""
+        super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
+        if self._is_terse():
+            self.set_option("display_skipped_hosts", False)
+
+    def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
+        """Lines of these come while they are at work."""
+        super().v2_playbook_on_task_start(task, is_conditional)
+        if self._is_terse() and task.action.rpartition(".")[2] in _terminal.SPEAKING:
+            self._print_task_banner(task)
+
+    def v2_playbook_on_include(self, included_file: t.Any) -> None:
+        """Where tasks are written is no news."""
+        if not self._is_terse():
+            super().v2_playbook_on_include(included_file)
+
+    def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
+        """What changed, or has something to say; of what is well its warnings."""
+        if self._is_news(result):
+            super().v2_runner_on_ok(result)
+        else:
+            self._handle_warnings(result.result)
+
+    def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
+        """The same of an item."""
+        if self._is_news(result):
+            super().v2_runner_item_on_ok(result)
+        else:
+            self._handle_warnings(result.result)
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
+        """The message, once; of a loop its items have told."""
+        if not self._is_terse():
+            super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+        elif not (result.task.loop and "results" in result.result):
+            self._complain(result, f"fatal: [{self.host_label(result)}]")
+        if self._is_terse() and ignore_errors:
+            self._display.display("...ignoring", color=constants.COLOR_SKIP)
+
+    def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
+        """The same of an item."""
+        if self._is_terse():
+            self._complain(result, f"failed: [{self.host_label(result)}] (item={self._get_item_label(result.result)})")
+        else:
+            super().v2_runner_item_on_failed(result)
+
+    def _complain(self, result: CallbackTaskResult, whose: str) -> None:
+        if self._last_task_banner != result.task._uuid:
+            self._print_task_banner(result.task)
+        self._handle_warnings(result.result)
+        text = f"{whose}: {_terminal.failure(result.result)}"
+        self._display.display(text, color=constants.COLOR_ERROR, stderr=self.get_option("display_failed_stderr"))
+
+    def _is_terse(self) -> bool:
+        return bool(self._display.verbosity == 0)
+
+    def _is_news(self, result: CallbackTaskResult) -> bool:
+        if not self._is_terse():
+            return True
+        is_include = isinstance(result.task, TaskInclude)
+        return not is_include and (bool(result.result.get("changed")) or bool(self._run_is_verbose(result)))

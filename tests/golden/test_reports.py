@@ -1,0 +1,158 @@
+"""Each report in each format, to the letter: people and programs know these texts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table
+from ansible_collections.corral.virt.tests.golden.case import GOLDEN
+
+GIB = 1024**3
+WEB1: dict[str, t.Any] = {
+    "name": "web1",
+    "uuid": "00000000-0000-0000-0000-000000000001",
+    "state": "running",
+    "vcpus": {"current": 2, "maximum": 4},
+    "cpu_percent": 12.5,
+    "memory": {"current_mib": 2048, "maximum_mib": 4096},
+    "graphics": [{"type": "vnc", "connect": ["ssh -L 5901:127.0.0.1:5900 hyper1", "vncviewer localhost:5901"]}],
+    "console_command": "ssh -t hyper1 virsh --connect qemu:///system console web1",
+    "disks": [
+        {"target": "vda", "capacity_bytes": 8 * GIB, "source": "/srv/web1-system.qcow2", "format": "qcow2"},
+        {"target": "vdb", "capacity_bytes": GIB // 2, "volume": "default/data", "format": "raw"},
+    ],
+    "interfaces": [{"mac": "52:54:00:00:00:01", "bridge": "br0", "type": "bridge"}],
+    "addresses": ["192.0.2.7", "2001:db8::7"],
+    "tags": ["front", "apart-web"],
+}
+OFF: dict[str, t.Any] = {
+    "name": "a-guest-that-is-off",
+    "uuid": "00000000-0000-0000-0000-000000000002",
+    "state": "shutdown",
+    "vcpus": {"current": 16, "maximum": 16},
+    "cpu_percent": None,
+    "memory": {"current_mib": 512, "maximum_mib": 512},
+    "graphics": [{"type": "spice"}],
+    "disks": [{"target": "sda"}],
+    "interfaces": [{"mac": "52:54:00:00:00:02", "type": "user"}],
+    "addresses": [],
+    "tags": [],
+}
+LOAD = {"cpus": 8, "cpu_percent": 71.4, "memory_mib": 32768, "memory_used_mib": 29696}
+INFO: dict[str, t.Any] = {
+    **LOAD,
+    "sockets": 1,
+    "cores": 4,
+    "threads": 2,
+    "cpu_mhz": 3400,
+    "vcpus_used": 12,
+    "memory_free_mib": 2560,
+    "cpu_model": "EPYC",
+    "virt_types": ["qemu", "kvm"],
+    "libvirt_version": "9.0.0",
+    "hypervisor_version": "7.2.22",
+    "pools": [{"name": "default", "path": "/srv", "available_bytes": 3 * GIB // 2, "capacity_bytes": 100 * GIB}],
+    "bridges": ["br0"],
+    "guests": [{}, {}],
+    "maintenance": {"reason": "new memory"},
+}
+BARE = {**INFO, "cpu_model": "", "bridges": None, "pools": [], "guests": [], "maintenance": None, "vcpus_used": 0, "memory_used_mib": 0}
+GUESTS = {"hyper1": {"domains": [WEB1, OFF], "host": LOAD}, "hyper2": {"domains": []}}
+HOSTS: dict[str, dict[str, dict[str, t.Any]]] = {
+    "query": GUESTS,
+    "list": GUESTS,
+    "host_info": {"hyper1": {"host": INFO}, "hyper2": {"host": BARE}},
+}
+CASES = [(kind, form) for kind in HOSTS for form in ("seed", "table", "json")]
+
+
+def reported(kind: str, form: str, hosts: t.Mapping[str, t.Any]) -> str:
+    """What stands in the file of a report."""
+    if form == "seed":
+        return _report.text(kind, hosts, ["hyper10"], None) + "\n"
+    report = _report_data.data(kind, hosts, ["hyper10"], None)
+    return (json.dumps(report, indent=2) if form == "json" else _table.text(report)) + "\n"
+
+
+@pytest.mark.parametrize(("kind", "form"), CASES)
+def test_a_report_is_as_it_was(kind: str, form: str, request: pytest.FixtureRequest) -> None:
+    file, text = GOLDEN / "reports" / f"{kind}.{form}", reported(kind, form, HOSTS[kind])
+    if request.config.getoption("--regenerate"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("kind", HOSTS)
+def test_colours_change_nothing_else(kind: str) -> None:
+    report = _report_data.data(kind, HOSTS[kind], ["hyper10"], None)
+    painted = _table.text(report, lambda text, colour: f"<{colour}>{text}</>")
+    assert "<red>not reached</>" in painted
+    for mark in ("<red>", "<yellow>", "<green>", "</>"):
+        painted = painted.replace(mark, "")
+    assert painted == _table.text(report)
+
+
+@pytest.mark.parametrize(
+    ("used", "bar", "colour"),
+    [
+        (0, "....................", "green"),
+        (4, "#...................", "green"),
+        (69, "##############......", "green"),
+        (70, "##############......", "yellow"),
+        (90, "##################..", "red"),
+        (100, "####################", "red"),
+        (250, "####################", "red"),
+    ],
+)
+def test_bars(used: int, bar: str, colour: str) -> None:
+    assert _table._bar(used, 100) == (f"[{bar}]", colour, False)
+    assert _table._bar(used * 3, 300) == (f"[{bar}]", colour, False)
+    assert _table._bar(None, 100).text == _table._bar(used, None).text == _table._bar(used, 0).text == "[         ?          ]"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (GIB - 1, "1024.0 MiB"), (GIB, "1.0 GiB"), (5 * 1024**5, "5120.0 TiB")],
+)
+def test_sizes(size: int | None, text: str) -> None:
+    assert _table.size(size) == text
+
+
+BROKEN: list[t.Any] = [
+    {},
+    {"domains": None},
+    {"domains": ["web1"]},
+    {"domains": [{**WEB1, "memory": 5}]},
+    {"domains": [{**WEB1, "vcpus": {"current": "2\n"}}]},
+    {"domains": [{**WEB1, "cpu_percent": True}]},
+    {"domains": [{**WEB1, "disks": [{"capacity_bytes": "8"}]}]},
+    {"domains": [WEB1], "host": {"cpus": []}},
+    {"domains": [WEB1], "host": "host"},
+]
+
+
+@pytest.mark.parametrize("answer", BROKEN, ids=range(len(BROKEN)))
+def test_an_answer_that_is_none_hides_no_other_host(answer: t.Any) -> None:
+    report = _report_data.data("query", {"hyper1": answer, "hyper2": GUESTS["hyper1"]}, [], None)
+    assert [(host["name"], host["reached"]) for host in report["hosts"]] == [("hyper1", False), ("hyper2", True)]
+    assert "not reached" in _table.text(report).splitlines()[0] and "web1" in _table.text(report)
+    told = _report.text("list", {"hyper1": {"domains": None}, "hyper2": GUESTS["hyper1"]}, [], None)
+    assert told.startswith("hyper1\n  (what it answered cannot be read)\nhyper2\n  running\n    web1")
+
+
+def test_only_the_guests_that_are_asked_for() -> None:
+    for kind in ("query", "list"):
+        report = _report_data.data(kind, GUESTS, [], ["web1"])
+        assert [(host["name"], [guest["name"] for guest in host["guests"]]) for host in report["hosts"]] == [("hyper1", ["web1"])]
+    assert _report_data.data("query", GUESTS, ["hyper10"], ["nobody"])["hosts"] == [{"name": "hyper10", "reached": False}]
+
+
+def test_nothing_in_a_table_is_obeyed_by_a_terminal() -> None:
+    bad = copy.deepcopy(WEB1)
+    bad.update(name="a\x1b[2J\nfake", tags=["\x9b31m"], addresses=["\x07"])
+    shown = _table.text(_report_data.data("query", {"h1": {"domains": [bad], "host": LOAD}}, [], None))
+    assert "a\\x1b[2J\\nfake" in shown and not [char for char in shown if not char.isprintable() and char != "\n"]
