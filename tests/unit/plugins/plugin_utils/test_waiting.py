@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _waiting
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal, _waiting
 
 WEB: dict[str, t.Any] = {"name": "web1", "state": "shutdown"}
 BOOT = {"name": "b", "state": "rebooted"}
@@ -38,7 +38,7 @@ def test_what_is_waited_for(guests: list[t.Any], text: str | None) -> None:
 def test_a_line_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(_waiting, "_EVERY_S", 0.05)
-    monkeypatch.setattr("ansible.utils.display.Display.display", lambda _self, text: shown.append(text))
+    monkeypatch.setattr(_terminal, "say", shown.append)
     with _waiting.lines("waiting"):
         time.sleep(0.2)
     count = len(shown)

@@ -1,0 +1,184 @@
+"""What a run prints: reports in their formats, in a file or alone on standard output; a run without changes next to nothing; a failure once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.contract.play import Play, defaults
+from ansible_collections.corral.virt.tests.contract.test_commands import Commands
+from ansible_collections.corral.virt.tests.tools import payload, preloaded
+
+pytestmark = pytest.mark.slow
+
+ALONE = {"ANSIBLE_STDOUT_CALLBACK": "corral.virt.report"}
+TERSE = {"ANSIBLE_STDOUT_CALLBACK": "corral.virt.terse"}
+NAMES = "[.hosts[] | {(.name): [.guests[]?.name]}] | add"
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("output"))
+
+
+def run(commands: Commands, action: str, *flags: str, env: t.Mapping[str, str] = ALONE, **arguments: t.Any) -> subprocess.CompletedProcess[str]:
+    """A playbook with what it printed, lines and all."""
+    words = ["ansible-playbook", "-i", "hosts.yml", f"corral.virt.{action}", "-e", json.dumps(arguments), *flags]
+    environment = defaults(CORRAL_VIRT_KNOWN_HOSTS=str(commands.known), **env)
+    return preloaded.run(words, cwd=commands.place, env=environment, timeout_s=120, given=None)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_a_report_can_be_piped_into_jq(commands: Commands) -> None:
+    command = f"ansible-playbook -i hosts.yml corral.virt.query -e format=json | jq -c '{NAMES}'"
+    done = subprocess.run(command, shell=True, cwd=commands.place, env=defaults(**ALONE), capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout) == {"h1": ["web1", "web2"], "h2": ["db1"]} and done.stderr == "", done
+
+
+def test_only_the_report_is_printed(commands: Commands) -> None:
+    for action, kinds in (("list", {"guests"}), ("host_info", {"cpus", "pools"})):
+        told = run(commands, action, format="json")
+        report = json.loads(told.stdout)
+        assert (report["version"], report["kind"], told.returncode, told.stderr) == (1, action, 0, "")
+        assert [host["name"] for host in report["hosts"]] == ["h1", "h2"] and kinds <= set(report["hosts"][0])
+    assert run(commands, "list").stdout == "h1\n  running\n    web1\n  shutdown\n    web2\nh2\n  running\n    db1\n"
+    table = run(commands, "query", format="table", guest="web2").stdout.splitlines()
+    assert table[0].startswith("h1  CPU  [") and table[2].split() == ["web2", "shutdown", "2", "-", "512.0", "MiB", "-", "-", "front"]
+    assert run(commands, "start", "--check", guest="web2").stdout == "h1\n  start web2\n", "steps are a report, too"
+
+
+def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
+    told = run(commands, "query", format="json", guest="nobody")
+    assert (told.stdout, told.returncode) == ("", 2)
+    assert told.stderr == "h1: cannot find guest nobody: no hypervisor of h1, h2 has it\n"
+    other = commands.place / "h2.xml"
+    text = other.read_text()
+    other.unlink()
+    try:
+        told = run(commands, "query", format="json")
+    finally:
+        other.write_text(text)
+    assert json.loads(told.stdout)["hosts"][1] == {"name": "h2", "reached": False}
+    assert told.returncode == 2 and told.stderr.startswith("h2: cannot connect to test://") and told.stderr.count("\n") == 1
+
+
+def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
+    out = commands.place / "hosts.json"
+    told = run(commands, "query", "--check", env={}, format="json", out="hosts.json")
+    assert f"the report would be in {out}" in told.stdout and not out.exists()
+    out.write_text("somebody reads this")
+    with out.open() as reader:
+        told = run(commands, "query", env={}, format="json", out="hosts.json")
+        assert reader.read() == "somebody reads this"
+    assert f"the report is in {out}" in told.stdout and '"version"' not in told.stdout and told.stdout.count("changed=0") == 2
+    assert json.loads(out.read_text())["kind"] == "query"
+    assert [path.name for path in commands.place.iterdir() if path.name.startswith(".corral")] == []
+    told = run(commands, "query", format="json", out="hosts.json")
+    assert told.stdout == "" and "the report is in" in told.stderr
+
+
+@pytest.mark.parametrize(("out", "why"), [("no/file", "is no directory that you can write to"), (".", "it is a directory; name a file in it")])
+def test_a_report_that_cannot_be_written_is_red(commands: Commands, out: str, why: str) -> None:
+    for flags in ([], ["--check"]):
+        told = run(commands, "list", *flags, out=out)
+        assert told.returncode == 2 and why in told.stderr and told.stdout == ""
+
+
+def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {}})
+    told = play.run(
+        {"corral.virt.virt_report": {"kind": "steps", "results": {}, "group": [], "format": "json"}, "register": "told", "ignore_errors": True}
+    )
+    assert told["h1"]["msg"] == "format: steps is text only; leave it out, or choose one of query, list, host_info"
+
+
+def test_a_report_stands_below_its_banner(commands: Commands) -> None:
+    """As the checkout's own ansible.cfg has it, and with Ansible's defaults."""
+    assert "stdout_callback = corral.virt.terse" in (payload.ROOT / "ansible.cfg").read_text()
+    for env in (TERSE, {}):
+        lines = run(commands, "list", env=env).stdout.splitlines()
+        banner = next(number for number, line in enumerate(lines) if line.startswith("TASK [Print the report]"))
+        assert lines[banner + 1 : banner + 4] == ["h1", "  running", "    web1"]
+
+
+def test_what_is_well_is_not_printed(commands: Commands) -> None:
+    """Of a role on two hosts with nothing to do: at most five lines for each host; with -v all of it."""
+    done = run(commands, "start", env=TERSE, guest="web1")
+    assert done.returncode == 0 and "ok: [" not in done.stdout and "included:" not in done.stdout
+    assert re.findall(r"^TASK \[(.*?)\]", done.stdout, re.MULTILINE) == ["Bring the guests to the state", "Print what was done"]
+    wish = {"vcpus": "2", "memory": "512MiB", "interfaces": [], "domain": {"disks": []}, "guests_seed": "false", "state": "present"}
+    same = run(commands, "create", env=TERSE, guest="web1", **wish)
+    assert same.returncode == 0 and re.findall(r"changed=\d+", same.stdout) == ["changed=0"] * 2, same.stdout
+    role = same.stdout.partition("PLAY RECAP")[0].partition("TASK")[2].splitlines()
+    assert len(role) <= 10, same.stdout
+    everything = run(commands, "start", "-v", env=TERSE, guest="web1").stdout
+    assert "ok: [h1]" in everything and "included:" in everything
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "why"),
+    [
+        ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it"),
+        ("create", {"guest": "new"}, "no hypervisor has it, and to make it vcpus and memory must be given, as vcpus=2 memory=2GiB"),
+        ("create", {"guest": "new", "vcpus": 1, "memory": 64, "image": "/a.qcow2"}, "image of new: '/a.qcow2' is a path"),
+    ],
+)
+def test_a_failure_is_told_once(commands: Commands, action: str, arguments: dict[str, t.Any], why: str) -> None:
+    done = run(commands, action, env=TERSE, **arguments)
+    assert done.returncode == 2 and (done.stdout + done.stderr).count(why) == 1, done.stdout + done.stderr
+    assert re.search(r"^fatal: \[h1\]: ", done.stdout, re.MULTILINE) and "Origin:" not in done.stdout + done.stderr
+
+
+FAILING: list[dict[str, t.Any]] = [
+    {"ansible.builtin.command": "sh -c 'echo out; echo err >&2; false'", "ignore_errors": True},
+    {"ansible.builtin.fail": {"msg": "bad {{ item }}"}, "loop": [1, 2], "when": "item == 1", "ignore_errors": True},
+    {"ansible.builtin.debug": {"msg": "told"}},
+    {"ansible.builtin.command": "true"},
+    {"ansible.builtin.command": "echo {{ item }}", "loop": [1, 2], "changed_when": "item == 2"},
+    {"ansible.builtin.assert": {"that": ["false"], "fail_msg": ["one", "two"], "quiet": True}},
+]
+
+
+def test_failures_of_all_sorts(tmp_path: Path) -> None:
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"name": f"t{place}", **task} for place, task in enumerate(FAILING)]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    env = {**defaults(**TERSE), "ANSIBLE_LOCALHOST_WARNING": "0"}
+    words = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}", "play.yml"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    body = [line.rstrip("*").rstrip() for line in done.stdout.partition("PLAY RECAP")[0].splitlines() if line]
+    assert body[1:] == [
+        "TASK [t0]", "fatal: [localhost]: non-zero return code", "  err", "  out", "...ignoring",
+        "TASK [t1]", "failed: [localhost] (item=1): bad 1", "...ignoring",
+        "TASK [t2]", "ok: [localhost] => {", '    "msg": "told"', "}",
+        "TASK [t3]", "changed: [localhost]",
+        "TASK [t4]", "changed: [localhost] => (item=2)",
+        "TASK [t5]", "fatal: [localhost]: one", "  two",
+    ], done.stdout  # fmt: skip
+    assert done.returncode == 2 and done.stderr == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_colours_are_for_terminals(commands: Commands, terminal: bool) -> None:
+    env = {name: value for name, value in defaults().items() if name != "ANSIBLE_NOCOLOR"}
+    words = ["ansible-playbook", "-i", "hosts.yml", "corral.virt.list", "-e", "format=table"]
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(words, cwd=commands.place, env=env, stdout=theirs, stderr=subprocess.DEVNULL):
+        os.close(theirs)
+        printed = b""
+        try:
+            while read := os.read(ours, 65536):
+                printed += read
+        except OSError:  # so ends a terminal
+            pass
+        os.close(ours)
+    assert b"web1" in printed and (re.search(rb"\x1b\[0;32mrunning\x1b\[0m", printed) is not None) == terminal, printed
