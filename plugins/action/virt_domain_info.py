@@ -56,7 +56,7 @@ class ActionModule(UntrustedAction, normal.ActionModule):
 def _add_commands(guest: dict[str, t.Any], way: _consoles.Way, uri: str) -> None:
     displays = guest.get("graphics")
     for display in displays if isinstance(displays, list) else []:
-        if isinstance(display, dict) and (commands := _consoles.display(way, display)):
+        if isinstance(display, dict) and (commands := _consoles.display(_consoles.beyond(way, uri), display)):
             display["connect"] = commands
     if guest.get("console") and guest.get("name"):
         guest["console_command"] = _consoles.serial(way, uri, str(guest["name"]))

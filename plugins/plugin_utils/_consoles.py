@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import typing as t
+import urllib.parse
 
-__all__ = ["Way", "display", "serial"]
+__all__ = ["Way", "beyond", "display", "serial"]
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where what listens on all addresses is reached on its host
 _VIEWERS = {
     ("vnc", "port"): "vncviewer {}:{}",
     ("spice", "port"): "remote-viewer spice://{}:{}",
@@ -52,14 +53,23 @@ def display(way: Way, found: t.Mapping[str, t.Any]) -> list[str]:
     viewer = _VIEWERS.get((str(found.get("type")), ports[0])) if ports else None
     if viewer is None:
         return []
-    port = int(found[ports[0]])
-    listen = str(found.get("listen") or "127.0.0.1")
+    port, told = int(found[ports[0]]), str(found.get("listen") or "127.0.0.1")
+    listen = _EVERYWHERE.get(told, told)
+    there = f"[{listen}]" if ":" in listen else listen
     if way.local:
-        return [viewer.format("localhost", port)]
-    if listen not in _LOOPBACK:
-        return [viewer.format(way.host, port)]
-    # Not the same number: the user's own display may listen there.
-    return [shlex.join(way.ssh("-L", f"{port + 1}:{listen}:{port}")), viewer.format("localhost", port + 1)]
+        return [viewer.format("localhost" if listen == "127.0.0.1" else there, port)]
+    # Through ssh always: firewalls let nobody in to a display, and a name of ssh's configuration is none for a viewer.
+    near = port + 1 if port + 1 < 2**16 else port - 1  # another number: the user's own display may listen there
+    return [shlex.join(way.ssh("-L", f"{near}:{there}:{port}")), viewer.format("localhost", near)]
+
+
+def beyond(way: Way, uri: str) -> Way:
+    """How the user reaches the host that a libvirt URI leads to, whose displays are there."""
+    place = urllib.parse.urlsplit(uri)
+    if not place.hostname or place.hostname in ("localhost", "127.0.0.1", "::1"):
+        return way
+    ssh = place.scheme.endswith("+ssh")
+    return Way(place.hostname, user=place.username if ssh else None, port=place.port if ssh else None)
 
 
 def _is_port(told: object) -> bool:

@@ -20,20 +20,28 @@ _EVERY_S = 5
 _SHOWN = 5  # names in a line
 _TIMEOUT_S = 300  # of the module, when nothing is said
 _WAITING = {"shutdown": "shut down", "rebooted": "reboot", "absent": "shut down"}  # states that guests are waited for
+_ADDRESSED = ("running", "rebooted")  # those in which wait_for_ip waits
 
 Guest = t.Mapping[str, t.Any]
 
 
 def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
     """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`; None where it waits for nothing."""
-    waited = [one for one in guests if isinstance(one, dict) and one.get("state") in _WAITING and one.get("wait") is not False]
+    waited = [one for one in guests if isinstance(one, dict) and _verbs(one)]
     if not waited:
         return None
     names = [str(one.get("name")) for one in waited[:_SHOWN]]
     more = f" and {len(waited) - _SHOWN} more" if len(waited) > _SHOWN else ""
-    verbs = " or ".join(dict.fromkeys(_WAITING[one["state"]] for one in waited))
+    verbs = " or ".join(dict.fromkeys(verb for one in waited for verb in _verbs(one)))
     longest_s = max(_seconds(one) for one in waited)
     return str(printable(f"{host}: waiting for {', '.join(names)}{more} to {verbs}, at most {longest_s} s"))
+
+
+def _verbs(guest: Guest) -> list[str]:
+    """What it is waited for to do."""
+    state = guest.get("state")
+    verbs = [_WAITING[state]] if state in _WAITING and guest.get("wait") is not False else []
+    return [*verbs, *(["have an address"] if guest.get("wait_for_ip") and state in _ADDRESSED else [])]
 
 
 @contextlib.contextmanager

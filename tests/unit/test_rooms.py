@@ -40,6 +40,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "action/*": (ANYTHING, ["ansible"]),
     "inventory/*": (ANYTHING, ["ansible"]),
     "filter/*": (ANYTHING, ["ansible"]),
+    "callback/*": (ANYTHING, ["ansible"]),
     "plugin_utils/*": (ANYTHING, ["ansible", "cryptography", "yaml"]),
     "doc_fragments/*": (ANYTHING, ["yaml"]),
 }

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._consoles import Way, display, serial
+from ansible_collections.corral.virt.plugins.plugin_utils._consoles import Way, beyond, display, serial
 
 PLAIN, LOCAL = Way("hyper2"), Way("localhost", local=True)
 ROOT = Way("192.0.2.12", user="root", port=22)
@@ -49,8 +49,13 @@ VNC = {"type": "vnc", "port": 5900, "listen": "127.0.0.1"}
         (PLAIN, VNC, ["ssh -L 5901:127.0.0.1:5900 hyper2", "vncviewer localhost:5901"]),
         (ADMIN, VNC, [f"ssh -L 5901:127.0.0.1:5900 {TO_ADMIN}", "vncviewer localhost:5901"]),
         (PLAIN, {**VNC, "listen": None}, ["ssh -L 5901:127.0.0.1:5900 hyper2", "vncviewer localhost:5901"]),
-        (PLAIN, {**VNC, "listen": "0.0.0.0"}, ["vncviewer hyper2:5900"]),
+        (PLAIN, {**VNC, "listen": "0.0.0.0"}, ["ssh -L 5901:127.0.0.1:5900 hyper2", "vncviewer localhost:5901"]),
+        (PLAIN, {**VNC, "listen": "::"}, ["ssh -L '5901:[::1]:5900' hyper2", "vncviewer localhost:5901"]),
+        (PLAIN, {**VNC, "listen": "192.0.2.99"}, ["ssh -L 5901:192.0.2.99:5900 hyper2", "vncviewer localhost:5901"]),
+        (PLAIN, {**VNC, "port": 65535}, ["ssh -L 65534:127.0.0.1:65535 hyper2", "vncviewer localhost:65534"]),
         (LOCAL, VNC, ["vncviewer localhost:5900"]),
+        (LOCAL, {**VNC, "listen": "0.0.0.0"}, ["vncviewer localhost:5900"]),
+        (LOCAL, {**VNC, "listen": "192.0.2.99"}, ["vncviewer 192.0.2.99:5900"]),
         (PLAIN, {**VNC, "type": "spice"}, ["ssh -L 5901:127.0.0.1:5900 hyper2", "remote-viewer spice://localhost:5901"]),
         (LOCAL, {"type": "spice", "port": -1, "tls_port": 5903}, ["remote-viewer 'spice://localhost?tls-port=5903'"]),
         (PLAIN, {**VNC, "port": -1}, []),
@@ -61,3 +66,18 @@ VNC = {"type": "vnc", "port": 5900, "listen": "127.0.0.1"}
 )
 def test_display(way: Way, found: dict[str, t.Any], commands: list[str]) -> None:
     assert display(way, found) == commands
+
+
+@pytest.mark.parametrize(
+    ("uri", "way"),
+    [
+        ("qemu:///system", ADMIN),
+        ("qemu+tls://localhost/system", ADMIN),
+        ("test:////tmp/a.xml", ADMIN),
+        ("qemu+tls://hyper9/system", Way("hyper9")),
+        ("qemu+tls://root@hyper9:16514/system", Way("hyper9")),
+        ("qemu+ssh://root@hyper9:2222/system?keyfile=/k", Way("hyper9", user="root", port=2222)),
+    ],
+)
+def test_a_display_is_where_its_libvirt_is(uri: str, way: Way) -> None:
+    assert beyond(ADMIN, uri) == way
