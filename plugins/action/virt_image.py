@@ -21,7 +21,8 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction, amount
+from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
+from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
 
 _PIECE_BYTES = 16 * 1024 * 1024
 _MIB = 1024 * 1024

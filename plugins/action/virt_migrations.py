@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-
 from ansible_collections.corral.virt.plugins.action import virt_migrate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable

@@ -46,10 +46,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"cannot find guest {', '.join(options['guest'])}: no hypervisor of {', '.join(sorted(hosts))} has it")
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
-            out = os.path.abspath(os.path.expanduser(options["out"]))
-            _write(out, f"{text}\n", checking=bool(self._task.check_mode))
-            result["out"] = out
-            _terminal.say(f"the report {'would be' if self._task.check_mode else 'is'} in {out}")
+            result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
+            checking = bool(self._task.check_mode)
+            _write(result["out"], f"{text}\n", checking=checking)
+            _terminal.say(f"the report {'would be' if checking else 'is'} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
         return result

@@ -124,8 +124,8 @@ domains:
     moving: {description: The host it moves to while the record of a migration stands; else null., type: str, returned: always}
     moving_from: {description: UUID of the host it then comes from., type: str, returned: always}
 host:
-  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib), and C(memory_used_mib),
-    which its running guests may use.
+  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib), and
+    C(memory_used_mib), which its running guests may use.
   returned: with O(load)
   type: dict
 """
@@ -134,7 +134,7 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
@@ -162,7 +162,7 @@ def main() -> None:
             describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
             read = describes if module.params["details"] else describe.name_guests
             if module.params["load"]:  # the host's memory is used by all of its guests
-                found, more["host"] = describe.measured(connection, lambda: describes(connection))
+                found, more["host"] = measure.measured(connection, lambda: describes(connection))
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
                 found = read(connection, names=names)

@@ -39,8 +39,8 @@ options:
     elements: str
   format:
     description:
-      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and V(json) for programs; its
-        shape is in the guide of commands.
+      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and V(json) for programs;
+        its shape is in the guide of commands.
       - V(table) and V(json) are for O(kind=query), O(kind=list) and O(kind=host_info).
       - Figures of how busy hosts and guests are need O(corral.virt.virt_domain_info#module:load=true).
     type: str

@@ -12,7 +12,7 @@ import urllib.parse
 
 __all__ = ["Way", "beyond", "display", "serial"]
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where what listens on all addresses is reached on its host
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where what listens on all addresses is reached on its host
 _VIEWERS = {
     ("vnc", "port"): "vncviewer {}:{}",
     ("spice", "port"): "remote-viewer spice://{}:{}",

@@ -76,7 +76,7 @@ def moved(one: t.Mapping[str, t.Any]) -> str:
     if "seconds" in one:
         line += f", after {one['seconds']} s"
     figures = [f"downtime {one['downtime_ms']} ms"] if one.get("downtime_ms") is not None else []
-    figures += [f"{_table.size(one['bytes_sent'])} sent"] if one.get("bytes_sent") is not None else []
+    figures += [f"{_table.amount(one['bytes_sent'])} sent"] if one.get("bytes_sent") is not None else []
     return "; ".join([line, ", ".join(figures)] if figures else [line])
 
 
@@ -86,12 +86,12 @@ def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection
     for one in result.get("results") or ():
         parts = [f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}"]
         if one.get("mode"):
-            parts += [one["mode"], f"{_table.size(one.get('bytes_to_move'))} of disk"]
+            parts += [one["mode"], f"{_table.amount(one.get('bytes_to_move') or 0)} of disk"]
         if one.get("dirty_rate_mib_s") is not None:
             parts.append(f"writes {one['dirty_rate_mib_s']} MiB/s of memory")
         lines.append(", ".join(parts))
         disks = one.get("disks") or ()
-        lines += [f"  {disk['target']}: {disk['how']}, {_table.size(disk['bytes_to_move'])} ({disk['why']})" for disk in disks]
+        lines += [f"  {disk['target']}: {disk['how']}, {_table.amount(disk['bytes_to_move'])} ({disk['why']})" for disk in disks]
         lines += [f"  {line}" for line in (*(one.get("steps") or ()), *(one.get("notes") or ()))]
     return lines
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["VERSION", "KINDS", "data"]
+__all__ = ["KINDS", "VERSION", "data"]
 
 VERSION = 1
 

@@ -9,11 +9,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["Paint", "size", "text"]
+__all__ = ["Paint", "amount", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
 _STATES = {"running": "green", "paused": "yellow", "crashed": "red"}
+_MIB_BYTES = 1024**2
 _UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 Report = t.Mapping[str, t.Any]
@@ -39,6 +40,12 @@ def size(size_bytes: float | None) -> str:
         return "-"
     unit, factor = next((pair for pair in _UNITS if size_bytes >= pair[1]), ("B", 1))
     return f"{size_bytes / factor:.1f} {unit}" if factor > 1 else f"{size_bytes:.0f} B"
+
+
+def amount(done: int, total: int = 0) -> str:
+    """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
+    unit, factor = ("GiB", 1024 * _MIB_BYTES) if max(done, total) >= 1024 * _MIB_BYTES else ("MiB", _MIB_BYTES)
+    return f"{done / factor:.1f}{f' of {total / factor:.1f}' if total else ''} {unit}"
 
 
 def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
@@ -95,7 +102,9 @@ def _list(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     for host in hosts:
         if not host.get("guests"):
             rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
-        rows += [[_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))] for one in host.get("guests") or ()]
+        rows += [
+            [_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))] for one in host.get("guests") or ()
+        ]
     yield from _rows(rows, paint)
 
 

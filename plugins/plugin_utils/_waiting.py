@@ -10,7 +10,6 @@ import threading
 import time
 import typing as t
 
-
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 

@@ -11,12 +11,12 @@ import shlex
 import time
 import typing as t
 
-
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
-__all__ = ["WatchedAction", "amount", "shown"]
+__all__ = ["WatchedAction", "shown"]
 
 _ASK = {"CORRAL_DETACHED": "1"}  # understood by `_files/detached.py`
 _LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
@@ -88,12 +88,6 @@ class WatchedAction(UntrustedAction):
 
     def _show(self, what: str, line: str) -> None:
         _terminal.say(printable(f"{what}: {line}"))
-
-
-def amount(done: int, total: int = 0) -> str:
-    """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
-    unit, size = ("GiB", 1024 * _MIB) if max(done, total) >= 1024 * _MIB else ("MiB", _MIB)
-    return f"{done / size:.1f}{f' of {total / size:.1f}' if total else ''} {unit}"
 
 
 def shown(text: str) -> str:

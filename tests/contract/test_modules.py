@@ -139,3 +139,12 @@ def test_info_of_a_host_and_its_guests() -> None:
     found = run("virt_domain_info", uri="test:///default")["domains"]
     assert [(one["name"], one["state"], one["vcpus"]) for one in found] == [("test", "running", {"current": 2, "maximum": 2})]
     assert run("virt_domain_info", uri="test:///default", name="nobody")["domains"] == []
+
+
+def test_info_of_what_guests_do() -> None:
+    """The test driver's clocks stand, and it counts nothing of guests; the host's memory is that of all of them."""
+    told = run("virt_domain_info", uri="test:///default", name="nobody", load=True)
+    assert told["domains"] == [] and told["host"] == {"cpus": 16, "cpu_percent": None, "memory_mib": 3072, "memory_used_mib": 8192}
+    [guest] = run("virt_domain_info", uri="test:///default", load=True)["domains"]
+    assert guest["cpu_percent"] is None and "host" not in run("virt_domain_info", uri="test:///default")
+    assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]

@@ -1,4 +1,4 @@
-"""What a run prints: reports in their formats, in a file or alone on standard output; a run without changes next to nothing; a failure once."""
+"""What a run prints: reports in their formats, in a file or alone on standard output; little of what is well."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
     return Commands(tmp_path_factory.mktemp("output"))
 
 
-def run(commands: Commands, action: str, *flags: str, env: t.Mapping[str, str] = ALONE, **arguments: t.Any) -> subprocess.CompletedProcess[str]:
+def run(
+    commands: Commands, action: str, *flags: str, env: t.Mapping[str, str] = ALONE, **arguments: t.Any
+) -> subprocess.CompletedProcess[str]:
     """A playbook with what it printed, lines and all."""
     words = ["ansible-playbook", "-i", "hosts.yml", f"corral.virt.{action}", "-e", json.dumps(arguments), *flags]
     environment = defaults(CORRAL_VIRT_KNOWN_HOSTS=str(commands.known), **env)
@@ -86,7 +88,9 @@ def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
     assert told.stdout == "" and "the report is in" in told.stderr
 
 
-@pytest.mark.parametrize(("out", "why"), [("no/file", "is no directory that you can write to"), (".", "it is a directory; name a file in it")])
+@pytest.mark.parametrize(
+    ("out", "why"), [("no/file", "is no directory that you can write to"), (".", "it is a directory; name a file in it")]
+)
 def test_a_report_that_cannot_be_written_is_red(commands: Commands, out: str, why: str) -> None:
     for flags in ([], ["--check"]):
         told = run(commands, "list", *flags, out=out)
@@ -97,7 +101,11 @@ def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.hosts(hyper={"h1": {}})
     told = play.run(
-        {"corral.virt.virt_report": {"kind": "steps", "results": {}, "group": [], "format": "json"}, "register": "told", "ignore_errors": True}
+        {
+            "corral.virt.virt_report": {"kind": "steps", "results": {}, "group": [], "format": "json"},
+            "register": "told",
+            "ignore_errors": True,
+        }
     )
     assert told["h1"]["msg"] == "format: steps is text only; leave it out, or choose one of query, list, host_info"
 

@@ -94,17 +94,3 @@ def test_who_cannot_wait_says_so_and_takes_nothing_for_an_answer(answer: Path) -
     assert result["failed"] and "run again" in result["msg"]
     assert f"cannot wait for the answer of the module on web1 in {answer} (it is gone)" in result["msg"]
     assert not answer.exists()
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "text"),
-    [
-        (86090137, 199229440, "82.1 of 190.0 MiB"),
-        (1288490189, 8 * 1024**3, "1.2 of 8.0 GiB"),
-        (0, 1024**3, "0.0 of 1.0 GiB"),
-        (1024**3 - 1, 0, "1024.0 MiB"),
-        (3 * 1024**3, 0, "3.0 GiB"),
-    ],
-)
-def test_amounts(done: int, total: int, text: str) -> None:
-    assert _watched.amount(done, total) == text

@@ -156,3 +156,17 @@ def test_nothing_in_a_table_is_obeyed_by_a_terminal() -> None:
     bad.update(name="a\x1b[2J\nfake", tags=["\x9b31m"], addresses=["\x07"])
     shown = _table.text(_report_data.data("query", {"h1": {"domains": [bad], "host": LOAD}}, [], None))
     assert "a\\x1b[2J\\nfake" in shown and not [char for char in shown if not char.isprintable() and char != "\n"]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "text"),
+    [
+        (86090137, 199229440, "82.1 of 190.0 MiB"),
+        (1288490189, 8 * 1024**3, "1.2 of 8.0 GiB"),
+        (0, 1024**3, "0.0 of 1.0 GiB"),
+        (1024**3 - 1, 0, "1024.0 MiB"),
+        (3 * 1024**3, 0, "3.0 GiB"),
+    ],
+)
+def test_amounts(done: int, total: int, text: str) -> None:
+    assert _table.amount(done, total) == text

@@ -215,12 +215,15 @@ def test_reports_and_maintenance(lab: Commands) -> None:
     """What programs read stands alone in a pipe; what people read has figures of the hosts and of the guests that run."""
     assert "web1" in lab.do("list") and "libvirt:" in lab.do("host_info", format="seed")
     query = shlex.join(["ansible-playbook", *lab.ask_nobody, "corral.virt.query", "-e", "format=json"])
-    names = "[.hosts[] | select(.cpu_percent > 0 and .memory_used_mib >= 64) | {(.name): [.guests[] | select(.cpu_percent != null) | .name]}] | add"
+    measured = "select(.cpu_percent > 0 and .memory_used_mib >= 64) | {(.name): [.guests[] | select(.cpu_percent != null) | .name]}"
+    names = f"[.hosts[] | {measured}] | add"
     alone = {**lab.environment, "ANSIBLE_STDOUT_CALLBACK": "corral.virt.report"}
     piped = subprocess.run(f"{query} | jq -e '{names}'", shell=True, env=alone, cwd=ROOT, capture_output=True, text=True, check=True)
     ((here, _state),) = lab.state("web1").items()
     assert piped.stderr == "" and "web1" in json.loads(piped.stdout)[here]
-    assert re.search(r"hyper1 CPU \[[#.]{20}\] \d+ % of \d+ CPUs memory \[[#.]{20}\] [\d.]+ MiB of [\d.]+ GiB", lab.do("query", format="table"))
+    assert re.search(
+        r"hyper1 CPU \[[#.]{20}\] \d+ % of \d+ CPUs memory \[[#.]{20}\] [\d.]+ MiB of [\d.]+ GiB", lab.do("query", format="table")
+    )
     lab.do("rebalance", "--check", stay="a,b,web1")
     lab.do("undrain", host="hyper1")
     assert "drain needs it" in lab.do("drain", ok=False)

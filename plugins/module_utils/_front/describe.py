@@ -7,19 +7,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
-from ansible_collections.corral.virt.plugins.module_utils._model import load
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["describe_guest", "describe_guests", "describe_host", "measured", "name_guests"]
+__all__ = ["describe_guest", "describe_guests", "describe_host", "name_guests"]
 
-_MEASURED_S = 1
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
 
@@ -31,22 +28,6 @@ def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None
             with contextlib.suppress(NotFound):
                 found.append(describe_guest(item, statistics, addresses=addresses))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
-
-
-def measured(connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
-    """Guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
-    before, begun = figures.clocks(connection), time.monotonic()
-    guests, node = read(), look.node(connection)
-    time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))
-    after = figures.clocks(connection)
-    for guest in guests:
-        guest["cpu_percent"] = load.guest_percent(before, after, guest["uuid"], guest["vcpus"]["current"])
-    return guests, {
-        "cpus": node["cpus"],
-        "cpu_percent": load.host_percent(before, after),
-        "memory_mib": node["memory_mib"],
-        "memory_used_mib": sum(guest["memory"]["maximum_mib"] for guest in guests if guest["state"] in ("running", "paused")),
-    }
 
 
 def name_guests(connection: t.Any, *, names: t.Collection[str] | None = None) -> list[dict[str, t.Any]]:

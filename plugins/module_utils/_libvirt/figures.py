@@ -6,15 +6,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
-from ansible_collections.corral.virt.plugins.module_utils._model.load import Clocks
 
-__all__ = ["baseline", "clocks", "domain_capabilities", "networks", "states", "stats"]
+__all__ = ["baseline", "domain_capabilities", "networks", "states", "stats"]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
@@ -46,17 +43,6 @@ def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
     )
     with said("read the guests of", connection.getURI()):
         return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
-
-
-def clocks(connection: Connection) -> Clocks:
-    """What processors have spent so far; nothing of what the driver does not count."""
-    host: dict[str, int] = {}
-    with contextlib.suppress(libvirt.libvirtError):
-        host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
-    with said("read the guests of", connection.getURI()):
-        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
-    guests = {domain.UUIDString(): statistics["cpu.time"] for domain, statistics in found if "cpu.time" in statistics}
-    return Clocks(time.monotonic_ns(), host, guests)
 
 
 def states(connection: Connection) -> list[tuple[t.Any, str]]:

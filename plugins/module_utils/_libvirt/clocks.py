@@ -1,0 +1,26 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read the clocks of processors."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._model.load import Clocks
+
+__all__ = ["read"]
+
+
+def read(connection: Connection) -> Clocks:
+    """What processors have spent so far; nothing of what the driver does not count."""
+    host: dict[str, int] = {}
+    with contextlib.suppress(libvirt.libvirtError):
+        host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
+    with said("read the guests of", connection.getURI()):
+        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
+    guests = {domain.UUIDString(): statistics["cpu.time"] for domain, statistics in found if "cpu.time" in statistics}
+    return Clocks(time.monotonic_ns(), host, guests)
