@@ -134,7 +134,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
 
 def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
     """What was done to each guest, or in check mode would be; why one failed, the end of the run says."""
-    lines = []
+    lines: list[str] = []
     for one in result.get("results") or ():
         done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is so already"])
         lines += done

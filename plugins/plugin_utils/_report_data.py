@@ -22,11 +22,11 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
     """The report over all hosts, those that could not be asked, or whose answer is none, among them; only these `guests`, where given."""
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
-    shown = [host for host in sorted(found) if not guests or found[host] is None or found[host]["guests"]]
+    shown = [(host, told) for host, told in sorted(found.items()) if told is None or not guests or told["guests"]]
     return {
         "version": VERSION,
         "kind": kind,
-        "hosts": [{"name": host, "reached": found[host] is not None, **(found[host] or {})} for host in shown],
+        "hosts": [{"name": host, "reached": told is not None, **(told or {})} for host, told in shown],
     }
 
 

@@ -61,7 +61,7 @@ INFO: dict[str, t.Any] = {
     "maintenance": {"reason": "new memory"},
 }
 BARE = {**INFO, "cpu_model": "", "bridges": None, "pools": [], "guests": [], "maintenance": None, "vcpus_used": 0, "memory_used_mib": 0}
-GUESTS = {"hyper1": {"domains": [WEB1, OFF], "host": LOAD}, "hyper2": {"domains": []}}
+GUESTS: dict[str, dict[str, t.Any]] = {"hyper1": {"domains": [WEB1, OFF], "host": LOAD}, "hyper2": {"domains": []}}
 HOSTS: dict[str, dict[str, dict[str, t.Any]]] = {
     "query": GUESTS,
     "list": GUESTS,

@@ -56,7 +56,10 @@ def test_only_the_guests_that_are_named_leave() -> None:
 
 
 def test_a_path_is_no_image() -> None:
-    guests = [{"name": "web1", "image": "/root/a.qcow2"}, {"name": "web2", "disks": [{"name": "system", "image": "~/b.qcow2"}]}]
+    guests: list[dict[str, t.Any]] = [
+        {"name": "web1", "image": "/root/a.qcow2"},
+        {"name": "web2", "disks": [{"name": "system", "image": "~/b.qcow2"}]},
+    ]
     with pytest.raises(BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"):
         virt_place._guests(guests)
 
