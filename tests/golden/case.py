@@ -151,6 +151,7 @@ def play(connection: t.Any, wanted: Wanted, found: Found | None) -> Outcome:
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in gate.steps if isinstance(step, steps.Define)]
     kept = found.xml if found and wanted.state != "absent" else None
+    result["notes"] = [note.replace(HOST_URI, "test:///host.xml") for note in result["notes"]]  # wherever the checkout is
     report = {key: result[key] for key in ("steps", "pending", "notes") if result[key]}
     return Outcome(normal(defined[-1]) if defined else kept and normal(kept), _plain(result["diff"]), report)
 
