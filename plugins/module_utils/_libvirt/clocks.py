@@ -22,5 +22,9 @@ def read(connection: Connection) -> Clocks:
         host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
     with said("read the guests of", connection.getURI()):
         found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
-    guests = {domain.UUIDString(): statistics["cpu.time"] for domain, statistics in found if "cpu.time" in statistics}
+    guests = {}
+    for domain, statistics in found:
+        with contextlib.suppress(libvirt.libvirtError):  # it has gone meanwhile
+            # Where the host has no cgroup controller for it, libvirt counts only when it is asked for one guest.
+            guests[domain.UUIDString()] = statistics["cpu.time"] if "cpu.time" in statistics else domain.info()[4]
     return Clocks(time.monotonic_ns(), host, guests)
