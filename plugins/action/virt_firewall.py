@@ -1,14 +1,37 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `virt_firewall`; what the host answers is not believed."""
+"""Run `virt_firewall` with the address that this controller has for the host; what the host answers is not believed."""
 
 from __future__ import annotations
 
-from ansible.plugins.action import normal
+import ipaddress
+import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._front.firewall import OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 
-class ActionModule(UntrustedAction, normal.ActionModule):
+class ActionModule(UntrustedAction):
     """Serves `virt_firewall`."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _supports_async = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The module's answer."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        if options.pop("controller"):
+            options["sources"] = sorted({*options["sources"], *self._session()})
+        told = self._execute_module(module_args=options, task_vars=task_vars, wrap_async=self._task.async_val)
+        return {**result, **told}
+
+    def _session(self) -> list[str]:
+        """Where this session comes from, if by SSH; sudo would forget it, so `become` is left out, also where an extra variable sets it."""
+        words = str(self._low_level_execute_command("printenv SSH_CONNECTION", sudoable=False)["stdout"]).split()[:1]
+        try:
+            return [str(ipaddress.ip_address(word)) for word in words]
+        except ValueError:  # a host may tell anything
+            return []

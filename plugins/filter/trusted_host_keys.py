@@ -30,14 +30,12 @@ options:
 
 EXAMPLES = r"""
 - name: Trust the guests' host keys
-  ansible.builtin.known_hosts:
-    name: "{{ item.name }}"
-    key: "{{ item.name }} {{ item.ssh_host_key }}"
-  loop: "{{ placed.placements | corral.virt.trusted_host_keys(results) }}"
+  corral.virt.virt_known_hosts:
+    path: ~/.config/corral/known_hosts
+    keys: "{{ placed.placements | corral.virt.trusted_host_keys(results) | items2dict('name', 'ssh_host_key') }}"
   vars:
     results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'made'))) }}"
   run_once: true
-  delegate_to: localhost
 """
 
 RETURN = r"""

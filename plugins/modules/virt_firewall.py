@@ -52,6 +52,10 @@ options:
       - With V(false), or with O(source_names), rules are only added.
     type: bool
     default: true
+  controller:
+    description: Also admit the address from which Ansible reaches the host by SSH.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - corral.virt.connection.attributes
 attributes:

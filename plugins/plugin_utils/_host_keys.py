@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["trusted"]
+__all__ = ["is_key", "trusted"]
 
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]+={0,2})", re.ASCII)
 
@@ -31,16 +31,16 @@ def trusted(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> 
                 continue
             if not isinstance(name, str) or placements.get(name) != host:
                 refused.append(printable(f"{host} reports a host key for {name}, which was not placed there: the key is not trusted"))
-            elif not isinstance(key, str) or not _is_key(key):
+            elif not is_key(key):
                 refused.append(printable(f"{host} reports a host key for {name} that is no public SSH key: it is not trusted"))
             else:
                 keys.append({"name": name, "ssh_host_key": key})
     return keys, refused
 
 
-def _is_key(text: str) -> bool:
-    """Whether the text is one public key of a kind that is made for guests: its kind, a space, and base64 of the same kind."""
-    match = _KEY.fullmatch(text)
+def is_key(text: object) -> bool:
+    """Whether it is one public key of a kind that is made for guests: its kind, a space, and base64 of the same kind."""
+    match = _KEY.fullmatch(text) if isinstance(text, str) else None
     try:
         blob = base64.b64decode(match.group(2), validate=True) if match else b""
     except binascii.Error:

@@ -22,6 +22,7 @@ GUESTS: dict[str, list[tuple[str, str, dict[str, list[str]]]]] = {
     "h1": [("web1", "running", {"tag": ["front"]}), ("web2", "shutdown", {"tag": ["front"]})],
     "h2": [("db1", "running", {})],
 }
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXhQkqk0aB"
 
 
 class Commands:
@@ -143,12 +144,30 @@ def test_an_empty_inventory_is_red(commands: Commands) -> None:
 
 
 def test_a_purged_guest_is_known_no_more(commands: Commands) -> None:
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXhQkqk0aB"
-    commands.known.write_text(f"web1 {key}\ndb1 {key}\n")
+    commands.known.write_text(f"web1 {KEY}\ndb1 {KEY}\n")
     commands.do("purge", "--check", guest="web1")
-    assert commands.known.read_text() == f"web1 {key}\ndb1 {key}\n"
+    assert commands.known.read_text() == f"web1 {KEY}\ndb1 {KEY}\n"
     commands.do("purge", guest="web1")
-    assert commands.known.read_text() == f"db1 {key}\n"
+    assert commands.known.read_text() == f"db1 {KEY}\n"
+
+
+def test_the_controller_is_not_become_on(commands: Commands) -> None:
+    """On hosts a stand-in for sudo; on the controller none, so that a task there which goes through `become` is red."""
+    sudo, asked = commands.place / "sudo", commands.place / "sudo.log"
+    sudo.write_text(f'#!/bin/sh\necho >> {asked}\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
+    sudo.chmod(0o755)
+    become = {"ansible_become": True, "ansible_become_user": "nobody", "ansible_become_exe": str(sudo), "ansible_pipelining": True}
+    inventory = json.loads((commands.place / "hosts.yml").read_text())
+    nobody = {**inventory["all"]["vars"], "ansible_become": True, "ansible_become_exe": "/nonexistent/sudo"}
+    for host in inventory["all"]["children"]["hyper"]["hosts"].values():
+        host.update(become)
+    (commands.place / "become.yml").write_text(json.dumps({"all": {**inventory["all"], "vars": nobody}}))
+    wish = {"vcpus": 1, "memory": "64MiB", "interfaces": [], "domain": {"disks": []}}
+    commands.known.write_text(f"web1 {KEY}\ndb1 {KEY}\n")
+    commands.do("purge", "-i", "become.yml", "-e", "ansible_become=true", guest="web1")
+    assert commands.code == 0 and commands.known.read_text() == f"db1 {KEY}\n" and asked.exists()
+    said = commands.do("create", "-i", "become.yml", guest="new", **wish)
+    assert commands.code == 0, said
 
 
 def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands) -> None:

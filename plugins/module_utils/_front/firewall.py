@@ -30,6 +30,7 @@ OPTIONS: dict[str, t.Any] = {
     "sources": {"type": "list", "elements": "str", "required": True},
     "source_names": {"type": "list", "elements": "str", "default": []},
     "purge": {"type": "bool", "default": True},
+    "controller": {"type": "bool", "default": False},  # the action adds it to the sources
 }
 _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
     WriteFile: lambda step: firewall.write(step.path, step.content, step.checked_by),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import pwd
 import threading
 import typing as t
 import urllib.parse
@@ -54,7 +56,18 @@ def _remedy(uri: str) -> str:
     place = urllib.parse.urlsplit(uri)
     if place.hostname and place.scheme.partition("+")[2] in ("tls", ""):
         return f"`virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on {place.hostname} tell more"
-    return "is the libvirt daemon installed and running there, and may this user use it?"
+    running = "is the libvirt daemon installed and running there?"
+    if os.geteuid() == 0 or place.path != "/system":
+        return running
+    user = _user()
+    return f"this runs as {user}, not as root: set become: true (ansible_become: true), or add {user} to the group libvirt; {running}"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def _open(uri: str, *, readonly: bool) -> Connection:

@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep SSH host keys of guests in a file of the controller, as the user who runs Ansible: no connection, and so no `become`, is between."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils import _host_keys, _known_hosts
+
+OPTIONS: dict[str, t.Any] = {
+    "path": {"type": "path", "required": True},
+    "keys": {"type": "dict", "default": {}, "no_log": False},
+    "absent": {"type": "list", "elements": "str", "default": []},
+    "renamed": {"type": "dict", "default": {}},
+}
+
+
+class ActionModule(ActionBase):
+    """One file of the controller; no host is touched."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Edit the file once for all guests."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        path = os.path.abspath(options.pop("path"))
+        try:
+            _check(options)
+            before, after = _written(path, options, Gate(check_mode=self._task.check_mode))
+        except VirtError as error:
+            raise AnsibleActionFail(str(error)) from error
+        shown = {"before": before, "after": after, "before_header": path, "after_header": path}
+        return {**result, "changed": before != after, "diff": shown}
+
+
+def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str, str]:
+    """The text before and after; another run on this machine waits."""
+    folder = os.path.dirname(path)
+    with contextlib.ExitStack() as stack:
+        if gate.open:
+            try:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError as error:
+                raise BadInput(f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours") from error
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        before = configuration.read(path)
+        after = _known_hosts.edited(before, **wanted)
+        if before != after:
+            gate.run([f"write {path}"], lambda _step: configuration.write(path, after))
+    return before, after
+
+
+def _check(options: t.Mapping[str, t.Any]) -> None:
+    """Raises BadInput for what would be a line of another meaning."""
+    problems = []
+    for name in (*options["keys"], *options["absent"], *options["renamed"], *options["renamed"].values()):
+        try:
+            _units.check_name(name, what="name")
+        except BadInput as error:
+            problems += error.problems
+    problems += [f"keys: that of {name} is no public SSH key" for name, key in options["keys"].items() if not _host_keys.is_key(key)]
+    if problems:
+        raise BadInput(problems)

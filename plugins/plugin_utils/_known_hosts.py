@@ -1,0 +1,87 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines of a `known_hosts` file (sshd(8)) that name a guest; all others stay as they are. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import hmac
+import typing as t
+
+__all__ = ["edited"]
+
+_HASHED = "|1|"  # and then salt|HMAC-SHA1 of the name
+_NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the user's own
+
+
+def edited(text: str, *, keys: t.Mapping[str, str], absent: t.Collection[str] = (), renamed: t.Mapping[str, str]) -> str:
+    """The text without the names that are `absent`, with those `renamed` (old -> new) under the new one, and with `keys` (name -> key).
+
+    A name has one key of a kind. A line that has other names too keeps them.
+    """
+    entries = [_Entry.of(line) for line in text.splitlines()]
+    for name in absent:
+        entries = _without(entries, name)
+    for old, new in renamed.items():
+        if any(entry.names(old) for entry in entries):
+            entries = [entry.renamed(old, new) for entry in _without(entries, new)]
+    for name, key in keys.items():
+        same = [entry for entry in entries if entry.names(name) and entry.key == key]
+        entries = _without(entries, name, kind=key.partition(" ")[0], keep=same)
+        entries += [] if same else [_Entry((name,), key)]
+    return "".join(f"{entry}\n" for entry in entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A line: the hosts that it names, and their key; or any other text."""
+
+    hosts: tuple[str, ...]
+    key: str  # kind and base64, without the comment
+    line: str | None = None  # as it was read, while it is unchanged
+
+    @classmethod
+    def of(cls, line: str) -> _Entry:
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(_NO_ENTRY):
+            return cls((), "", line)
+        return cls(tuple(words[0].split(",")), " ".join(words[1:3]), line)
+
+    def __str__(self) -> str:
+        return f"{','.join(self.hosts)} {self.key}" if self.line is None else self.line
+
+    def names(self, name: str) -> bool:
+        return any(_is(host, name) for host in self.hosts)
+
+    def renamed(self, old: str, new: str) -> _Entry:
+        return self._with(tuple(new if _is(host, old) else host for host in self.hosts))
+
+    def without(self, name: str) -> _Entry | None:
+        """None when it named nobody else."""
+        found = self._with(tuple(host for host in self.hosts if not _is(host, name)))
+        return found if found.hosts or not self.hosts else None
+
+    def _with(self, hosts: tuple[str, ...]) -> _Entry:
+        return self if hosts == self.hosts else _Entry(hosts, self.key)
+
+
+def _without(entries: t.Sequence[_Entry], name: str, *, kind: str | None = None, keep: t.Sequence[_Entry] = ()) -> list[_Entry]:
+    """The entries without a name, where they are of that kind of key."""
+    touched = [kind in (None, entry.key.partition(" ")[0]) and entry not in keep for entry in entries]
+    found = [entry.without(name) if other else entry for entry, other in zip(entries, touched, strict=True)]
+    return [entry for entry in found if entry is not None]
+
+
+def _is(host: str, name: str) -> bool:
+    """Whether a host of a line, which may be hashed, is that name; ssh asks for names in small letters."""
+    if not host.startswith(_HASHED):
+        return host.lower() == name.lower()
+    salt, _bar, digest = host.removeprefix(_HASHED).partition("|")
+    try:
+        return hmac.digest(base64.b64decode(salt), name.lower().encode(), hashlib.sha1) == base64.b64decode(digest)
+    except binascii.Error:
+        return False
