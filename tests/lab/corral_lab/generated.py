@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corral_lab import webserver
-from corral_lab.host import Host, hosts, nameservers
+from corral_lab.host import NOT_ROOT, USER, Host, hosts, nameservers
 from corral_lab.places import Lab, write
 
 HEADER = "# Written by tests/lab/lab.py up; gone with the lab.\n---\n"
@@ -53,7 +53,8 @@ def write_inventory(lab: Lab, *, image: Path | None) -> None:
     trust = {"pki_ca_dir": str(lab.build / "ca"), "guests_known_hosts": str(lab.build / "known_hosts")}
     _yaml(place / "group_vars" / "hyper" / "lab.yml", HYPER | trust)
     for host in known.values():
-        _yaml(place / "host_vars" / host.name / "lab.yml", {"hypervisor_libvirtd_conf": {"host_uuid": host.uuid}})
+        user = {"ansible_user": USER, "ansible_become": True} if host.name == NOT_ROOT else {}
+        _yaml(place / "host_vars" / host.name / "lab.yml", {**user, "hypervisor_libvirtd_conf": {"host_uuid": host.uuid}})
 
 
 # Containers of one machine see its cgroups read-only, so QEMU cannot be put into one of its own.

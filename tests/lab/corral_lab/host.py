@@ -16,6 +16,8 @@ from corral_lab.shell import run
 ARCHIVES = "var/cache/apt/archives"
 NETWORKS = ("ifupdown", "networkd")
 LINK = "host0"  # so systemd-nspawn calls a machine's network link
+# Ansible uses the others as root, and this one as a user with sudo; ssh_config has root everywhere.
+NOT_ROOT, USER = "hyper2", "ops"
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,20 @@ def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: 
     _write_network(root, lab, host)
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     write(root / "root/.ssh/authorized_keys", lab.key.with_suffix(".pub").read_text(), mode=0o600)
+    if name == NOT_ROOT:
+        _add_user(lab, root)
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", root / "etc/ssh/ssh_host_ed25519_key")
     _share_packages(_packages(release), root / ARCHIVES)
     write(host.place(lab) / "host.json", json.dumps(asdict(host), default=str))
     return host
+
+
+def _add_user(lab: Lab, root: Path) -> None:
+    """A user who may become root by sudo, and otherwise nothing."""
+    run("useradd", "--root", root, "--create-home", "--shell", "/bin/bash", USER)
+    run("chroot", root, "install", "-d", "-o", USER, "-g", USER, "-m", "0700", f"/home/{USER}/.ssh")
+    write(root / "home" / USER / ".ssh/authorized_keys", lab.key.with_suffix(".pub").read_text())
+    write(root / "etc/sudoers.d" / USER, f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", mode=0o440)
 
 
 def add_names(lab: Lab) -> None:
