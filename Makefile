@@ -49,7 +49,7 @@ venv-to-run: packages link
 	@$(PYTHON) $(TOOLS)/venv.py .venv run
 
 .PHONY: link
-link: $(COLLECTION) ## make the .cache link that lets this checkout pass for an installed collection
+link: $(COLLECTION) ## make the .cache link that lets this checkout pass for an installed collection, where git's is missing
 $(COLLECTION):
 	@mkdir -p $(@D) && ln -sfn ../../.. $@
 
@@ -173,6 +173,7 @@ demo-down: venv-to-run ## remove the demo's hosts
 
 .PHONY: clean
 clean: ## remove what make made, except labs (make demo-down)
-	rm -rf .venv .cache .ansible tests/output
+	rm -rf .venv .ansible tests/output
+	if [ -d .cache ]; then find .cache -mindepth 1 -maxdepth 1 ! -name ansible_collections -exec rm -rf {} +; fi
 	if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name lab -exec rm -rf {} +; fi
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

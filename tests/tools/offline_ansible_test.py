@@ -58,7 +58,7 @@ def files() -> list[Path]:
     argv = ["git", "ls-files", "-z", "-co", "--exclude-standard", "--deduplicate"]
     listing = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)
     if listing.returncode == 0:
-        return [ROOT / name for name in listing.stdout.split("\0") if name]
+        return [ROOT / name for name in listing.stdout.split("\0") if name and not name.startswith(".cache/")]  # the link back to here
     made = {".git", ".cache", ".venv", ".ansible", "build", "__pycache__"}
     return [path for path in ROOT.rglob("*") if path.is_file() and not made & set(path.relative_to(ROOT).parts)]
 
