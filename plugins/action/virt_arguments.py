@@ -5,19 +5,26 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsiblePromptNoninteractive
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
+from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._said import Said
 
+display = Display()
+
+Variables = t.Mapping[str, t.Any]
+
 
 class ActionModule(ActionBase):
-    """Reads variables only: nothing is connected to, nothing changes."""
+    """Reads variables; connects only to hosts that are said to be gone. Nothing changes."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -31,8 +38,42 @@ class ActionModule(ActionBase):
         action, said = _actions.action(options["action"]), Said(self, task_vars or {})
         try:
             values = _arguments.asked(action, said.values(action.arguments), said.inventory)
+            if "gone" in action.arguments:
+                self._check_gone(values, task_vars or {})
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         secret = _arguments.withheld(action, values)
         shown = {name: value for name, value in values.items() if name not in secret}
         return {**result, "changed": False, "arguments": shown, "withheld": secret}
+
+    def _check_gone(self, values: Variables, variables: Variables) -> None:
+        """Raises BadInput where a host that is to be passed over is not dead, or is not named twice."""
+        gone, group = values.get("gone") or [], values["virt_group"]
+        if problems := [*_gone.unknown(gone, group, variables["groups"].get(group) or ())]:
+            raise BadInput(problems)
+        found = _elsewhere.in_processes({host: functools.partial(self._silence, host, variables) for host in gone}, at_once=len(gone))
+        problems = [f"gone: {host} cannot be asked: {answer['msg']}" for host, answer in found.items() if "silent" not in answer]
+        problems += _gone.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
+        if problems:
+            raise BadInput(problems)
+        if why := _gone.unconfirmed(gone, values.get("confirm") or []):
+            self._confirm(gone, why, ask="confirm" not in values)
+
+    def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
+        """Why nobody can log in there; None where one can."""
+        manager = variables["hostvars"]._variable_manager
+        found = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
+        try:
+            _elsewhere.Elsewhere.of(self, found).log_in()
+        except AnsibleConnectionFailure as error:
+            return {"silent": True, "msg": str(error)}
+        return {"silent": False, "msg": None}
+
+    def _confirm(self, gone: t.Sequence[str], why: str, *, ask: bool) -> None:
+        """Have the names typed where there is a terminal; raises BadInput where these are others, or none."""
+        try:
+            typed = display.prompt_until(f"{printable(why)}\nOr type its name here: ").decode(errors="replace") if ask else ""
+        except AnsiblePromptNoninteractive:
+            typed = ""
+        if set(_gone.named(typed)) != set(gone):
+            raise BadInput(why)

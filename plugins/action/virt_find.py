@@ -49,12 +49,12 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
     """The hypervisors, by what became of them in this play."""
     group = arguments.get("virt_group", "hyper")
     asked = variables.get("ansible_play_hosts_all") or []
-    every = (variables.get("groups") or {}).get(group) or asked
+    every = set((variables.get("groups") or {}).get(group) or asked) - set(arguments.get("gone") or ())
     return selection.Hosts(
         group=group,
         answered=tuple(sorted(answers)),
         silent=tuple(host for host in asked if host not in answers),
-        hidden=tuple(host for host in every if host not in asked),
+        hidden=tuple(sorted(every - set(asked))),
         clocks={host: float(found.get("clock") or 0) for host, found in answers.items()},
     )
 

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the name of a group of the inventory, and fails when it has no hosts.
+  - Returns the name of a group of the inventory, or its hosts without those that are gone, and fails when it has none.
   - A play for such a group does nothing, and the run ends well.
 positional: _input
 options:
@@ -24,19 +24,23 @@ options:
     description: The groups of the inventory, V(groups).
     type: dict
     required: true
+  gone:
+    description: Hosts to leave out, as a list or a text with commas. They may not be all.
+    type: raw
+    default: []
 """
 
 EXAMPLES = r"""
 # In a play: hosts: "{{ virt_group | default('hyper') | corral.virt.group_with_hosts(groups) }}"
 - name: Name the hypervisors
   ansible.builtin.debug:
-    msg: "{{ groups[virt_group | default('hyper') | corral.virt.group_with_hosts(groups)] | join(', ') }}"
+    msg: "{{ virt_group | default('hyper') | corral.virt.group_with_hosts(groups, gone=['hyper7']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The group's name.
-  type: str
+  description: The group's name, or a list of its hosts.
+  type: raw
 """
 
 import difflib
@@ -45,6 +49,7 @@ import typing as t
 from ansible import context
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _gone
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 
@@ -56,10 +61,14 @@ class FilterModule:
         return {"group_with_hosts": group_with_hosts}
 
 
-def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]]) -> str:
-    """The name of a group that has hosts; raises AnsibleFilterError for any other."""
+def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone: object = ()) -> str | list[str]:
+    """The group, or its hosts but those that are `gone`; raises AnsibleFilterError when there are none."""
     if isinstance(name, str) and groups.get(name):
-        return name
+        absent = _gone.named(gone)
+        hosts = [host for host in groups[name] if host not in absent]
+        if not hosts:
+            raise AnsibleFilterError(f"gone: it names all hosts of the group {name}, so nobody is left to ask")
+        return hosts if absent else name
     if context.CLIARGS.get("syntax"):  # --syntax-check needs no inventory
         return str(name)
     others = sorted(group for group, hosts in groups.items() if hosts and group not in ("all", "ungrouped"))

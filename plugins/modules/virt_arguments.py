@@ -16,6 +16,8 @@ description:
   - All problems are reported at once. A variable is refused when its name is near that of an argument, or when it belongs to another
     playbook. Variables of the inventory, of the roles, and those that begin with C(ansible_), C(awx_), C(tower_), C(semaphore_),
     C(virt_), C(corral_) or C(_) pass.
+  - Hosts that are said to be gone (C(gone)) must be hosts of the group, must not answer, and must be named a second time (C(confirm), or at
+    the terminal).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:

@@ -50,6 +50,13 @@ class Elsewhere(UntrustedAction):
         """Not a task of its own."""
         raise NotImplementedError
 
+    def log_in(self) -> None:
+        """Raises AnsibleConnectionFailure, with what ssh said, where that cannot be done."""
+        try:
+            self._low_level_execute_command("true", sudoable=False)
+        finally:
+            self.cleanup()
+
     def ask(self, module: str, arguments: Answer, variables: dict[str, t.Any]) -> Answer:
         """The module's answer."""
         try:
@@ -109,7 +116,7 @@ def in_processes(questions: t.Mapping[str, t.Callable[[], Answer]], *, at_once: 
                     os.kill(process, signal.SIGKILL)
                     del running[end]
                     _ended(selector, end, process, b"")
-                    answers[name] = {"failed": True, "msg": f"no answer within {_GIVEN_UP_S} s"}
+                    answers[name] = {"failed": True, "silent": True, "msg": f"no answer within {_GIVEN_UP_S} s"}
     return answers
 
 

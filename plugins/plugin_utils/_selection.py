@@ -149,7 +149,7 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
         move = f"ansible-playbook corral.virt.migrate -e guest={name} -e to={host}"
         problems.append(f"cannot create {name} on {host}: it is on {here[0].host}; move it: {move}")
     if not here and (hosts.silent or hosts.hidden) and not problems:
-        problems.append(f"cannot create {name}: {hosts}")
+        problems.append(f"cannot create {name}: {hosts}{_gone(hosts)}")
     if problems:
         raise BadInput(printable(problems))
 
@@ -242,6 +242,10 @@ def _running_twice(running: t.Sequence[Copy]) -> str:
     if len({copy.uuid for copy in running}) > 1:
         return f"{hosts} have different guests of that name; rename one of them (virsh domrename)"
     return f"it runs on {hosts} at once; nothing was touched: compare both copies, then destroy the wrong one"
+
+
+def _gone(hosts: Hosts) -> str:
+    return f"; where it is dead: -e gone={','.join(hosts.silent)}" if hosts.silent else ""
 
 
 def _why_not(host: str, hosts: Hosts) -> str:

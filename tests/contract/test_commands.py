@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -162,12 +165,55 @@ def test_the_controller_is_not_become_on(commands: Commands) -> None:
     for host in inventory["all"]["children"]["hyper"]["hosts"].values():
         host.update(become)
     (commands.place / "become.yml").write_text(json.dumps({"all": {**inventory["all"], "vars": nobody}}))
-    wish = {"vcpus": 1, "memory": "64MiB", "interfaces": [], "domain": {"disks": []}}
     commands.known.write_text(f"web1 {KEY}\ndb1 {KEY}\n")
     commands.do("purge", "-i", "become.yml", "-e", "ansible_become=true", guest="web1")
     assert commands.code == 0 and commands.known.read_text() == f"db1 {KEY}\n" and asked.exists()
-    said = commands.do("create", "-i", "become.yml", guest="new", **wish)
+    said = commands.do("create", "-i", "become.yml", **NEW)
     assert commands.code == 0, said
+
+
+NEW: dict[str, t.Any] = {"guest": "new", "vcpus": 1, "memory": "64MiB", "interfaces": [], "domain": {"disks": []}}
+
+
+@pytest.fixture
+def dead(commands: Commands) -> tuple[str, ...]:
+    """An inventory that has h9 too: a host whose ssh says why nobody answers."""
+    ssh = commands.place / "ssh"
+    ssh.write_text("#!/bin/sh\necho 'ssh: connect to host h9 port 22: Connection timed out' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    host = {"ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_control_path_dir": str(commands.place)}
+    (commands.place / "dead.yml").write_text(json.dumps({"hyper": {"hosts": {"h9": host}}}))
+    return ("-i", "dead.yml")
+
+
+def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, dead: tuple[str, ...]) -> None:
+    assert "h9 could not be reached and may have it; where it is dead: -e gone=h9" in commands.do("create", *dead, **NEW)
+    assert "Switch it off, and then: -e confirm=h9" in commands.do("create", *dead, **NEW, gone="h9") and commands.code == 2
+    said = commands.do("create", *dead, **NEW, gone="h9", confirm="h9")
+    assert commands.code == 0 and "new -> h1: least loaded" in said and "changed=1" in said and "unreachable=1" not in said, said
+
+
+def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
+    said = commands.do("create", **NEW, gone="h2", confirm="h2")
+    assert "gone: h2 answers, so its guests may run" in said and commands.code == 2
+    assert "gone: h7 is no host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7") and commands.code == 2
+    assert "gone: it names all hosts of the group hyper" in commands.do("create", **NEW, gone="h1,h2") and commands.code != 0
+
+
+@pytest.mark.skipif(not shutil.which("script"), reason="needs script of util-linux")
+def test_where_there_is_a_terminal_the_names_are_asked_for(commands: Commands, dead: tuple[str, ...]) -> None:
+    words = ["ansible-playbook", "-i", "hosts.yml", *dead, "corral.virt.create", "-e", json.dumps({**NEW, "gone": "h9"})]
+    for typed, code in (("h9", 0), ("yes", 2)):
+        command = ["script", "-qefc", shlex.join(words), "/dev/null"]
+        with subprocess.Popen(
+            command, cwd=commands.place, env=defaults(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as terminal:
+            assert terminal.stdin and terminal.stdout
+            before = next(line for line in terminal.stdout if "Or type" in line)
+            terminal.stdin.write(f"{typed}\n")
+            terminal.stdin.flush()
+            said = before + terminal.stdout.read()
+        assert terminal.returncode == code, said
 
 
 def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands) -> None:

@@ -175,7 +175,7 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], le
         # What is here may be a left-over of what runs there.
         here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
         why = f"{there} could not be reached and may have it running, {here} has it shut off; "
-        why += f"bring {there} back, or take it out of the inventory"
+        why += f"bring {there} back, or take it out of the inventory; {_dead(unreached)}"
         return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name
@@ -188,9 +188,14 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], le
         return Placement(guest.name, None, f"there is no hypervisor {guest.host}; there are {', '.join(known)}")
     if unreached:
         # Making it here could make it twice.
-        why = f"{', '.join(sorted(unreached))} could not be reached and may have it; bring that host back, or take it out of the inventory"
+        there = ", ".join(sorted(unreached))
+        why = f"{there} could not be reached and may have it; bring that host back, or take it out of the inventory; {_dead(unreached)}"
         return Placement(guest.name, None, why, deferred=True)
     return None
+
+
+def _dead(hosts: t.Sequence[str]) -> str:
+    return f"where it is dead: -e gone={','.join(sorted(hosts))}"
 
 
 def _in_two_places(name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]) -> Placement:

@@ -14,6 +14,10 @@ GROUPS: dict[str, list[str]] = {"all": ["h1", "h2"], "ungrouped": ["h2"], "hyper
 
 def test_a_group_with_hosts_is_taken() -> None:
     assert group_with_hosts("hyper", GROUPS) == "hyper"
+    assert group_with_hosts("all", GROUPS, "h1") == ["h2"]
+    assert group_with_hosts("all", GROUPS, ["h1", "h9"]) == ["h2"]
+    with pytest.raises(AnsibleFilterError, match="gone: it names all hosts of the group hyper"):
+        group_with_hosts("hyper", GROUPS, "h1,h2")
 
 
 @pytest.mark.parametrize(

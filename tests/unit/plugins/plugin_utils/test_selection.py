@@ -94,7 +94,9 @@ UNSEEN = "h3 could not be reached and may have it; --limit left out h4, h5"
 def test_hosts_that_were_not_asked_are_named() -> None:
     assert refused("start", hosts=PARTLY, guest=["nothing"]) == [f"cannot find nothing: none of h1, h2 has it; {UNSEEN}"]
     assert refused("start", hosts=PARTLY, guest=["x*"]) == [f"no guest matches 'x*': none of h1, h2 has it; {UNSEEN}"]
-    assert refused("create", hosts=PARTLY, guest="new") == [f"cannot create new: none of h1, h2 has it; {UNSEEN}"]
+    assert refused("create", hosts=PARTLY, guest="new") == [
+        f"cannot create new: none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
+    ]
     assert hit("create", hosts=PARTLY, guest="web1") == ["web1@h1"]
     assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
     assert refused("create", hosts=PARTLY, guest="new", host="h4") == ["cannot create new on h4: --limit left out h4; leave out --limit"]

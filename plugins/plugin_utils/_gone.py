@@ -1,0 +1,59 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hypervisors may be passed over as dead. Pure.
+
+A guest of a dead host must not run there while another of its name is made or started elsewhere. Silence does not prove that: a cut
+network is silent, too. So whoever says that a host is gone says it twice, and a host with any sign of life is not.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import yaml
+
+__all__ = ["alive", "named", "unconfirmed", "unknown"]
+
+# What a machine that runs answers, though nobody can log in. UNKNOWN is one that a jump host cannot reach.
+_LIFE = re.compile(
+    r"permission denied|connection refused|connection (closed|reset) by (?!unknown)|verification failed|identification has changed",
+    re.IGNORECASE,
+)
+
+
+def named(value: t.Any) -> list[str]:
+    """Names in an extra variable, which may be a list, text with commas, or YAML."""
+    if isinstance(value, str):
+        value = yaml.safe_load(value) if value.lstrip().startswith("[") else value.split(",")
+    return [str(name).strip() for name in value or () if str(name).strip()]
+
+
+def unknown(gone: t.Sequence[str], group: str, members: t.Collection[str]) -> t.Iterator[str]:
+    """A problem for each name that is no host of the group."""
+    for name in gone:
+        if name not in members:
+            yield f"gone: {name} is no host of the group {group}; choose one of {', '.join(sorted(members))}"
+
+
+def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
+    """A problem for each host that answers; `answers` are the reasons why nobody could log in, None where one could."""
+    for name, why in answers.items():
+        if why is None:
+            yield f"gone: {name} answers, so its guests may run; leave it out of gone"
+        elif _LIFE.search(why):
+            remedy = "mend the access to it, or switch it off"
+            yield f"gone: {name} gives a sign of life ({' '.join(why.split())}), so its guests may run; {remedy}"
+
+
+def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
+    """What is said where the names are not said twice."""
+    if set(gone) == set(confirm):
+        return None
+    if not gone:
+        return "confirm: it repeats the names of gone, which names no host"
+    hosts, again = ", ".join(gone), f"-e confirm={','.join(gone)}"
+    wrong = f", and not {','.join(confirm)}" if confirm else ""
+    risk = "a guest that still runs there may come to run twice, or not be the only one of its name"
+    return f"gone: {hosts} did not answer, which does not prove that it is off; {risk}. Switch it off, and then: {again}{wrong}"

@@ -1,0 +1,69 @@
+"""Which hosts may be passed over as dead: those that give no sign of life, and are named twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _gone
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [("h1", ["h1"]), ("h1, h2,", ["h1", "h2"]), (["h1"], ["h1"]), ("[h1, 'h2']", ["h1", "h2"]), ('["h1"]', ["h1"]), ("", []), ([], [])],
+    ids=str,
+)
+def test_names_as_they_are_written(value: object, names: list[str]) -> None:
+    assert _gone.named(value) == names
+
+
+def test_only_hosts_of_the_group_are_gone() -> None:
+    assert [*_gone.unknown(["h1"], "hyper", ["h1", "h2"])] == []
+    said = [
+        "gone: h9 is no host of the group hyper; choose one of h1, h2",
+        "gone: web1 is no host of the group hyper; choose one of h1, h2",
+    ]
+    assert [*_gone.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == said
+
+
+@pytest.mark.parametrize(
+    ("why", "alive"),
+    [
+        ("Failed to connect to the host via ssh: ssh: connect to host h1 port 22: Connection timed out", False),
+        ("Failed to connect to the host via ssh: ssh: connect to host h1 port 22: No route to host", False),
+        ("Failed to connect to the host via ssh: ssh: Could not resolve hostname h1: Name or service not known", False),
+        ("channel 0: open failed: connect failed\nstdio forwarding failed\nConnection closed by UNKNOWN port 65535", False),
+        ("no answer within 60 s", False),
+        ("", False),
+        ("Failed to connect to the host via ssh: ops@h1: Permission denied (publickey,password).", True),
+        ("ssh: connect to host h1 port 22: Connection refused", True),
+        ("kex_exchange_identification: read: Connection reset by peer\nConnection reset by 192.0.2.1 port 22", True),
+        ("Connection closed by 192.0.2.1 port 22", True),
+        ("Host key verification failed.", True),
+        ("WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!", True),
+    ],
+)
+def test_what_is_a_sign_of_life(why: str, alive: bool) -> None:
+    said = [*_gone.alive({"h1": why})]
+    assert bool(said) is alive and all(one.startswith("gone: h1 gives a sign of life (") and "\n" not in one for one in said)
+
+
+def test_a_host_that_lets_us_in_is_not_gone() -> None:
+    assert [*_gone.alive({"h1": None, "h2": ""})] == ["gone: h1 answers, so its guests may run; leave it out of gone"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "confirm", "said"),
+    [
+        ([], [], None),
+        (["h1"], ["h1"], None),
+        (["h1", "h2"], ["h2", "h1"], None),
+        (["h1"], [], "Switch it off, and then: -e confirm=h1"),
+        (["h1", "h2"], ["h1"], "Switch it off, and then: -e confirm=h1,h2, and not h1"),
+        (["h1"], ["h1", "h2"], "Switch it off, and then: -e confirm=h1, and not h1,h2"),
+        ([], ["h1"], "confirm: it repeats the names of gone, which names no host"),
+    ],
+    ids=str,
+)
+def test_names_are_said_twice(gone: list[str], confirm: list[str], said: str | None) -> None:
+    found = _gone.unconfirmed(gone, confirm)
+    assert found is None if said is None else str(found).endswith(said)
