@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 
@@ -55,6 +55,7 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
         answered=tuple(sorted(answers)),
         silent=tuple(host for host in asked if host not in answers),
         hidden=tuple(sorted(every - set(asked))),
+        strangers=_inventory.strangers(variables.get("groups") or {}),
         clocks={host: float(found.get("clock") or 0) for host, found in answers.items()},
     )
 
@@ -63,6 +64,8 @@ def _domains(action: Action, arguments: Arguments, hit: t.Sequence[selection.Cop
     """Items for `virt_domains`, by host."""
     if not action.domain:
         return {}
+    if action.name == "rename":
+        return {copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}] for copy in hit}
     options = _actions.MODULES["virt_domain"]
     more = {**action.domain, **{name: value for name, value in arguments.items() if name in options}}
     found: dict[str, list[dict[str, t.Any]]] = {}

@@ -24,6 +24,14 @@ __all__ = ["ModuleDocFragment", "rows"]
 _TEXTS = r"""
 name: Name of the guest; its identity on the host. Letters, digits, C(.), C(_) and C(-); 63 at most.
 uuid: UUID for a guest that is made. Chosen at random when not given. Cannot be changed later.
+renamed_from:
+  - Name that the guest has until now. It is renamed, unless a guest is called O(name) already and none is called that.
+  - The guest must be off, and libvirt must keep nothing under its name (managed save, snapshots, checkpoints). With O(uuid), only the guest
+    with that UUID is renamed.
+  - UUID, disks, seed, MAC addresses and autostart stay as they are, and so does the hostname within the guest. Files of its disks keep
+    their names, which begin with the old one; they go on belonging to it.
+  - Only this host is asked which names are free. The playbook C(corral.virt.rename) asks all, and takes the guest's key in
+    C(known_hosts) along.
 state:
   - V(present) makes or changes the definition and leaves a running guest running, a stopped one stopped.
   - V(running), V(paused) and V(shutdown) also bring it there. V(shutdown) asks the guest (ACPI, then its agent) and waits

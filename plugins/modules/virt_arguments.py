@@ -27,8 +27,8 @@ options:
     description: The action whose arguments they are.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, query, list, host_info, drain,
-      undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, query, list, host_info,
+      drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
 """
 
 EXAMPLES = r"""

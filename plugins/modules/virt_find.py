@@ -25,7 +25,7 @@ options:
     description: What is to be done to them.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename]
   arguments:
     description: Its arguments, from RV(corral.virt.virt_arguments#module:arguments).
     type: dict

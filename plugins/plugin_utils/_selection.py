@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -30,6 +31,7 @@ class Hosts:
     answered: tuple[str, ...]
     silent: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    strangers: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # other hosts of the inventory, by `destination`
     clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # of those that answered, in seconds since 1970
 
     def __str__(self) -> str:
@@ -100,7 +102,8 @@ def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Co
     if action.name == "migrate":
         state = {**arguments, **(arguments.get("options") or {})}.get("state")
         return [_source(arguments["guest"], arguments.get("to"), there, hosts, must_be_told=state == "aborted")]
-    hit = _chosen(arguments, there, hosts)
+    is_rename = action.name == "rename"
+    hit = _renamed(arguments["guest"], arguments["to"], there, hosts) if is_rename else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
 
@@ -124,9 +127,9 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Ho
 def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> None:
     """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
     states = action.from_states
+    how = "shut it down: ansible-playbook corral.virt.shutdown" if "shutdown" in states else "start it: ansible-playbook corral.virt.start"
     problems = [
-        f"cannot {action.verb} {copy.name}: it is {_off(copy.state)} on {copy.host}; start it: ansible-playbook "
-        f"corral.virt.start -e guest={copy.name}"
+        f"cannot {action.verb} {copy.name}: it is {_off(copy.state)} on {copy.host}; {how} -e guest={copy.name}"
         for copy in hit
         if states and copy.state not in states
     ]
@@ -152,6 +155,28 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
         problems.append(f"cannot create {name}: {hosts}{_gone(hosts)}")
     if problems:
         raise BadInput(printable(problems))
+
+
+def _renamed(name: str, to: str, there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+    """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
+    here, others = [copy for copy in there if copy.name == name], [copy for copy in there if copy.name == to != name]
+    problems = [] if here else [_unknown(name, there, hosts)]
+    if others and not here:
+        problems[0] += f"; {others[0].host} has {to}, so it may be called that by now"
+    problems += _ambiguous(here)
+    what = f"cannot rename {name} to {to}"
+    if name == to:
+        problems.append(f"{what}: that is its name; choose another one")
+    if others and here:
+        problems.append(f"{what}: {_list([copy.host for copy in others])} has a guest of that name; choose another one")
+    if owner := hosts.strangers.get(_inventory.destination(to)):
+        group = _inventory.GROUP
+        problems.append(f"{what}: {owner} is a host of this inventory outside the group {group}; choose another name")
+    if here and not others and (hosts.silent or hosts.hidden):
+        problems.append(f"{what}: for {to}, {hosts}{_gone(hosts)}")
+    if problems:
+        raise BadInput(printable(problems))
+    return here
 
 
 def _source(name: str, to: str | None, there: t.Sequence[Copy], hosts: Hosts, *, must_be_told: bool) -> Copy:

@@ -68,6 +68,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("reboot", {"guest": "db1"}, "h2 reboot db1"),
         ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
         ("console", {"guest": "web1"}, "h1 web1: it has no serial console"),
+        ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
     ],
 )
 def test_guests_are_acted_on_where_they_are(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
@@ -92,6 +93,8 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
         ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
         ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
         ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
+        ("rename", {"guest": "web1", "to": "web9"}, "cannot rename web1: it is running on h1; shut it down: ansible-playbook"),
+        ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )
@@ -152,6 +155,14 @@ def test_a_purged_guest_is_known_no_more(commands: Commands) -> None:
     assert commands.known.read_text() == f"web1 {KEY}\ndb1 {KEY}\n"
     commands.do("purge", guest="web1")
     assert commands.known.read_text() == f"db1 {KEY}\n"
+
+
+def test_a_renamed_guest_is_known_by_its_new_name(commands: Commands) -> None:
+    commands.known.write_text(f"web2 {KEY}\ndb1 {KEY}\n")
+    commands.do("rename", "--check", guest="web2", to="web9")
+    assert commands.known.read_text() == f"web2 {KEY}\ndb1 {KEY}\n"
+    commands.do("rename", guest="web2", to="web9")
+    assert commands.code == 0 and commands.known.read_text() == f"web9 {KEY}\ndb1 {KEY}\n"
 
 
 def test_the_controller_is_not_become_on(commands: Commands) -> None:

@@ -181,7 +181,7 @@ def test_firewall_opens_its_ports_and_leaves_the_policy() -> None:
 
 def test_second_run_changes_nothing_and_check_predicts_nothing() -> None:
     """And little is printed: at most five lines for each role and host."""
-    for flags in ([], ["--check", "--diff"]):
+    for flags in ([], ["--check", "--diff", "-e", "ansible_become=true"]):
         output = play("site.yml", *flags)
         assert set(changed(output).values()) == {0}
         tasks = re.split(r"^(?=TASK \[)", output.partition("PLAY RECAP")[0], flags=re.MULTILINE)[1:]
@@ -297,6 +297,9 @@ def test_dead_host_is_shown_and_the_rest_goes_on() -> None:
         output = play(*CREATE, ok=False)
         assert "hyper3 could not be reached and may have it" in re.sub(r"\s+", " ", output)
         assert world() == before, "a guest that the dead host may have is not made a second time"
+        assert "confirm=hyper3" in play(*CREATE, "-e", "gone=hyper3", ok=False)
+        output = play(*CREATE, "-e", "gone=hyper3", "-e", "confirm=hyper3", "--check")
+        assert "big1 -> hyper" in output and "hyper3" not in changed(output)
         assert "web1" in run("ansible-inventory", "--graph")
         recap = play("site.yml", ok=False)
         assert re.search(r"hyper1 .*unreachable=0 +failed=0", recap)

@@ -39,6 +39,7 @@ DICTS = {option: _ROWS.pop(option)["options"] for option in ("vcpus", "memory")}
 GUEST_OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
     "uuid": _STR,
+    "renamed_from": _STR,
     "state": {"type": "str", "choices": [*STATES, *ACTIONS], "default": "present"},
     "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
     "title": _STR,
@@ -92,6 +93,8 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
     if params.get("disks") is not None:
         fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
+    former = params.get("renamed_from")
+    problems += _former_problems(params) if former else []
     uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
     image = params.get("image") and _try(lambda: _units.check_image(params["image"], what=f"image of {name}"), problems)
     seed = None if params.get("cloud_init") is None else _try(lambda: seeds.seed(params["cloud_init"], guest=name), problems)
@@ -115,11 +118,24 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
         image=image or None,
         seed=seed,
         uuid=uuid or None,
+        renamed_from=former or None,
         plain=tuple(option for option in DICTS if params.get(option) is not None and not isinstance(params[option], dict)),
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
     return _with_image(guest)
+
+
+def _former_problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    what = f"renamed_from of {params['name']}"
+    try:
+        _units.check_name(params["renamed_from"], what=what)
+    except BadInput as error:
+        yield from error.problems
+    if params["renamed_from"] == params["name"]:
+        yield f"{what}: it is the name that a guest has until now; leave it out, or give another name"
+    if params.get("state") == "absent":
+        yield f"{what}: a guest that goes needs no new name; leave it out to remove {params['name']}"
 
 
 T = t.TypeVar("T")

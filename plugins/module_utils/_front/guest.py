@@ -75,6 +75,8 @@ def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
 
 def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.ExitStack) -> dict[str, t.Any]:
     found = look.find(connection, wanted.name)
+    renamed = _renamed(connection, wanted, found) if wanted.renamed_from else None
+    found = renamed[1] if renamed else found
     if found is not None and found.state != "running" and record.read(found.xml).get("moving") and wanted.state != "present":
         raise Refused(
             f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
@@ -90,6 +92,9 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         plan, changes, key = _present(connection, wanted, found, held)
     if wanted.wait_for_ip and wanted.state in ("running", "rebooted"):
         plan.steps.append(steps.WaitForAddress(wanted.name, wanted.wait_for_ip, wanted.wait_timeout_s))
+    if renamed:
+        plan.steps.insert(0, renamed[0])
+        changes = [Change("name", wanted.renamed_from, wanted.name), *changes]
     answers = gate.run(plan.steps, lambda step: _do(connection, found.uuid if found else wanted.uuid or "", step))
     addresses = next((answer for answer in answers if isinstance(answer, list)), None)
     return {
@@ -102,6 +107,16 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         **({"addresses": addresses} if addresses else {}),
         **({"ssh_host_key": key} if key else {}),
     }
+
+
+def _renamed(connection: t.Any, wanted: Wanted, found: Found | None) -> tuple[steps.Rename, Found] | None:
+    """The step that renames the guest, and the guest as it will be then; None where there is nothing to rename."""
+    former = look.find(connection, t.cast(str, wanted.renamed_from))
+    keeps = look.keeps(connection, former.uuid) if former else ()
+    step = plans.rename(wanted, found, former, keeps=keeps, memory=record.read(former.xml) if former else {})
+    if step is None or former is None:
+        return None
+    return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
 
 
 def _present(

@@ -36,6 +36,11 @@ def _define(connection: Connection, step: steps.Define) -> None:
         connection.defineXML(step.xml)
 
 
+def _rename(domain: t.Any, step: steps.Rename) -> None:
+    with said("rename", f"{step.guest} to {step.to}"):
+        domain.rename(step.to, 0)
+
+
 def _start(domain: t.Any, step: steps.Start) -> None:
     with said("start", step.guest):
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
@@ -243,6 +248,7 @@ _ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
 }
 _ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
+    steps.Rename: _rename,
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Undefine: _undefine,

@@ -60,6 +60,7 @@ class Wanted:
     image: str | None = None
     seed: Seed | None = None
     uuid: str | None = None
+    renamed_from: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
     plain: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows

@@ -11,12 +11,12 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["Plan", "absent", "completed", "plan"]
+__all__ = ["Plan", "absent", "completed", "plan", "rename"]
 
 
 class Plan(step.Plan[Step]):
@@ -79,6 +79,41 @@ def plan(
             return result
     result.steps += _state_steps(wanted, found)
     return result
+
+
+_NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
+    "managed_save": "virsh managedsave-remove {}",
+    "snapshots": "virsh snapshot-delete {} SNAPSHOT",
+    "checkpoints": "virsh checkpoint-delete {} CHECKPOINT",
+}
+
+
+def rename(
+    wanted: Wanted, found: Found | None, former: Found | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
+) -> steps.Rename | None:
+    """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
+
+    `keeps` is what libvirt keeps of `former`, `memory` what we do.
+    """
+    what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
+    if former is None and found is None:
+        raise NotFound(f"{what}: there is no guest {wanted.renamed_from} here")
+    if former is None:
+        return None
+    if found is not None:
+        raise Refused(f"{what}: another guest has that name (UUID {found.uuid}); choose another one")
+    if wanted.uuid and wanted.uuid != former.uuid:
+        raise Refused(f"{what}: the guest of that name has UUID {former.uuid}, not {wanted.uuid}; look at it again")
+    if former.active:
+        raise Refused(f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e guest={former.name}")
+    if memory.get("moving"):
+        raise Refused(f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)")
+    if memory.get("making"):
+        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
+    if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
+        remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
+        raise Refused(f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: {remedy}")
+    return steps.Rename(former.name, wanted.name)
 
 
 def _refuse_not_live(wanted: Wanted, now: live.Now | None, storage: t.Sequence[Step]) -> None:

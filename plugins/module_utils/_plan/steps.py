@@ -27,6 +27,7 @@ __all__ = [
     "GrowRunningDisk",
     "Pin",
     "Reboot",
+    "Rename",
     "Reset",
     "Resume",
     "Seen",
@@ -68,6 +69,16 @@ class Define(Step):
 
     def __str__(self) -> str:
         return f"define {self.guest}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rename(Step):
+    """Give a guest that is off another name; its UUID and its files stay."""
+
+    to: str
+
+    def __str__(self) -> str:
+        return f"rename {self.guest} to {self.to}"
 
 
 @dataclasses.dataclass(frozen=True)

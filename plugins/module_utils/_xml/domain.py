@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "SHAPE", "element_of", "graft", "keeps", "read_fields", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "element_of", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -409,6 +409,13 @@ def sizes(xml: str) -> dict[str, t.Any]:
     """Current and maximum of vCPUs and memory."""
     root = spelt_out(parse(xml))
     return row.read(root, _SIZES)
+
+
+def renamed(xml: str, name: str) -> str:
+    """The definition under another name."""
+    root = parse(xml)
+    child(root, "name").text = name
+    return text(root)
 
 
 _SIZES = {field: DOMAIN[field] for field in ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")}

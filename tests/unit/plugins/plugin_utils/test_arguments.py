@@ -94,6 +94,8 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("build_image", {"image": "a.qcow2", "dest": "/srv", "rebuild": "0"}, {"rebuild": False, "install": True}),
     ("rotate_certificates", {"authority": "true"}, {"authority": True}),
     ("site", {"virt_group": "kvm"}, {"virt_group": "kvm"}),
+    ("create", {"guest": "web1", "gone": "h7,h8", "confirm": "h7,h8"}, {"gone": ["h7", "h8"], "confirm": ["h7", "h8"]}),
+    ("rename", {"guest": "web1", "to": "web2"}, {"guest": "web1", "to": "web2"}),
 ]
 
 

@@ -51,6 +51,7 @@ FOUND: list[tuple[str, dict[str, t.Any], list[str]]] = [
     ("create", {"guest": "web1", "host": "h1"}, ["web1@h1"]),
     ("migrate", {"guest": "web1", "to": "h2"}, ["web1@h1"]),
     ("migrate", {"guest": "db1"}, ["db1@h2"]),
+    ("rename", {"guest": "web2", "to": "web9"}, ["web2@h1"]),
 ]
 
 
@@ -77,6 +78,12 @@ REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
     ("create", {"guest": "new", "host": "h9"}, "host: there is no hypervisor h9 in the group hyper; choose one of h1, h2"),
     ("migrate", {"guest": "web9", "to": "h1"},
      "cannot migrate web9: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
+    ("rename", {"guest": "web1", "to": "web9"},
+     "cannot rename web1: it is running on h1; shut it down: ansible-playbook corral.virt.shutdown -e guest=web1"),
+    ("rename", {"guest": "web2", "to": "web2"}, "cannot rename web2 to web2: that is its name; choose another one"),
+    ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name; choose another one"),
+    ("rename", {"guest": "nothing", "to": "db1"},
+     "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may be called that by now"),
     ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
     ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
     ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
@@ -98,12 +105,21 @@ def test_hosts_that_were_not_asked_are_named() -> None:
         f"cannot create new: none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
     ]
     assert hit("create", hosts=PARTLY, guest="web1") == ["web1@h1"]
+    assert refused("rename", hosts=PARTLY, guest="web2", to="web9") == [
+        f"cannot rename web2 to web9: for web9, none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
+    ]
     assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
     assert refused("create", hosts=PARTLY, guest="new", host="h4") == ["cannot create new on h4: --limit left out h4; leave out --limit"]
     assert refused("migrate", hosts=PARTLY, guest="web1", to="h3") == ["cannot migrate web1 to h3: h3 was not reached"]
     assert refused("start", there=[], hosts=Hosts("hyper", (), ("h1",)), guest=["a"]) == [
         "cannot find a: no hypervisor answered; h1 could not be reached and may have it"
     ]
+
+
+def test_a_guest_does_not_take_the_name_of_another_host() -> None:
+    hosts = Hosts("hyper", ("h1", "h2"), strangers={"firewall": "firewall"})
+    (told,) = refused("rename", hosts=hosts, guest="web2", to="FIREWALL")
+    assert told.startswith("cannot rename web2 to FIREWALL: firewall is a host of this inventory outside the group guests")
 
 
 def test_nobody_chooses_between_two_of_a_name() -> None:
