@@ -103,7 +103,7 @@ def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Co
         state = {**arguments, **(arguments.get("options") or {})}.get("state")
         return [_source(arguments["guest"], arguments.get("to"), there, hosts, must_be_told=state == "aborted")]
     is_rename = action.name == "rename"
-    hit = _renamed(arguments["guest"], arguments["to"], there, hosts) if is_rename else _chosen(arguments, there, hosts)
+    hit = _renamed(arguments, there, hosts) if is_rename else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
 
@@ -157,14 +157,19 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
         raise BadInput(printable(problems))
 
 
-def _renamed(name: str, to: str, there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
     """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
-    here, others = [copy for copy in there if copy.name == name], [copy for copy in there if copy.name == to != name]
-    problems = [] if here else [_unknown(name, there, hosts)]
-    if others and not here:
-        problems[0] += f"; {others[0].host} has {to}, so it may be called that by now"
-    problems += _ambiguous(here)
+    name, to, host = arguments["guest"], arguments["to"], arguments.get("host")
     what = f"cannot rename {name} to {to}"
+    namesakes, others = [copy for copy in there if copy.name == name], [copy for copy in there if copy.name == to != name]
+    uuids = {copy.uuid for copy in namesakes if host in (None, copy.host)}  # of one that moves, both copies count
+    here = [copy for copy in namesakes if copy.uuid in uuids]
+    problems = [] if namesakes else [_unknown(name, there, hosts)]
+    if namesakes and not here:
+        problems.append(f"{what}: it is on {_list([copy.host for copy in namesakes])}, and not on {host}")
+    if others and not namesakes:
+        problems[0] += f"; {others[0].host} has {to}, so it may be called that by now"
+    problems += _ambiguous(here, "-e host=HOST")
     if name == to:
         problems.append(f"{what}: that is its name; choose another one")
     if others and here:
@@ -242,7 +247,7 @@ def _untagged(tag: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
     return f"no guest has the tag {tag}: {hosts}; tags there are: {', '.join(tags[:_SHOWN]) or 'none'}"
 
 
-def _ambiguous(hit: t.Sequence[Copy]) -> t.Iterator[str]:
+def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str]:
     for name in dict.fromkeys(copy.name for copy in hit):
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
@@ -250,7 +255,7 @@ def _ambiguous(hit: t.Sequence[Copy]) -> t.Iterator[str]:
             same = "it is being moved, or a move was interrupted: finish that with playbook migrate, or "
             other = "these are different guests: "
             why = same if len({copy.uuid for copy in places}) == 1 else other
-            yield f"{name} is on {told}; {why}name the host with --limit"
+            yield f"{name} is on {told}; {why}name the host with {remedy}"
 
 
 def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> str:

@@ -13,48 +13,48 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
 
-NEW = {"name": "old", "vcpus": 1, "memory": "64MiB", "interfaces": [], "disks": [{"name": "system", "size": "1GiB"}]}
+NEW: dict[str, t.Any] = {"name": "old", "vcpus": 1, "memory": "64MiB", "interfaces": [], "disks": [{"name": "system", "size": "1GiB"}]}
 
 
-def run(connection: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
     return guest.converge(connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode))
 
 
 @pytest.fixture
 def uuid(connection: t.Any) -> str:
     """Of a guest that is called old, and has a disk."""
-    run(connection, **NEW)
+    run(connection, NEW)
     return t.cast(str, connection.lookupByName("old").UUIDString())
 
 
 def test_a_guest_has_another_name_and_all_that_it_had(connection: t.Any, uuid: str) -> None:
     before, said = snapshot(connection), {"name": "new", "renamed_from": "old", "uuid": uuid}
-    checked = run(connection, check_mode=True, **said)
+    checked = run(connection, said, check_mode=True)
     assert snapshot(connection) == before
-    done = run(connection, **said)
+    done = run(connection, said)
     assert done == checked and done["steps"] == ["rename old to new"]
     assert done["diff"] == {"before": {"name": "old"}, "after": {"name": "new"}}
     assert connection.lookupByName("new").UUIDString() == uuid
     assert "old" not in [domain.name() for domain in connection.listAllDomains()]
-    again = run(connection, **said)
+    again = run(connection, said)
     assert not again["changed"] and again["steps"] == []
-    assert not run(connection, **{**NEW, "name": "new"})["changed"], "its disk is the one that it had"
-    removed = run(connection, name="new", state="absent", remove_storage=True)
+    assert not run(connection, {**NEW, "name": "new"})["changed"], "its disk is the one that it had"
+    removed = run(connection, {"name": "new", "state": "absent", "remove_storage": True})
     assert any(step.endswith("old-system.qcow2") for step in removed["steps"])
 
 
 def test_it_changes_and_starts_under_its_new_name(connection: t.Any, uuid: str) -> None:
     said = {"name": "new", "renamed_from": "old", "title": "The new one", "state": "running"}
-    checked = run(connection, check_mode=True, **said)
-    done = run(connection, **said)
+    checked = run(connection, said, check_mode=True)
+    done = run(connection, said)
     assert done == checked and done["steps"] == ["rename old to new", "define new (title)", "start new"]
     domain = connection.lookupByName("new")
     assert domain.UUIDString() == uuid and domain.isActive() and "The new one" in domain.XMLDesc()
-    assert not run(connection, **said)["changed"]
+    assert not run(connection, said)["changed"]
 
 
 def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
-    run(connection, **{**NEW, "name": "other", "state": "running"})
+    run(connection, {**NEW, "name": "other", "state": "running"})
     before = snapshot(connection)
     for said, kind, why in (
         ({"name": "other", "renamed_from": "old"}, Refused, "another guest has that name"),
@@ -64,5 +64,5 @@ def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
     ):
         for check_mode in (True, False):
             with pytest.raises(kind, match=why):
-                run(connection, check_mode=check_mode, **said)
+                run(connection, said, check_mode=check_mode)
     assert snapshot(connection) == before

@@ -122,6 +122,17 @@ def test_a_guest_does_not_take_the_name_of_another_host() -> None:
     assert told.startswith("cannot rename web2 to FIREWALL: firewall is a host of this inventory outside the group guests")
 
 
+def test_of_two_guests_of_a_name_one_is_renamed() -> None:
+    other, twin = Copy("h2", "web2", "u9", "shutdown"), Copy("h2", "web2", "u2", "shutdown")
+    told = refused("rename", [*GUESTS, other], guest="web2", to="web9")
+    assert told == ["web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"]
+    assert hit("rename", [*GUESTS, other], guest="web2", to="web9", host="h2") == ["web2@h2"]
+    assert refused("rename", [*GUESTS, twin], guest="web2", to="web9", host="h2")[0].startswith(
+        "web2 is on h1 (off) and on h2 (off); it is"
+    )
+    assert refused("rename", guest="web2", to="web9", host="h2") == ["cannot rename web2 to web9: it is on h1, and not on h2"]
+
+
 def test_nobody_chooses_between_two_of_a_name() -> None:
     other, copy = Copy("h2", "web1", "u9", "shutdown"), Copy("h2", "web1", "u1", "paused")
     for name in ("web1", "web1*"):
