@@ -181,7 +181,7 @@ def test_firewall_opens_its_ports_and_leaves_the_policy() -> None:
 
 def test_second_run_changes_nothing_and_check_predicts_nothing() -> None:
     """And little is printed: at most five lines for each role and host."""
-    for flags in ([], ["--check", "--diff", "-e", "ansible_become=true"]):
+    for flags in (["-e", "ansible_become=true"], ["--check", "--diff"]):
         output = play("site.yml", *flags)
         assert set(changed(output).values()) == {0}
         tasks = re.split(r"^(?=TASK \[)", output.partition("PLAY RECAP")[0], flags=re.MULTILINE)[1:]
