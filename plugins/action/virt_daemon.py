@@ -9,8 +9,8 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
@@ -31,7 +31,7 @@ class ActionModule(UntrustedAction):
         end = time.monotonic() + timeout_s
         first = made = self._execute_module(module_args={**arguments, "restart_timeout": 0}, task_vars=task_vars)
         while _waits(made) and (left_s := end - time.monotonic()) > 0:
-            Display().display(printable(f"{host}: up to {left_s:.0f} s for the end of these jobs: {'; '.join(made['jobs'])}"))
+            _terminal.say(printable(f"{host}: up to {left_s:.0f} s for the end of these jobs: {'; '.join(made['jobs'])}"))
             made = self._execute_module(module_args={**arguments, "restart_timeout": min(_CALL_S, int(left_s) + 1)}, task_vars=task_vars)
         if made is not first:
             made = {**made, "diff": first.get("diff"), "steps": [*first.get("steps", []), *made.get("steps", [])]}
@@ -40,7 +40,7 @@ class ActionModule(UntrustedAction):
             made["msg"] = f"{made['msg']}: ansible-playbook corral.virt.site --limit {host}"
         elif self._task.check_mode and made.get("restart"):
             jobs = f", when these jobs have ended: {'; '.join(made['jobs'])}" if made.get("jobs") else ""
-            Display().display(printable(f"{host}: would restart {made['restart']}{jobs}"))
+            _terminal.say(printable(f"{host}: would restart {made['restart']}{jobs}"))
         return {**result, **made}
 
 

@@ -17,7 +17,17 @@ __all__ = ["ONLY_REPORTS", "SPEAKING", "failure", "is_report", "only_reports", "
 
 ONLY_REPORTS = "corral.virt.report"  # the callback that has standard output for reports alone
 SPEAKING = frozenset(
-    {"virt_balance", "virt_domain", "virt_domains", "virt_image", "virt_migrate", "virt_migrations", "virt_place", "virt_report"}
+    {
+        "virt_balance",
+        "virt_daemon",
+        "virt_domain",
+        "virt_domains",
+        "virt_image",
+        "virt_migrate",
+        "virt_migrations",
+        "virt_place",
+        "virt_report",
+    }
 )
 _OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
 

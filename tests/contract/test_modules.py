@@ -146,5 +146,7 @@ def test_info_of_what_guests_do() -> None:
     told = run("virt_domain_info", uri="test:///default", name="nobody", load=True)
     assert told["domains"] == [] and told["host"] == {"cpus": 16, "cpu_percent": None, "memory_mib": 3072, "memory_used_mib": 8192}
     [guest] = run("virt_domain_info", uri="test:///default", load=True)["domains"]
-    assert guest["vcpus"]["current"] == 2 and 40 < guest["cpu_percent"] < 60 and "host" not in run("virt_domain_info", uri="test:///default")
+    assert (
+        guest["vcpus"]["current"] == 2 and 40 < guest["cpu_percent"] < 60 and "host" not in run("virt_domain_info", uri="test:///default")
+    )
     assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]

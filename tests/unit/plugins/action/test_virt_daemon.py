@@ -9,6 +9,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.corral.virt.plugins.action import virt_daemon
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 BUSY = {"failed": True, "changed": False, "jobs": ["web: block job on vda"], "restart": "libvirtd.service", "steps": [], "msg": "Run again"}
@@ -29,7 +30,7 @@ class Called:
 
         monkeypatch.setattr(UntrustedAction, "run", lambda *_arguments: {})
         monkeypatch.setattr(UntrustedAction, "_execute_module", module)
-        monkeypatch.setattr(virt_daemon, "Display", lambda: types.SimpleNamespace(display=self.shown.append))
+        monkeypatch.setattr(_terminal, "say", self.shown.append)
         self.action = virt_daemon.ActionModule.__new__(virt_daemon.ActionModule)
         self.task = types.SimpleNamespace(args={}, check_mode=check_mode)
         self.action._task = self.task
