@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 from ansible_collections.corral.virt.plugins.module_utils._files import bridge as doers
 from ansible_collections.corral.virt.plugins.module_utils._files import links
 from ansible_collections.corral.virt.plugins.module_utils._front import bridge as front
-from ansible_collections.corral.virt.plugins.module_utils._front import firewall
+from ansible_collections.corral.virt.plugins.module_utils._front import daemon, firewall
 from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     RESULT,
     STATE,
@@ -48,6 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.bridge_steps imp
     SetSysctl,
     SwitchToBridge,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     HostStep,
     WriteFile,
@@ -764,8 +765,9 @@ def subclasses(kind: type[HostStep]) -> set[type[HostStep]]:
 
 
 def test_every_step_has_a_doer() -> None:
-    assert {*front._DOERS, *firewall._DOERS} == subclasses(HostStep)
-    assert {*front._DOERS} & {*firewall._DOERS} == {WriteFile}
+    # The restart is done by itself, as it tells the jobs that it waited for in vain.
+    assert {*front._DOERS, *firewall._DOERS, *daemon._DOERS, RestartDaemons} == subclasses(HostStep)
+    assert {*front._DOERS} & {*firewall._DOERS} & {*daemon._DOERS} == {WriteFile}
 
 
 def test_check_mode_says_what_a_real_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
