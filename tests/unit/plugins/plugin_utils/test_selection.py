@@ -108,6 +108,9 @@ def test_hosts_that_were_not_asked_are_named() -> None:
     assert refused("rename", hosts=PARTLY, guest="web2", to="web9") == [
         f"cannot rename web2 to web9: for web9, none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
     ]
+    assert refused("rename", hosts=Hosts("hyper", ("h1", "h2"), hidden=("h4",)), guest="web2", to="web9") == [
+        "cannot rename web2 to web9: for web9, none of h1, h2 has it; --limit left out h4"
+    ]
     assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
     assert refused("create", hosts=PARTLY, guest="new", host="h4") == ["cannot create new on h4: --limit left out h4; leave out --limit"]
     assert refused("migrate", hosts=PARTLY, guest="web1", to="h3") == ["cannot migrate web1 to h3: h3 was not reached"]
