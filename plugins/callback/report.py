@@ -69,4 +69,4 @@ class CallbackModule(CallbackBase):
         self._display.display("no hosts matched", stderr=True)
 
     def _complain(self, result: CallbackTaskResult) -> None:
-        self._display.display(f"{result.host.get_name()}: {_terminal.failure(result.result)}", stderr=True)
+        self._display.display(f"{result.host.get_name()}: {_terminal.message(result.result)}", stderr=True)

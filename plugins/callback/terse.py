@@ -66,7 +66,12 @@ class CallbackModule(default.CallbackModule):
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """What changed, or has something to say; of what is well its warnings."""
-        if self._is_news(result):
+        if self._is_terse() and _is_message(result):
+            if self._last_task_banner != result.task._uuid:
+                self._print_task_banner(result.task)
+            word, colour = ("changed", constants.COLOR_CHANGED) if result.result.get("changed") else ("ok", constants.COLOR_OK)
+            self._display.display(f"{word}: [{self.host_label(result)}]: {_terminal.message(result.result)}", color=colour)
+        elif self._is_news(result):
             super().v2_runner_on_ok(result)
         else:
             self._handle_warnings(result.result)
@@ -98,7 +103,7 @@ class CallbackModule(default.CallbackModule):
         if self._last_task_banner != result.task._uuid:
             self._print_task_banner(result.task)
         self._handle_warnings(result.result)
-        text = f"{whose}: {_terminal.failure(result.result)}"
+        text = f"{whose}: {_terminal.message(result.result)}"
         self._display.display(text, color=constants.COLOR_ERROR, stderr=self.get_option("display_failed_stderr"))
 
     def _is_terse(self) -> bool:
@@ -109,3 +114,9 @@ class CallbackModule(default.CallbackModule):
             return True
         is_include = isinstance(result.task, TaskInclude)
         return not is_include and (bool(result.result.get("changed")) or bool(self._run_is_verbose(result)))
+
+
+def _is_message(result: CallbackTaskResult) -> bool:
+    """Whether somebody's task has a text to show."""
+    message = result.result.get("msg")
+    return result.task.action.rpartition(".")[2] == "debug" and not result.task.loop and isinstance(message, (str, list)) and bool(message)

@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["ONLY_REPORTS", "SPEAKING", "failure", "is_report", "only_reports", "paint", "say"]
+__all__ = ["ONLY_REPORTS", "SPEAKING", "is_report", "message", "only_reports", "paint", "say"]
 
 ONLY_REPORTS = "corral.virt.report"  # the callback that has standard output for reports alone
 SPEAKING = frozenset(
@@ -49,9 +49,9 @@ def is_report(action: str) -> bool:
     return action.rpartition(".")[2] == "virt_report"
 
 
-def failure(result: t.Mapping[str, t.Any]) -> str:
-    """What failed, once: the message, and what a command printed."""
-    message = result.get("msg")
-    lines = [str(line) for line in message] if isinstance(message, (list, tuple)) else [str(message or "failed without a message")]
+def message(result: t.Mapping[str, t.Any]) -> str:
+    """What a task has to say, once: its message, and what a command printed."""
+    told = result.get("msg")
+    lines = [str(line) for line in told] if isinstance(told, (list, tuple)) else [str(told or "there is no message")]
     lines += [line for output in _OUTPUTS for line in str(result.get(output) or "").splitlines() if line not in lines]
     return "\n  ".join(str(printable(line, keep="\n\t")) for line in lines)

@@ -151,6 +151,7 @@ FAILING: list[dict[str, t.Any]] = [
     {"ansible.builtin.command": "sh -c 'echo out; echo err >&2; false'", "ignore_errors": True},
     {"ansible.builtin.fail": {"msg": "bad {{ item }}"}, "loop": [1, 2], "when": "item == 1", "ignore_errors": True},
     {"ansible.builtin.debug": {"msg": "told"}},
+    {"ansible.builtin.debug": {"msg": "to come"}, "changed_when": True},
     {"ansible.builtin.command": "true"},
     {"ansible.builtin.command": "echo {{ item }}", "loop": [1, 2], "changed_when": "item == 2"},
     {"ansible.builtin.assert": {"that": ["false"], "fail_msg": ["one", "two"], "quiet": True}},
@@ -167,10 +168,11 @@ def test_failures_of_all_sorts(tmp_path: Path) -> None:
     assert body[1:] == [
         "TASK [t0]", "fatal: [localhost]: non-zero return code", "  err", "  out", "...ignoring",
         "TASK [t1]", "failed: [localhost] (item=1): bad 1", "...ignoring",
-        "TASK [t2]", "ok: [localhost] => {", '    "msg": "told"', "}",
-        "TASK [t3]", "changed: [localhost]",
-        "TASK [t4]", "changed: [localhost] => (item=2)",
-        "TASK [t5]", "fatal: [localhost]: one", "  two",
+        "TASK [t2]", "ok: [localhost]: told",
+        "TASK [t3]", "changed: [localhost]: to come",
+        "TASK [t4]", "changed: [localhost]",
+        "TASK [t5]", "changed: [localhost] => (item=2)",
+        "TASK [t6]", "fatal: [localhost]: one", "  two",
     ], done.stdout  # fmt: skip
     assert done.returncode == 2 and done.stderr == ""
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-__all__ = ["ROLES", "value"]
+__all__ = ["ROLES", "home", "value"]
 
 ROLES = Path(__file__).parents[3] / "roles"
 
 
 @functools.cache
-def _home() -> Path:
+def home() -> Path:
     """The same for all tests, which is what `preloaded` asks for; gone with them."""
-    home = Path(tempfile.mkdtemp(prefix="corral-roles-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    (home / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
-    return home
+    made = Path(tempfile.mkdtemp(prefix="corral-roles-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    (made / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
+    return made
 
 
 def value(
@@ -41,8 +41,8 @@ def value(
     play = {"hosts": "all", "gather_facts": False, "vars_files": [str(file) for file in files], "vars": known, "tasks": [debug]}
     (folder / "play.yml").write_text(json.dumps([play]))
     (folder / "hosts.yml").write_text(inventory)
-    home = _home()
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(home / "ansible.cfg")}
+    place = home()
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(place), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(place / "ansible.cfg")}
     command = ["ansible-playbook", "-i", "hosts.yml", "play.yml", *arguments]
     done = preloaded.run(command, cwd=folder, env=environment, timeout_s=60, given=None)
     assert done.returncode == 0, done.stdout + done.stderr

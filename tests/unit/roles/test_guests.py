@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.unit.roles import playing
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 
@@ -101,3 +103,19 @@ def test_a_seed_without_keys_is_a_valid_cloud_config(tmp_path: Path, user: str) 
     [new] = made_of(tmp_path, "__guests_here", {"name": "new", "image": "a"}, there={}, keys=[], user=user)
     assert "ssh_authorized_keys" not in json.dumps(new["cloud_init"])
     assert [one["name"] for one in new["cloud_init"]["user_data"].get("users", [])] == ([user] if user else [])
+
+
+def test_whoever_runs_ansible_is_let_in_by_all_of_their_keys(tmp_path: Path) -> None:
+    """A home without keys is none to warn about: the agent is asked."""
+    for keys in (
+        {},
+        {"id_ed25519.pub": "ssh-ed25519 AAAA me\n", "id_b.pub": "no key", "id_rsa.pub": "ssh-rsa BBBB me", "other.pub": "ssh-rsa CC"},
+    ):
+        for name, text in keys.items():
+            (playing.home() / ".ssh").mkdir(exist_ok=True)
+            (playing.home() / ".ssh" / name).write_text(text)
+        try:
+            found = value(tmp_path, "__guests_own_keys", [ROLES / "guests/vars/main.yml"], {})
+        finally:
+            shutil.rmtree(playing.home() / ".ssh", ignore_errors=True)
+        assert found == (["ssh-ed25519 AAAA me", "ssh-rsa BBBB me"] if keys else [])
