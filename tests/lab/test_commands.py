@@ -254,7 +254,7 @@ def test_reports_and_maintenance(lab: Commands) -> None:
     ((here, _state),) = lab.state("web9").items()
     assert piped.stderr == "" and "web9" in json.loads(piped.stdout)[here]
     assert re.search(
-        r"hyper1 CPU \[[#.]{20}\] \d+ % of \d+ CPUs memory \[[#.]{20}\] [\d.]+ MiB of [\d.]+ GiB", lab.do("query", format="table")
+        rf"{here} CPU \[[#.]{{20}}\] \d+ % of \d+ CPUs memory \[[#.]{{20}}\] [\d.]+ MiB of [\d.]+ GiB", lab.do("query", format="table")
     )
     lab.do("rebalance", "--check", stay="a,b,web9")
     lab.do("undrain", host="hyper1")
