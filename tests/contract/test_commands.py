@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
+import time
 import typing as t
 from pathlib import Path
 
@@ -216,15 +219,26 @@ def test_where_there_is_a_terminal_the_names_are_asked_for(commands: Commands, d
     words = ["ansible-playbook", "-i", "hosts.yml", *dead, "corral.virt.create", "-e", json.dumps({**NEW, "gone": "h9"})]
     for typed, code in (("h9", 0), ("yes", 2)):
         command = ["script", "-qefc", shlex.join(words), "/dev/null"]
-        with subprocess.Popen(
-            command, cwd=commands.place, env=defaults(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as terminal:
-            assert terminal.stdin and terminal.stdout
-            before = next(line for line in terminal.stdout if "Or type" in line)
-            terminal.stdin.write(f"{typed}\n")
-            terminal.stdin.flush()
-            said = before + terminal.stdout.read()
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=commands.place, env=defaults(), stdin=pipe, stdout=pipe, text=True) as terminal:
+            over = threading.Timer(100, terminal.kill)
+            over.start()
+            before = next((line for line in terminal.stdout or () if "Or type" in line), "")
+            typist = threading.Thread(target=_type, args=(terminal, f"{typed}\n"), daemon=True)
+            typist.start()
+            said = before + (terminal.stdout.read() if terminal.stdout else "")
+            over.cancel()
+            typist.join()
         assert terminal.returncode == code, said
+
+
+def _type(terminal: subprocess.Popen[str], text: str) -> None:
+    """Until it ends: Ansible drops what was typed before it reads."""
+    while terminal.poll() is None and terminal.stdin:
+        with contextlib.suppress(OSError):
+            terminal.stdin.write(text)
+            terminal.stdin.flush()
+        time.sleep(0.5)
 
 
 def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands) -> None:
