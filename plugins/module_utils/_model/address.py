@@ -1,0 +1,104 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Addresses of guests: who says so, and what is recorded of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import typing as t
+
+__all__ = ["RANKS", "SOURCES", "Claim", "Guest", "HostLinks", "Nic", "Sighting", "host_address"]
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+
+SOURCES = ("lease", "arp", "packets", "agent")  # that can be asked, best first
+# By what a claim was seen. libvirt's own DHCP server is believed before another one, and both before the guest itself.
+RANKS = {"lease": 3, "dhcp": 2, "arp": 1, "packets": 1, "agent": 1}
+
+
+def host_address(text: object) -> Address | None:
+    """The address in its one form, where it can be one host's own; None for everything else that somebody may say."""
+    try:
+        found = None if "%" in str(text) else ipaddress.ip_address(str(text))
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found is None or any((found.is_loopback, found.is_multicast, found.is_unspecified, found.is_link_local, found.is_reserved)):
+        return None
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Nic:
+    """A running guest's network interface: its MAC address, its device on the host, and the bridge of that."""
+
+    mac: str
+    device: str = ""
+    bridge: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """Somebody says that a MAC address has an IP address; `source` is a key of RANKS."""
+
+    mac: str
+    address: str
+    source: str
+
+    @property
+    def rank(self) -> int:
+        """How much it is believed."""
+        return RANKS[self.source]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sighting(Claim):
+    """What is recorded of an address that was believed, and since when (seconds since 1970)."""
+
+    since: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.mac} {self.address} {self.source} {self.since}"
+
+    @classmethod
+    def parse(cls, text: str) -> Sighting | None:
+        """One entry of a record; None for what this is not."""
+        words = text.split()
+        if len(words) != 4 or words[2] not in RANKS or not words[3].isdecimal() or len(words[3]) > 12:
+            return None
+        address = host_address(words[1])
+        return cls(words[0], str(address), words[2], int(words[3])) if address else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """A guest as far as addresses go. `given` are those of its seed; who is not `running` has no claims."""
+
+    uuid: str
+    name: str
+    running: bool = True
+    nics: tuple[Nic, ...] = ()
+    given: tuple[str, ...] = ()
+    seen: tuple[Sighting, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def macs(self) -> frozenset[str]:
+        """Of its interfaces."""
+        return frozenset(nic.mac for nic in self.nics)
+
+
+@dataclasses.dataclass(frozen=True)
+class HostLinks:
+    """What a hypervisor's network tells: its own addresses by device, MAC addresses, routers, and live neighbours as (device, address)."""
+
+    addresses: t.Mapping[str, tuple[Interface, ...]] = dataclasses.field(default_factory=dict)
+    macs: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    routers: frozenset[str] = frozenset()
+    neighbours: t.Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    live: frozenset[tuple[str, str]] = frozenset()  # of the neighbours those that answered a moment ago

@@ -1,0 +1,207 @@
+"""Which claims are believed, what is recorded, and what guests are asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Guest, HostLinks, Nic, Sighting, host_address
+from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
+
+WEB, DB = "52:54:00:00:00:01", "52:54:00:00:00:02"
+HERE = ipaddress.ip_interface("192.0.2.1/24")
+LINKS = HostLinks(
+    addresses={"br0": (HERE, ipaddress.ip_interface("fe80::1/64")), "eth1": (ipaddress.ip_interface("198.51.100.1/24"),)},
+    macs={"br0": "02:00:00:00:00:01"},
+    routers=frozenset({"192.0.2.254"}),
+    neighbours={("br0", "192.0.2.9"): "02:00:00:00:00:99", ("br0", "192.0.2.10"): "02:00:00:00:00:98"},
+    live=frozenset({("br0", "192.0.2.9")}),
+)
+X, Y = "192.0.2.7", "192.0.2.8"
+
+
+def web(*claims: tuple[str, str], bridge: str = "br0", **more: t.Any) -> Guest:
+    """The guest that claims these, each with its source."""
+    made = tuple(Claim(WEB, address, source) for address, source in claims)
+    return Guest("1", "web1", nics=(Nic(WEB, "vnet0", bridge),), claims=made, **more)
+
+
+def db(*claims: tuple[str, str], **more: t.Any) -> Guest:
+    """Another one on the same bridge."""
+    return Guest("2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(Claim(DB, *claim) for claim in claims), **more)
+
+
+def seen(mac: str, address: str, source: str = "packets", since: int = 100) -> tuple[Sighting, ...]:
+    """A record of one address."""
+    return (Sighting(mac, address, source, since),)
+
+
+def believed(*guests: Guest, settled: bool = True, links: HostLinks = LINKS) -> dict[str, list[str]]:
+    """Addresses by name of the guest."""
+    verdict = plans.judge(guests, links, settled=settled)
+    return {guest.name: [claim.address for claim in verdict.believed[guest.uuid]] for guest in guests}
+
+
+@pytest.mark.parametrize("source", ["lease", "dhcp", "arp", "packets", "agent"])
+def test_an_address_of_the_bridge_is_believed(source: str) -> None:
+    assert believed(web((X, source))) == {"web1": [X]}
+
+
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [
+        (("192.0.2.1", "lease"), "it is this hypervisor's own"),
+        (("198.51.100.1", "packets"), "it is this hypervisor's own"),
+        (("192.0.2.254", "dhcp"), "it is the router of br0"),
+        (("203.0.113.7", "agent"), "br0 has 192.0.2.0/24"),
+        (("198.51.100.7", "dhcp"), "br0 has 192.0.2.0/24"),
+        (("192.0.2.0", "packets"), "it is no address of one host"),
+        (("192.0.2.255", "packets"), "it is no address of one host"),
+        (("127.0.0.1", "agent"), "it is no address of one host"),
+        (("fe80::7", "agent"), "it is no address of one host"),
+        (("192.0.2.9", "packets"), "02:00:00:00:00:99 answers for it"),
+        (("192.0.2.9", "agent"), "02:00:00:00:00:99 answers for it"),
+    ],
+)
+def test_what_no_guest_can_have_is_refused(claim: tuple[str, str], why: str) -> None:
+    verdict = plans.judge([web(claim)], LINKS, settled=True)
+    assert verdict.believed["1"] == ()
+    assert verdict.refused["1"] == (f"{claim[0]} ({claim[1]}): {why}",)
+
+
+def test_a_neighbour_that_answered_long_ago_or_a_dhcp_server_that_knows_better() -> None:
+    assert believed(web(("192.0.2.10", "packets"))) == {"web1": ["192.0.2.10"]}
+    assert believed(web(("192.0.2.9", "dhcp"))) == {"web1": ["192.0.2.9"]}
+    own = dataclasses.replace(LINKS, neighbours={("br0", X): WEB}, live=frozenset({("br0", X)}))
+    assert believed(web((X, "packets")), links=own) == {"web1": [X]}
+
+
+def test_a_bridge_on_which_the_host_has_no_address() -> None:
+    assert believed(web(("203.0.113.7", "packets"), bridge="br7")) == {"web1": ["203.0.113.7"]}
+    assert believed(web(("198.51.100.7", "packets"), bridge="br7")) == {"web1": []}, "it is in the network of eth1"
+    assert believed(web(("2001:db8::7", "packets"))) == {"web1": ["2001:db8::7"]}, "fe80::/64 is on every link"
+
+
+def test_what_another_interface_says_is_not_the_guests() -> None:
+    guest = dataclasses.replace(web(), claims=(Claim(DB, X, "agent"),))
+    assert believed(guest) == {"web1": []}
+    assert believed(web((X, "packets"), running=False)) == {"web1": []}
+
+
+def test_what_the_operator_gave_needs_no_network() -> None:
+    assert believed(web(("203.0.113.7", "packets"), given=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
+    assert believed(web(("192.0.2.1", "packets"), given=("192.0.2.1",))) == {"web1": []}
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "settled", "expected"),
+    [
+        pytest.param("packets", db(given=(X,)), True, [], id="given to another one"),
+        pytest.param("lease", db(given=(X,), running=False), True, [], id="given to one that is off"),
+        pytest.param("packets", db((X, "packets")), True, [], id="both claim it"),
+        pytest.param("dhcp", db((X, "packets")), True, [X], id="a DHCP server speaks for this one"),
+        pytest.param("packets", db((X, "dhcp")), True, [], id="a DHCP server speaks for the other one"),
+        pytest.param("packets", db((X, "packets"), seen=seen(DB, X)), True, [], id="the other one is there, and was before"),
+        pytest.param("packets", db(seen=seen(DB, X)), False, [], id="the other one may yet answer"),
+        pytest.param("packets", db(seen=seen(DB, X)), True, [X], id="the other one has not answered"),
+        pytest.param("packets", db((Y, "packets"), seen=seen(DB, X)), False, [X], id="the other one is elsewhere"),
+        pytest.param("packets", db((Y, "packets"), seen=seen(DB, X, "dhcp")), False, [X], id="elsewhere, whoever said so before"),
+        pytest.param("packets", db(("2001:db8::7", "packets"), seen=seen(DB, X)), False, [], id="another family is not elsewhere"),
+        pytest.param("packets", db(seen=seen(DB, X, "dhcp")), True, [], id="silent, but a DHCP server gave it"),
+        pytest.param("dhcp", db(seen=seen(DB, X, "dhcp")), True, [X], id="the DHCP server gave it to this one since"),
+        pytest.param("dhcp", db((X, "packets"), seen=seen(DB, X, "dhcp")), True, [], id="the other one had it from DHCP and is there"),
+        pytest.param("lease", db((X, "packets"), seen=seen(DB, X, "dhcp")), True, [X], id="libvirt's own server is believed"),
+        pytest.param("packets", db(seen=seen(DB, X, "lease"), running=False), True, [X], id="the other one is off"),
+        pytest.param("packets", db(seen=seen(DB, Y)), True, [X], id="the other one was elsewhere"),
+    ],
+)
+def test_an_address_of_two(mine: str, other: Guest, settled: bool, expected: list[str]) -> None:
+    assert believed(web((X, mine)), other, settled=settled)["web1"] == expected
+
+
+def test_a_liar_does_not_displace_who_was_there_before() -> None:
+    honest, liar = web((X, "packets"), seen=seen(WEB, X)), db((X, "packets"), (Y, "packets"))
+    assert believed(honest, liar) == {"web1": [X], "db1": [Y]}
+    verdict = plans.judge([honest, liar], LINKS, settled=True)
+    assert verdict.refused["2"] == (f"{X} (packets): web1 has it",)
+    assert not verdict.lost
+
+
+def test_who_has_lost_an_address_is_told() -> None:
+    old = db(seen=(*seen(DB, X), *seen(DB, "2001:db8::8")))
+    verdict = plans.judge([web((X, "packets")), old], LINKS, settled=True)
+    assert verdict.lost == {"2": {old.seen[0]: "web1"}}
+    assert plans.recorded(old, (), verdict.lost["2"], now_s=200) == old.seen[1:]
+
+
+@pytest.mark.parametrize(
+    ("before", "claims", "after"),
+    [
+        ((), [], []),
+        ((), [(X, "packets")], [(X, "packets", 200)]),
+        (seen(WEB, X), [], [(X, "packets", 100)]),
+        (seen(WEB, X), [(X, "packets")], [(X, "packets", 100)]),
+        (seen(WEB, X), [(Y, "packets")], [(Y, "packets", 200)]),
+        (seen(WEB, X), [(Y, "dhcp"), (X, "packets")], [(X, "packets", 100)]),
+        (seen(WEB, X), [(X, "dhcp")], [(X, "dhcp", 100)]),
+        (seen(WEB, X, "dhcp"), [(X, "packets")], [(X, "dhcp", 100)]),
+        ((), [(Y, "packets"), (X, "packets")], [(X, "packets", 200)]),
+        ((), [(X, "packets"), (Y, "dhcp")], [(Y, "dhcp", 200)]),
+        ((), [("2001:db8::7", "packets"), (X, "packets")], [(X, "packets", 200), ("2001:db8::7", "packets", 200)]),
+        (seen(DB, Y), [(X, "packets")], [(X, "packets", 200)]),
+    ],
+)
+def test_what_is_recorded(before: tuple[Sighting, ...], claims: list[tuple[str, str]], after: list[tuple[str, str, int]]) -> None:
+    """And recording it again changes nothing."""
+    guest = web(*claims, seen=before)
+    told = plans.recorded(guest, guest.claims, (), now_s=200)
+    assert [(one.address, one.source, one.since) for one in told] == after
+    assert plans.recorded(dataclasses.replace(guest, seen=told), guest.claims, (), now_s=300) == told
+
+
+def test_a_given_address_is_not_recorded_twice() -> None:
+    guest = web((X, "packets"), given=(X,))
+    assert plans.recorded(guest, guest.claims, (), now_s=200) == ()
+    assert plans.addresses(guest, guest.claims) == [X]
+
+
+def test_addresses_in_the_order_of_their_use() -> None:
+    guest = web(("2001:db8::7", "lease"), (Y, "packets"), (X, "dhcp"), seen=seen(WEB, Y))
+    assert plans.addresses(guest, guest.claims) == [Y, X, "2001:db8::7"]
+
+
+def test_only_who_is_sought_is_asked_for_all_addresses() -> None:
+    known = db(seen=(*seen(DB, Y), *seen(DB, "2001:db8::8"), *seen(DB, "203.0.113.1"), *seen(WEB, X)))
+    assert [device for device, _frame in plans.questions([web(), known], LINKS, {"1"})] == ["vnet0"] * 253 + ["vnet1"]
+    assert not list(plans.questions([web(running=False)], LINKS, {"1"}))
+    large = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("10.0.0.1/16"),)})
+    assert not list(plans.questions([web()], large, {"1"}))
+    assert not list(plans.questions([web()], HostLinks(), {"1"}))
+
+
+def test_records_are_read_as_they_are_written_or_not_at_all() -> None:
+    (entry,) = seen(WEB, X, "dhcp", 1700000000)
+    assert Sighting.parse(str(entry)) == entry
+    for text in (
+        "",
+        "a b c",
+        f"{WEB} 127.0.0.1 dhcp 1",
+        f"{WEB} {X} told 1",
+        f"{WEB} {X} dhcp -1",
+        f"{WEB} {X} dhcp 1 2",
+        f"{WEB} x dhcp 1",
+    ):
+        assert Sighting.parse(text) is None, text
+
+
+@pytest.mark.parametrize("text", ["", "x", "192.0.2.7/24", "fe80::1%eth0", "::ffff:127.0.0.1", "0.0.0.0", "::", "240.0.0.1", None, "1"])
+def test_no_address_of_a_host(text: str | None) -> None:
+    assert host_address(text) is None
+
+
+def test_one_spelling() -> None:
+    assert str(host_address("::ffff:192.0.2.7")) == X
+    assert str(host_address("2001:DB8:0::7")) == "2001:db8::7"
