@@ -431,9 +431,15 @@ force: Pull the plug of a guest that does not shut down within O(wait_timeout), 
 remove_storage: With O(state=absent), also delete the disks that the collection made for this guest and that no other guest uses.
 wait: Wait until a shutdown or reboot has happened. V(false) only asks for it.
 wait_timeout: Seconds to wait for a shutdown, reboot or address.
-wait_for_ip: Wait until the guest has an address, as known from V(lease) (libvirt's DHCP), V(arp) (the host's ARP table), V(agent) (the
-  guest agent) or V(any) of these. When time runs out it is said what was seen of the guest. A lease outlives a reboot, so V(agent) is
-  the one to ask with O(state=rebooted). With another O(state) no address can come, and it is refused.
+wait_for_ip:
+  - Wait until the guest has an address, and record it with the guest, where the inventory plugin finds it. All guests of a call wait side
+    by side, after everything else is done. What is recorded so does not count as a change.
+  - V(lease) asks libvirt's DHCP, V(arp) the host's neighbour table, V(packets) what the guest sends and is sent by a DHCP server (seen at
+    its interface, by root on the host itself), V(agent) the guest agent, V(any) all of these. V(unknown) is the same, but does not wait for
+    a guest whose address was given in its O(cloud_init), or was recorded since its last start. V(none) does not wait.
+  - A guest can claim any address; see M(corral.virt.virt_addresses) for what is believed.
+  - When time runs out it is said what was asked and what was seen of the guest. A lease outlives a reboot, so V(agent) is the one to ask
+    with O(state=rebooted). With another O(state) no address can come, and it is refused.
 """
 _PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
 _LIVE = "Applied at once where the guest runs."

@@ -61,7 +61,7 @@ EXAMPLES = r"""
           - name: admin
             ssh_authorized_keys: "{{ [lookup('ansible.builtin.file', '~/.ssh/id_ed25519.pub')] }}"
     state: running
-    wait_for_ip: agent
+    wait_for_ip: any
 
 - name: More memory than it was started with, by a restart
   corral.virt.virt_domain:
@@ -108,7 +108,7 @@ ssh_host_key:
   type: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -121,9 +121,12 @@ def main() -> None:
     with failures(module):
         wanted = domain_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:
-            result = guest.converge(connection, wanted, Gate(check_mode=module.check_mode))
+            made = guest.converge(connection, wanted, Gate(check_mode=module.check_mode))
+            [result] = many.waited(connection, [made])
     for note in result["notes"]:
         module.warn(note)
+    if "msg" in result:
+        module.fail_json(done=result["steps"], **result)
     module.exit_json(**result)
 
 

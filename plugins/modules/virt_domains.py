@@ -87,7 +87,8 @@ def main() -> None:
         wanted = many.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            results = many.each(wanted, lambda one: guest.converge(connection, one, gate), at_once=at_once)
+            made = many.each(wanted, lambda one: guest.converge(connection, one, gate), at_once=at_once)
+            results = many.waited(connection, made)
     summary = many.summary(results)
     for note in summary.pop("notes"):
         module.warn(note)

@@ -9,9 +9,11 @@ Only libvirt's replies are waited for under the deadline; what they mean is read
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import queue
+import re
 import socket
 import threading
 import time
@@ -22,7 +24,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.record import RECORD
@@ -37,22 +41,26 @@ Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is a
 # Of the 226 fields of a guest those that an inventory shows.
 _SHOWN = {
     **{field: DOMAIN[field] for field in ("title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")},
-    **{field: RECORD[field] for field in ("addresses", "ssh_host_key")},
+    **{field: RECORD[field] for field in ("addresses", "seen", "ssh_host_key")},
 }
 _BUSY = 4  # times the timeout, while others reply
 _LOOK_S = 0.05
-_RECORDED = ":address>"  # in a document that holds our record of addresses
+_AGENTS_S = 3.0  # for all guests of a hypervisor that are asked, together
+_MARKS = {"record": ":address>", "seen": "corral-seen:at>"}  # in a document that holds our record of addresses
+_AGENT = re.compile(r"<target [^>]*name='org\.qemu\.guest_agent\.0'[^>]*state='connected'")
+# How much an address is worth against another guest's: a rank, and since when. What is asked now is newer than what was recorded.
+_GIVEN, _NOW_S = 9, 10**11
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """What libvirt answered about one guest; `asked` are the addresses that its own sources know."""
+    """What libvirt answered about one guest; `asked` is what its own sources know of addresses."""
 
     name: str
     uuid: str
     state: str
     xml: str
-    asked: t.Mapping[str, list[str]]
+    asked: dict[str, list[Claim]]
 
 
 def check_libraries() -> None:
@@ -125,8 +133,7 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
     _check_certificate(uri)
     _check_port(uri, timeout_s / 2)  # in time to be the reason that is told
     found = []
-    # Only the agent is closed to those who may only read.
-    with reached(uri, readonly="agent" not in sources) as connection:
+    with reached(uri, readonly=True) as connection:
         states = figures.states(connection)
         for item, state in states:
             heard()
@@ -134,6 +141,7 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
                 found.append(_reply(item, state, sources, heard))
             except NotFound:
                 continue  # gone since
+    _ask_agents(uri, [reply for reply in found if _is_unknown(reply, sources)], heard)
     return found
 
 
@@ -141,8 +149,15 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
     """What an inventory shows of a guest."""
     root = parse(reply.xml)
     fields = row.read(root, _SHOWN)
-    known = {"record": list(fields.get("addresses", ())), **reply.asked}
+    macs = [mac.get("address") for mac in root.iterfind("devices/interface/mac")]
+    known: dict[str, dict[str, tuple[int, int]]] = {
+        source: {claim.address: (claim.rank, _NOW_S) for claim in claims if claim.mac in macs} for source, claims in reply.asked.items()
+    }
+    known["record"] = dict.fromkeys(fields.get("addresses", ()), (_GIVEN, 0))
+    seen = filter(None, map(Sighting.parse, fields.get("seen", ())))
+    known["seen"] = {entry.address: (entry.rank, entry.since) for entry in seen if entry.mac in macs}
     order = sources if reply.state == "running" else ["record"]  # nobody else knows one that is off
+    addresses = next((known[source] for source in order if known.get(source)), {})
     return {
         "name": reply.name,
         "uuid": reply.uuid,
@@ -151,8 +166,9 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
         "tags": list(fields.get("tags", ())),
         "vcpus": fields.get("vcpus.current", fields.get("vcpus.maximum")),
         "memory_mib": fields.get("memory.current_kib", fields.get("memory.maximum_kib", 0)) // 1024,
-        "macs": [mac.get("address") for mac in root.iterfind("devices/interface/mac")],
-        "addresses": next((known[source] for source in order if known.get(source)), []),
+        "macs": macs,
+        "addresses": list(addresses),
+        "worth": {address: list(worth) for address, worth in addresses.items()},
         "ssh_host_key": fields.get("ssh_host_key"),
     }
 
@@ -170,14 +186,38 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     with said("read guest", item.name()):
         xml = item.XMLDesc()
     heard()
-    asked: dict[str, list[str]] = {}
+    asked: dict[str, list[Claim]] = {}
     for source in sources if state == "running" else ():
-        if source != "record":
-            asked[source] = look.addresses(item, source)
+        if source in look.SOURCES and source != "agent":
+            asked[source] = look.claims(item, source)
             heard()
-        if asked.get(source) or (source == "record" and _RECORDED in xml):
+        if asked.get(source) or (source in _MARKS and _MARKS[source] in xml):
             break
     return Reply(item.name(), item.UUIDString(), state, xml, asked)
+
+
+def _is_unknown(reply: Reply, sources: t.Sequence[str]) -> bool:
+    """Whether its agent is there, and nobody who is believed before it knows an address."""
+    if reply.state != "running" or "agent" not in sources or not _AGENT.search(reply.xml):
+        return False
+    before = sources[: sources.index("agent")]
+    return not any(reply.asked.get(source) or (source in _MARKS and _MARKS[source] in reply.xml) for source in before)
+
+
+def _ask_agents(uri: str, replies: t.Sequence[Reply], heard: Heard) -> None:
+    """By a connection that may write, where this identity has one; those who are silent are left behind, all at the same time."""
+    if not replies:
+        return
+    deadline = time.monotonic() + _AGENTS_S
+    with contextlib.closing(Agents(uri)) as agents:
+        for reply in replies:
+            agents.ask(reply.uuid)
+        by_uuid = {reply.uuid: reply for reply in replies}
+        while agents.busy and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+            heard()
+            for uuid, claims in agents.answers().items():
+                by_uuid[uuid].asked["agent"] = claims
 
 
 def _resolved(uri: str) -> list[str]:

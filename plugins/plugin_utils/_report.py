@@ -62,6 +62,7 @@ def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] 
                 f"    Source: {nic.get('bridge') or nic.get('network') or '-'}",
                 f"    Type: {nic['type']}",
             ]
+        lines += [f"  Address: {address}" for address in item.get("addresses") or ()]
     return lines
 
 

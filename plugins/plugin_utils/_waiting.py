@@ -40,7 +40,7 @@ def _verbs(guest: Guest) -> list[str]:
     """What it is waited for to do."""
     state = guest.get("state")
     verbs = [_WAITING[state]] if state in _WAITING and guest.get("wait") is not False else []
-    return [*verbs, *(["have an address"] if guest.get("wait_for_ip") and state in _ADDRESSED else [])]
+    return [*verbs, *(["have an address"] if guest.get("wait_for_ip") not in (None, "none") and state in _ADDRESSED else [])]
 
 
 @contextlib.contextmanager

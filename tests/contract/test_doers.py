@@ -194,7 +194,7 @@ def test_every_step_has_a_verb() -> None:
         steps.SetAutostart(NO_SUCH, True),
         steps.Attach(NO_SUCH, "disks[a]", "<disk/>"),
         steps.Detach(NO_SUCH, "disks[a]", "<disk/>"),
-        steps.WaitForAddress(NO_SUCH, "any", 1),
+        steps.RecordAddresses(NO_SUCH, (), ""),
     ],
     ids=lambda step: type(step).__name__,
 )
@@ -278,15 +278,13 @@ def test_no_such_daemon() -> None:
             pass
 
 
-def test_address(connection: t.Any) -> None:
-    nic = '<interface type="bridge"><mac address="52:54:00:00:00:01"/><source bridge="br0"/></interface></devices>'
-    do(connection, steps.Define("web1", definition().replace("</devices>", nic)), steps.Start("web1"))
-    assert domain.do(connection, UUID, steps.WaitForAddress("web1", "lease", 1)) == ["192.168.0.1"]
-
-
-def test_no_address_says_why(connection: t.Any, guest: t.Any) -> None:
-    with pytest.raises(Timeout, match=r"no address of web1: it powered off meanwhile"):
-        do(connection, steps.WaitForAddress("web1", "any", 1))
+def test_seen_addresses_are_recorded_and_forgotten_apart_from_all_else(connection: t.Any, guest: t.Any) -> None:
+    guest.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<guest><making>/a</making></guest>", "corral", "urn:corral:virt:guest:1", 2)
     do(connection, steps.Start("web1"))
-    with pytest.raises(Timeout, match=r"no address of web1 within -1 s \(asked: lease; .*no network of libvirt.*wait_timeout"):
-        do(connection, steps.WaitForAddress("web1", "lease", -1))
+    entry = "52:54:00:00:00:01 192.0.2.7 dhcp 1700000000"
+    do(connection, steps.RecordAddresses("web1", ("192.0.2.7",), record.sightings([entry])))
+    for flag in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+        assert record.read(guest.XMLDesc(flag))["seen"] == (entry,)
+    do(connection, steps.RecordAddresses("web1", (), record.sightings([])))
+    assert record.read(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == {"making": ("/a",)}
+    assert "seen" not in guest.XMLDesc()

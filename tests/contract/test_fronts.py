@@ -57,7 +57,7 @@ def run(connection: t.Any, wanted: Wanted, *, check_mode: bool) -> dict[str, t.A
         result = guest.converge(connection, wanted, Gate(check_mode=check_mode))
     except VirtError as error:
         return {"error": str(error), "done": getattr(error, "done", [])}
-    return {key: value for key, value in result.items() if key not in ("ssh_host_key", "addresses")}
+    return {key: value for key, value in result.items() if key not in ("ssh_host_key", "awaits")}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -16,7 +16,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
-from ansible_collections.corral.virt.plugins.module_utils._files.command import active, answer, run
+from ansible_collections.corral.virt.plugins.module_utils._files.command import active, answer
+from ansible_collections.corral.virt.plugins.module_utils._files.iproute import ip
 from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     RESULT,
     STATE,
@@ -43,14 +44,14 @@ _BRCTL = "/usr/sbin:/sbin"
 
 def facts(nf_calls: t.Sequence[str]) -> BridgeFacts:
     """All that decides on a bridge, whoever configures the links."""
-    links = {str(link["ifname"]): link for link in _ip("-d", "link", "show")}
-    routes = _ip("route", "show", "default") + _ip("-6", "route", "show", "default")
+    links = {str(link["ifname"]): link for link in ip("-d", "link", "show")}
+    routes = ip("route", "show", "default") + ip("-6", "route", "show", "default")
     programs = filter(os.path.exists, _SYSCTL_PROGRAMS)
     return BridgeFacts(
         host=os.uname().nodename,
         links=links,
         default_routes=tuple(route["dev"] for route in routes if route.get("dev")),
-        addresses={link["ifname"]: _global(link) for link in _ip("addr", "show")},
+        addresses={link["ifname"]: _global(link) for link in ip("addr", "show")},
         wireless=frozenset(n for n in links if os.path.exists(f"/sys/class/net/{n}/phy80211")),
         filtering=tuple(call for call in nf_calls if _proc(f"bridge/{call}") == "1"),
         files={path: configuration.read(path) for path in (SYSCTL, UDEV)},
@@ -106,13 +107,6 @@ def _sourced(path: str, words: t.Sequence[str]) -> list[str]:
         return sorted(filter(os.path.isfile, glob.glob(pattern)))
     every = sorted(filter(os.path.isfile, glob.glob(f"{pattern}/*")))
     return [one for one in every if re.fullmatch(r"[A-Za-z0-9_-]+", os.path.basename(one))]
-
-
-def _ip(*words: str) -> list[dict[str, t.Any]]:
-    try:
-        return [row for row in json.loads(run("ip", "-j", *words) or "[]") if row]
-    except ValueError as error:
-        raise Failed(f"ip -j {' '.join(words)} gave no JSON; update iproute2") from error
 
 
 def _global(link: t.Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -68,7 +69,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "interfaces": nics,
             "graphics": graphics.read_all(root),
             "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
-            "addresses": list(memory.get("addresses", ())),
+            "addresses": [*memory.get("addresses", ()), *(_seen(memory, root) if state == "running" else ())],
             "ssh_host_key": memory.get("ssh_host_key"),
             "unfinished": bool(memory.get("making")),
             "moving": memory.get("moving"),
@@ -76,10 +77,17 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
         }
     )
     if addresses != "none" and state == "running":
+        macs = {nic.mac for nic in interface.nics(root)}
         sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
-        known = [found for source in sources for found in look.addresses(item, source)]
+        known = [found for source in sources for found in look.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report
+
+
+def _seen(memory: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
+    """Where it was seen, with the interfaces that it has now."""
+    macs = {nic.mac for nic in interface.nics(root)}
+    return [entry.address for entry in map(Sighting.parse, memory.get("seen", ())) if entry and entry.mac in macs]
 
 
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:

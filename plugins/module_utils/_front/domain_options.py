@@ -71,7 +71,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "remove_storage": {"type": "bool", "default": False},
     "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
-    "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "agent"]},
+    "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "packets", "agent", "unknown", "none"]},
 }
 GUEST_OPTIONS["disks"]["options"].update(size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]})
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
@@ -260,9 +260,10 @@ def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
         for option in ("nic_profile", "disk_profile")
         if params.get(option)
     ]
-    if params.get("wait") is False and (params.get("force") or params.get("wait_for_ip")):
+    waits = params.get("wait_for_ip") not in (None, "none")
+    if params.get("wait") is False and (params.get("force") or waits):
         problems.append(f"wait of {guest}: force and wait_for_ip follow from waiting; leave out wait: false, or these")
-    if params.get("wait_for_ip") and params["state"] not in ("running", "rebooted"):
+    if waits and params["state"] not in ("running", "rebooted"):
         problems.append(f"wait_for_ip of {guest}: it needs state: running or state: rebooted, not {params['state']}")
     if params.get("apply") == "live" and params.get("allow_restart"):
         problems.append(f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and allow_restart")

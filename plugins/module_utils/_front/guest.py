@@ -68,7 +68,7 @@ class GuestModule(Module):
 
 
 def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
-    """Do what `wanted` says and return the result for one guest."""
+    """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for."""
     with contextlib.ExitStack() as held:
         return _converge(connection, wanted, gate, held)
 
@@ -90,13 +90,14 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         if found is None:
             wanted = dataclasses.replace(wanted, uuid=wanted.uuid or str(uuid.uuid4()))
         plan, changes, key = _present(connection, wanted, found, held)
-    if wanted.wait_for_ip and wanted.state in ("running", "rebooted"):
-        plan.steps.append(steps.WaitForAddress(wanted.name, wanted.wait_for_ip, wanted.wait_timeout_s))
     if renamed:
         plan.steps.insert(0, renamed[0])
         changes = [Change("name", wanted.renamed_from, wanted.name), *changes]
-    answers = gate.run(plan.steps, lambda step: _do(connection, found.uuid if found else wanted.uuid or "", step))
-    addresses = next((answer for answer in answers if isinstance(answer, list)), None)
+    guest_uuid = found.uuid if found else wanted.uuid or ""
+    gate.run(plan.steps, lambda step: _do(connection, guest_uuid, step))
+    known = record.read(found.xml) if found else {}
+    given = wanted.seed.addresses if wanted.seed else known.get("addresses", ())
+    wait = plans.awaited(wanted, plan, given=given, seen=known.get("seen", ()))
     return {
         "name": wanted.name,
         "changed": any(step.changes for step in plan.steps),
@@ -104,7 +105,7 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         "pending": plan.pending,
         "notes": plan.notes,
         "diff": _changes.diff([*changes, *_state_change(found, wanted, plan), *_autostart_change(found, plan)]),
-        **({"addresses": addresses} if addresses else {}),
+        **({"awaits": {guest_uuid: wait}} if wait and gate.open else {}),
         **({"ssh_host_key": key} if key else {}),
     }
 

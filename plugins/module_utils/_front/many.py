@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
 
-__all__ = ["all_wanted", "each", "summary"]
+__all__ = ["all_wanted", "each", "summary", "waited"]
 
 
 def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[Wanted]:
@@ -48,6 +48,15 @@ def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.
         return [result(one) for one in wanted]
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(result, wanted))
+
+
+def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The results after all guests that were to have an address have one, or failed to; they wait side by side."""
+    if not any("awaits" in one for one in results):
+        return results
+    from ansible_collections.corral.virt.plugins.module_utils._front import addresses  # compiled only where it is needed
+
+    return addresses.wait_for(connection, results)
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:

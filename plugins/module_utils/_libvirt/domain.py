@@ -17,13 +17,11 @@ __all__ = ["do"]
 
 _DETACH_S, _BALLOON_S = 20, 5
 _CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
+_SEEN_NAMESPACE = "urn:corral:virt:seen:1"
 
 
 def do(connection: Connection, uuid: str, step: steps.Step) -> object:
-    """Do one step on the guest with that UUID, and on no other that has its name by now.
-
-    Returns the addresses for WaitForAddress, else None.
-    """
+    """Do one step on the guest with that UUID, and on no other that has its name by now."""
     if type(step) in _ON_HOST:
         return _ON_HOST[type(step)](connection, step)
     with said("find guest", f"{step.guest} ({uuid})"):
@@ -234,11 +232,11 @@ def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], Non
     return do_plain
 
 
-def _wait_for_address(domain: t.Any, step: steps.WaitForAddress) -> list[str]:
-    found = wait.address(domain.connect(), domain, step.source, timeout_s=step.timeout_s)
-    if not found:
-        raise Timeout(step.too_late(wait.seen(domain.connect(), domain)))
-    return found
+def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
+    element = (libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.xml or None, "corral-seen" if step.xml else None, _SEEN_NAMESPACE)
+    with said("set metadata of", step.guest):
+        flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
+        domain.setMetadata(*element, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
 
 
 _ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
@@ -270,5 +268,5 @@ _ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
     steps.Resume: _resume,
     steps.Reset: _plain("reset", 0),
     steps.Reboot: _reboot,
-    steps.WaitForAddress: _wait_for_address,
+    steps.RecordAddresses: _record_addresses,
 }

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "addresses",
     "by_uuid",
     "capabilities",
+    "claims",
     "definition",
     "filters",
     "find",
@@ -132,14 +134,22 @@ def state_word(code: int) -> str:
     }.get(code, "unknown")
 
 
-def addresses(domain: t.Any, source: str) -> list[str]:
-    """IP addresses of a running guest as `lease`, `arp` or `agent` knows them; loopback and link-local left out."""
+def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
+    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside it, leads nowhere."""
+    return [claim.address for claim in claims(domain, source) if claim.mac in macs]
+
+
+def claims(domain: t.Any, source: str) -> list[Claim]:
+    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`; only those that can be a host's own."""
     try:
         known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{SOURCES[source]}"))
     except libvirt.libvirtError:
         return []  # no agent, no lease file: this source knows nothing, which is an answer
-    found = [entry["addr"] for nic in (known or {}).values() for entry in nic.get("addrs") or []]
-    return [item for item in found if not item.startswith(("127.", "169.254.", "fe80:")) and item != "::1"]
+    found = []
+    for nic in (known or {}).values():
+        told = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
+        found += [Claim(str(nic.get("hwaddr")).lower(), str(address), source) for address in told if address]
+    return found
 
 
 def capabilities(connection: Connection) -> str:

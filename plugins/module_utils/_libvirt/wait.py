@@ -20,9 +20,9 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 
-__all__ = ["address", "ask", "balloon", "is_off", "obeyed", "removal", "seen"]
+__all__ = ["ask", "balloon", "is_off", "obeyed", "removal", "seen"]
 
-_LOOK_S = 0.5  # libvirt has no event for a lease or an ARP entry
+_LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 _LOCAL = ("qemu:///system", "qemu:///session")
@@ -137,27 +137,6 @@ def _aside(call: t.Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
-
-
-def address(connection: Connection, domain: t.Any, source: str, *, timeout_s: float) -> list[str]:
-    """The addresses of a guest as soon as there is one; empty when time is over or the guest off. `any` asks all sources."""
-    found: list[str] = []
-    agent: list[threading.Thread] = []
-
-    def known() -> bool:
-        for item in look.SOURCES if source == "any" else (source,):
-            if found:
-                break
-            if item != "agent":
-                found.extend(look.addresses(domain, item))
-            elif not (agent and agent[-1].is_alive()) and _agent(_live(domain)) == "connected":
-                agent.append(_aside(lambda: found.extend(look.addresses(domain, "agent"))))
-        return bool(found)
-
-    # What the agent's coming and going means, `known` sees; the event only wakes it.
-    with _events(connection, domain, {"AGENT_LIFECYCLE": lambda _state: False}) as happened:
-        happened(timeout_s, lambda: is_off(domain) or known())
-    return found
 
 
 def seen(connection: Connection, domain: t.Any) -> Seen:

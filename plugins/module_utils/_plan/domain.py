@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["Plan", "absent", "completed", "plan", "rename"]
+__all__ = ["Plan", "absent", "awaited", "completed", "plan", "rename"]
 
 
 class Plan(step.Plan[Step]):
@@ -179,6 +179,19 @@ def absent(
 
 def _deletion(uri: str, path: str) -> str:
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
+
+
+def awaited(wanted: Wanted, result: Plan, *, given: t.Collection[str], seen: t.Collection[str]) -> steps.WaitForAddress | None:
+    """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at which it was `seen`,
+    unless it starts only now.
+    """
+    source = wanted.wait_for_ip or "none"
+    if source == "unknown":
+        starts = any(isinstance(step, steps.Start) for step in result.steps)
+        source = "none" if given or (seen and not starts) else "any"
+    if source == "none" or wanted.state not in ("running", "rebooted"):
+        return None
+    return steps.WaitForAddress(wanted.name, source, wanted.wait_timeout_s)
 
 
 def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Change]) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "GrowRunningDisk",
     "Pin",
     "Reboot",
+    "RecordAddresses",
     "Rename",
     "Reset",
     "Resume",
@@ -323,7 +324,7 @@ class Seen:
             (f"guest agent: {agent}", self.state != "shutdown"),
             (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
             *((f"leases of network {name}: none for it, {count} for others", lease) for name, count in self.leases.items()),
-            ("no network of libvirt's gives it leases (use arp or agent)", source == "lease" and not self.leases),
+            ("no network of libvirt's gives it leases (use any)", source == "lease" and not self.leases),
             (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
         ]
         return "; ".join(fact for fact, holds in told if holds)
@@ -391,22 +392,32 @@ class Undefine(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class WaitForAddress(Step):
-    """Wait until the guest has an IP address."""
+class WaitForAddress:
+    """What is waited for after the steps of all guests: an address of this one, from that source. No step: nothing changes by it."""
 
-    changes: t.ClassVar[bool] = False
-
+    guest: str
     source: str
     timeout_s: int
 
-    def __str__(self) -> str:
-        return f"wait for an address of {self.guest} ({self.source})"
-
-    def too_late(self, seen: Seen) -> str:
-        """What to say when it has none."""
+    def too_late(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
+        """What to say when it has none: where it was looked for, and which addresses were seen there and are not believed."""
         if seen.state == "shutdown":
             return f"no address of {self.guest}: it powered off meanwhile ({seen.facts()}); start it again"
+        facts = [f"tried: {', '.join(tried) or self.source}", *(f"not believed: {claim}" for claim in refused), seen.facts(self.source)]
         return (
-            f"no address of {self.guest} within {self.timeout_s} s (asked: {self.source}; {seen.facts(self.source)}); "
-            f"see `virsh console {self.guest}`, or raise wait_timeout"
+            f"no address of {self.guest} within {self.timeout_s} s ({'; '.join(facts)}); see `virsh console {self.guest}`, "
+            "give it a static address (cloud_init.network_config), or raise wait_timeout"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordAddresses(Step):
+    """Record with the guest at which addresses it was seen, in place of what was recorded before."""
+
+    addresses: tuple[str, ...]
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        if not self.addresses:
+            return f"forget where {self.guest} was seen"
+        return f"record {' and '.join(self.addresses)} as where {self.guest} was seen"

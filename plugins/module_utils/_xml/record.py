@@ -12,9 +12,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
 
-__all__ = ["RECORD", "document", "read", "update"]
+__all__ = ["RECORD", "document", "read", "sightings", "update"]
 
 RECORD: row.Table = {
     "seed": Row("metadata/corral:guest/corral:seed/@sha256"),
@@ -32,6 +32,7 @@ RECORD: row.Table = {
     "moving_let_run": Row("metadata/corral:guest/corral:moving/@let-run"),  # when, by the source's clock: its copy had ended for good
     "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there: `Made`
     "moving_goes": Many("metadata/corral:guest/corral:moving-goes"),  # what goes from the source when it has arrived
+    "seen": Many("metadata/corral-seen:guest/corral-seen:at"),  # addresses at which it was seen: `Sighting`
 }
 
 
@@ -57,3 +58,11 @@ def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:
     child(root, "metadata")
     row.graft(root, RECORD, fields)
     return document(root)
+
+
+def sightings(entries: t.Iterable[str]) -> str:
+    """The element of addresses as libvirt's metadata call takes it; empty for none."""
+    root = parse("<guest/>")
+    for entry in entries:
+        make(root, "at").text = entry
+    return text(root) if len(root) else ""

@@ -16,11 +16,13 @@ try:
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["CORRAL", "Element", "child", "copied", "make", "parse", "resolve", "text"]
+__all__ = ["CORRAL", "SEEN", "Element", "child", "copied", "make", "parse", "resolve", "text"]
 
 # What the collection records stands under a namespace of its own in libvirt's <metadata>.
 CORRAL = "urn:corral:virt:guest:1"
-_PREFIXES = {"corral": CORRAL}
+# Addresses change by themselves. Of two runs that write, each replaces its own element as a whole and none of the other's.
+SEEN = "urn:corral:virt:seen:1"
+_PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}
 
 Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts
 
@@ -57,7 +59,8 @@ def child(parent: Element, tag: str) -> Element:
 
 def make(parent: Element, tag: str, **attributes: str) -> Element:
     """A new last child of `parent`."""
-    nsmap = _PREFIXES if ":" in tag and parent.tag == "metadata" else None
+    prefix = tag.partition(":")[0]
+    nsmap = {prefix: _PREFIXES[prefix]} if ":" in tag and parent.tag == "metadata" else None
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
 
 

@@ -26,7 +26,7 @@ FIRMWARE = "so it is still in its firmware or has nothing to boot from"
         (Seen(agent="connected", leases={"lan": 2}), "agent", "guest agent: connected"),
         (Seen(agent="connected", leases={"lan": 2}), "any", "guest agent: connected; leases of network lan: none for it, 2 for others"),
         (Seen(agent="connected", leases={"lan": 2}), "lease", "guest agent: connected; leases of network lan: none for it, 2 for others"),
-        (Seen(agent="connected"), "lease", "guest agent: connected; no network of libvirt's gives it leases (use arp or agent)"),
+        (Seen(agent="connected"), "lease", "guest agent: connected; no network of libvirt's gives it leases (use any)"),
         (Seen(agent="connected"), "any", "guest agent: connected"),
         (Seen(agent="connected", console=("a", "b")), "", "guest agent: connected; last lines of its console: a | b"),
         (Seen(state="shutdown", console=("panic",)), "", "last lines of its console: panic"),
@@ -46,9 +46,11 @@ def test_what_is_said_ends_with_a_remedy() -> None:
         "cannot reboot web1: it has not obeyed within 60 s (guest agent: connected); set force: true to reset it then, "
         "or raise wait_timeout"
     )
-    assert WaitForAddress("web1", "any", 60).too_late(seen) == (
-        "no address of web1 within 60 s (asked: any; guest agent: connected; packets sent since its start: 0); "
-        "see `virsh console web1`, or raise wait_timeout"
+    refused = ["192.0.2.1 (arp): it is this hypervisor's own"]
+    assert WaitForAddress("web1", "any", 60).too_late(seen, tried=["packets at vnet0", "its agent"], refused=refused) == (
+        "no address of web1 within 60 s (tried: packets at vnet0, its agent; not believed: 192.0.2.1 (arp): it is this hypervisor's own; "
+        "guest agent: connected; packets sent since its start: 0); see `virsh console web1`, "
+        "give it a static address (cloud_init.network_config), or raise wait_timeout"
     )
     assert WaitForAddress("web1", "any", 60).too_late(Seen(state="shutdown", console=("panic",))) == (
         "no address of web1: it powered off meanwhile (last lines of its console: panic); start it again"

@@ -1,0 +1,259 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Find out at which addresses running guests are, many at once, and record it with them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, figures, look, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
+from ansible_collections.corral.virt.plugins.module_utils._model.address import SOURCES, Claim, Guest, HostLinks, Sighting
+from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import interface, record
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["Outcome", "find", "refresh", "wait_for"]
+
+_LOCAL = "qemu:///system"
+_DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
+_SETTLED_S = 2.0  # by then a guest has answered that can
+_IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
+_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0'][@state='connected']"
+
+
+Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What was found of one guest. `record` is what is to be recorded; None: as it is."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    lost: t.Mapping[Sighting, str] = dataclasses.field(default_factory=dict)
+    record: tuple[Sighting, ...] | None = None
+    tried: tuple[str, ...] = ()
+
+
+def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed. All wait at once."""
+    searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
+    outcomes = find(connection, searches) if searches else {}
+    _do(connection, _changes(outcomes))
+    return [_result(connection, one, outcomes) for one in results]
+
+
+def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate) -> dict[str, t.Any]:
+    """Look for running guests, all or those of these names, and record where they are; what a module returns."""
+    searches = {
+        item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s)
+        for item, state in figures.states(connection)
+        if state == "running" and (names is None or item.name() in names)
+    }
+    outcomes = find(connection, searches) if searches else {}
+    todo = _changes(outcomes)
+    gate.run(list(todo), lambda step: _do(connection, {step: todo[step]}))
+    found = sorted((outcomes[uuid] for uuid in searches), key=lambda outcome: outcome.name)
+    return {
+        "changed": bool(todo),
+        "guests": [{"name": one.name, "addresses": list(one.addresses), "refused": list(one.refused)} for one in found],
+        "steps": list(map(str, todo)),
+        "notes": _notes(outcomes),
+    }
+
+
+def _changes(outcomes: t.Mapping[str, Outcome]) -> dict[steps.RecordAddresses, str]:
+    """The steps that record what was found, each with its guest's UUID."""
+    return {
+        steps.RecordAddresses(
+            outcome.name, tuple(entry.address for entry in outcome.record), record.sightings(map(str, outcome.record))
+        ): uuid
+        for uuid, outcome in outcomes.items()
+        if outcome.record is not None
+    }
+
+
+def _do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
+    for step, uuid in todo.items():
+        with contextlib.suppress(NotFound):  # it is gone since
+            domain.do(connection, uuid, step)
+
+
+def _notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[str]:
+    """Recorded addresses that are another guest's now, or just this one's."""
+    lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
+    return [f"{entry.address}, recorded for {before}, is {now}'s now" for entry, before, now in lost if taker in (None, now)]
+
+
+def find(connection: t.Any, searches: Searches) -> dict[str, Outcome]:
+    """What was found of each, and of other guests whose recorded address is one of these guests' now, by UUID.
+
+    A guest that has an address, or is off, is no longer waited for.
+    """
+    here = connection.getURI() == _LOCAL
+    with contextlib.ExitStack() as stack:
+        listener = None
+        if here and any(search.source in ("any", "packets") for search in searches.values()):
+            with contextlib.suppress(Unsupported):
+                listener = stack.enter_context(tap.listening(bytes_each=frame.SNAP_BYTES))
+        agents = stack.enter_context(contextlib.closing(Agents(connection.getURI())))
+        return _Look(connection, searches, listener, agents, here=here).run()
+
+
+class _Look:
+    """The state of one search."""
+
+    def __init__(self, connection: t.Any, searches: Searches, listener: tap.Listener | None, agents: Agents, *, here: bool) -> None:
+        self.connection, self.listener, self.agents, self.here = connection, listener, agents, here
+        self.searches = searches
+        self.links = HostLinks()
+        self.guests: dict[str, Guest] = {}
+        self.connected: set[str] = set()  # guests whose agents are there
+        self.claims: dict[str, dict[tuple[str, str], Claim]] = {}
+        self.begun_s = time.monotonic()
+        self.since: dict[str, float] = {}  # when a guest's first address was believed
+
+    def run(self) -> dict[str, Outcome]:
+        """Look until every guest has an address, is off, or its time is over."""
+        looked_s = asked_s = -_ASK_S
+        while True:
+            now_s = time.monotonic()
+            if now_s - looked_s >= _LOOK_S:
+                self._read()
+                self._ask_libvirt()
+                looked_s = now_s
+            self._hear()
+            verdict = plans.judge(self._heard(), self.links, settled=now_s - self.begun_s >= _SETTLED_S)
+            missing = {uuid for uuid in self.searches if self._waits(uuid, verdict, now_s)}
+            if not missing:
+                return self._outcomes(verdict)
+            if self.listener and now_s - asked_s >= _ASK_S:
+                unseen = {uuid for uuid in missing if self._source(uuid) in ("any", "packets") and not self.claims.get(uuid)}
+                self.listener.put(plans.questions(list(self.guests.values()), self.links, unseen))
+                asked_s = now_s
+            time.sleep(_DRAIN_S)
+
+    def _source(self, uuid: str) -> str:
+        return self.searches[uuid].source if uuid in self.searches else ""
+
+    def _waits(self, uuid: str, verdict: plans.Verdict, now_s: float) -> bool:
+        guest, believed = self.guests.get(uuid), verdict.believed.get(uuid, ())
+        if now_s - self.begun_s >= self.searches[uuid].timeout_s or guest is None or not guest.running or not guest.nics:
+            return False
+        if believed:
+            self.since.setdefault(uuid, now_s)
+        alone = uuid in self.since and now_s - self.since[uuid] >= _IPV6_ALONE_S
+        return not (alone or any("." in claim.address for claim in believed))
+
+    def _read(self) -> None:
+        """The guests of the host: all of them once, then those that are waited for, whose agents come and go."""
+        if self.here:
+            self.links = neighbours.links()
+        for item, state in figures.states(self.connection):
+            uuid = item.UUIDString()
+            if uuid in self.guests and uuid not in self.searches:
+                continue
+            with contextlib.suppress(NotFound), said("read guest", item.name()):
+                xml = item.XMLDesc()
+                root, kept = parse(xml), record.read(xml)
+                seen = tuple(entry for entry in map(Sighting.parse, kept.get("seen", ())) if entry)
+                running = state in ("running", "paused")
+                self.guests[uuid] = Guest(uuid, item.name(), running, interface.nics(root), tuple(kept.get("addresses", ())), seen)
+                (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
+        if self.listener:
+            self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
+
+    def _ask_libvirt(self) -> None:
+        """Leases, the neighbour table, and agents."""
+        for uuid, search in self.searches.items():
+            guest = self.guests.get(uuid)
+            if guest is None or not guest.running:
+                continue
+            with contextlib.suppress(NotFound):
+                item = look.by_uuid(self.connection, uuid)
+                for source in ("lease", *(() if self.here else ("arp",))):
+                    if search.source in ("any", source):
+                        self._claim(uuid, look.claims(item, source))
+            if search.source in ("any", "agent") and uuid in self.connected:
+                self.agents.ask(uuid)
+        for (device, address), mac in self.links.neighbours.items():
+            for uuid, guest in self.guests.items() if (device, address) in self.links.live else ():
+                if self._source(uuid) in ("any", "arp", "") and any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics):
+                    self._claim(uuid, [Claim(mac, address, "arp")])
+        for uuid, claims in self.agents.answers().items():
+            self._claim(uuid, claims)
+
+    def _hear(self) -> None:
+        """Packets, also those of guests that nobody waits for: an address may be theirs."""
+        by_nic = {nic: uuid for uuid, guest in self.guests.items() for nic in guest.nics}
+        for nic, data, outgoing in self.listener.heard() if self.listener else ():
+            claim = frame.claim(data, nic.mac, outgoing=outgoing)
+            if claim and nic in by_nic and self._source(by_nic[nic]) in ("any", "packets", ""):
+                self._claim(by_nic[nic], [claim])
+
+    def _claim(self, uuid: str, claims: t.Iterable[Claim]) -> None:
+        known = self.claims.setdefault(uuid, {})
+        for claim in claims:
+            before = known.get((claim.mac, claim.address))
+            if before is None or before.rank < claim.rank:
+                known[claim.mac, claim.address] = claim
+
+    def _heard(self) -> list[Guest]:
+        return [dataclasses.replace(guest, claims=tuple(self.claims.get(uuid, {}).values())) for uuid, guest in self.guests.items()]
+
+    def _outcomes(self, verdict: plans.Verdict) -> dict[str, Outcome]:
+        found = {}
+        for guest in self._heard():
+            believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
+            if guest.uuid not in self.searches and not lost:
+                continue
+            told = plans.recorded(guest, believed, lost, now_s=int(time.time())) if guest.running else guest.seen
+            entries = tuple(entry for entry in told if entry not in lost)
+            found[guest.uuid] = Outcome(
+                guest.name,
+                tuple(plans.addresses(guest, believed)),
+                verdict.refused[guest.uuid],
+                lost,
+                entries if entries != guest.seen else None,
+                self._tried(guest),
+            )
+        return found
+
+    def _tried(self, guest: Guest) -> tuple[str, ...]:
+        """What was asked, in words."""
+        if not guest.nics:
+            return ("nothing, as it has no network interface",)
+        devices = ", ".join(nic.device for nic in guest.nics if nic.device)
+        agent = "its agent" if guest.uuid in self.connected else ""
+        packets = f"packets at {devices}" if self.listener and devices else ""
+        words = {"lease": "libvirt's DHCP leases", "arp": "the host's neighbour table", "packets": packets, "agent": agent}
+        source = self._source(guest.uuid)
+        return tuple(words[one] for one in SOURCES if source in ("any", one) and words[one])
+
+
+def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, Outcome]) -> dict[str, t.Any]:
+    if "awaits" not in one:
+        return one
+    ((uuid, step),) = one["awaits"].items()
+    result = {key: value for key, value in one.items() if key != "awaits"}
+    outcome = outcomes.get(uuid, Outcome(step.guest))
+    if outcome.addresses:
+        return {**result, "addresses": list(outcome.addresses), "notes": [*result["notes"], *_notes(outcomes, outcome.name)]}
+    try:
+        seen = wait.seen(connection, look.by_uuid(connection, uuid))
+    except VirtError:
+        seen = steps.Seen(state="shutdown")
+    done = f" (already done: {'; '.join(result['steps'])})" if result["steps"] else ""
+    return {**result, "failed": True, "msg": step.too_late(seen, tried=outcome.tried, refused=outcome.refused) + done}

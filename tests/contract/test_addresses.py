@@ -1,0 +1,104 @@
+"""Guests are found at their addresses: on libvirt's test driver, and on a bridge of this machine's kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.tests.tools import payload
+
+NIC = [{"name": "eth0", "type": "bridge", "bridge": "br0"}]
+
+
+def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = False) -> list[dict[str, t.Any]]:
+    """Results of guests, as `virt_domains` makes them."""
+    common = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": NIC, "wait_timeout": 1}
+    options = dict.fromkeys(domain_options.GUEST_OPTIONS)
+    wanted = many.all_wanted([{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests])
+    gate = Gate(check_mode=check_mode)
+    return many.waited(connection, many.each(wanted, lambda one: guest.converge(connection, one, gate)))
+
+
+def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:
+    [made] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
+    assert made["addresses"], made
+    domain = look.lookup(connection, "web2")
+    (entry,) = record.read(domain.XMLDesc())["seen"]
+    assert entry.split()[1:3] == [made["addresses"][0], "lease"]
+    [again] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
+    assert not again["changed"] and "addresses" not in again, "its address is known"
+    [asked] = converged(connection, {"name": "web2", "wait_for_ip": "lease"})
+    assert not asked["changed"] and asked["addresses"] == made["addresses"]
+    assert record.read(domain.XMLDesc())["seen"] == (entry,), "the same is not written again"
+    domain.destroy()
+    [started] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
+    assert started["addresses"], "what was seen before the start may have changed with it"
+
+
+def test_check_mode_waits_for_nobody(connection: t.Any) -> None:
+    [told] = converged(connection, {"name": "web2", "wait_for_ip": "arp"}, check_mode=True)
+    assert told["changed"] and "failed" not in told and "awaits" not in told
+
+
+def test_all_wait_at_once_and_one_that_fails_stops_nobody(connection: t.Any) -> None:
+    silent = [{"name": f"silent{number}", "wait_for_ip": "agent"} for number in range(20)]
+    begun_s = time.monotonic()
+    *failed, other = converged(connection, *silent, {"name": "web2", "wait_for_ip": "any"})
+    assert time.monotonic() - begun_s < 10
+    assert other["addresses"] and not other.get("failed")
+    assert all(one["failed"] and one["changed"] for one in failed)
+    assert failed[0]["msg"].startswith("no address of silent0 within 1 s (tried: agent; ")
+    assert "static address (cloud_init.network_config)" in failed[0]["msg"]
+    assert failed[0]["msg"].endswith("; start silent0)"), "what was done already"
+
+
+def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:
+    begun_s = time.monotonic()
+    [told] = converged(connection, {"name": "web2", "wait_for_ip": "any", "interfaces": [], "wait_timeout": 60})
+    assert "it has no network interface" in told["msg"]
+    assert told["failed"] and time.monotonic() - begun_s < 10
+
+
+def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.Any) -> None:
+    converged(connection, {"name": "web2"}, {"name": "off", "state": "shutdown"})
+    told = [addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check)) for check in (True, False, False)]
+    assert [one["changed"] for one in told] == [True, True, False]
+    assert told[0]["steps"] == told[1]["steps"] and told[0]["steps"][0].endswith("as where web2 was seen")
+    assert [one["name"] for one in told[0]["guests"]] == ["web2"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0, reason="network namespaces take root")
+def test_guests_on_a_bridge(tmp_path: Path) -> None:
+    """A guest that says nothing by itself is found, and a liar neither takes its address nor is believed until that has gone."""
+    command = ["unshare", "-n", sys.executable, str(Path(__file__).with_name("bridge_of_guests.py")), str(tmp_path / "node.xml")]
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PYTHONPATH": str(payload.ROOT / ".cache"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["first"]["idle"] == [["192.0.2.10"], [], False], "it was there before: nothing is written"
+    assert told["first"]["liar"] == [[], ["192.0.2.10 (packets): idle has it"], False]
+    assert told["first"]["mute"] == [[], [], False]
+    if told["vlan"]:
+        assert told["first"]["tagged"] == [[], [], False], "what it says in another VLAN is not for this bridge"
+    assert told["seconds"] < 10, "all wait at once"
+    assert told["moved"]["liar"] == [["192.0.2.10"], []]
+    assert told["notes"] == ["192.0.2.10, recorded for idle, is liar's now"]
+    assert told["steps"] == ["forget where idle was seen", "record 192.0.2.10 as where liar was seen"]
+    assert told["twice"] == []
