@@ -24,7 +24,8 @@ description:
   - A guest named as a host that is in no group C(guests) is not shown, and a warning says so. Variables of a host that another source
     defines are never replaced.
   - An address that belongs to another host of the inventory, that two running guests claim, or that is loopback, multicast, link-local or
-    unspecified is not used as C(ansible_host).
+    unspecified is not used as C(ansible_host). Of two guests that were seen at one address, the last one has it, or the one for which a
+    DHCP server speaks, and a warning names the other.
   - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under its own
     name, whatever address it has today.
   - The file's name ends in C(virt.yml) or C(virt.yaml).
@@ -86,12 +87,13 @@ options:
     description:
       - Where to look for a guest's addresses. The first that knows any is believed.
       - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of libvirt's own networks,
-        V(arp) what the hypervisor has seen, V(agent) the guest itself, which takes long where its agent is busy or missing. Who may only
-        read cannot ask the agent; it is passed over.
+        V(seen) where the guest was when M(corral.virt.virt_addresses), or O(corral.virt.virt_domain#module:wait_for_ip), last saw it,
+        V(arp) what libvirt reads from the hypervisor's ARP table, V(agent) the guest itself.
+      - Agents are asked last, all at once and for three seconds together. Who may only read cannot ask them; they are passed over.
     type: list
     elements: str
-    choices: [record, lease, arp, agent]
-    default: [record, lease, arp]
+    choices: [record, lease, seen, arp, agent]
+    default: [record, lease, seen, arp, agent]
     env:
       - name: CORRAL_VIRT_ADDRESSES
   prefer:

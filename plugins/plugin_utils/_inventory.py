@@ -135,15 +135,20 @@ def reached_at(guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[
         for address in _usable(facts["addresses"]):
             claims.setdefault(address, []).append(name)
     owner: dict[str, str] = {}
-    taken, disputed = [], []
+    taken, disputed, older = list[str](), list[str](), list[str]()
     for address, names in claims.items():
         running = [name for name in names if _rank(guests[name][1]) < len(_FIRST)]
         if address in foreign:
             taken.append(f"{address}, claimed by {_places(guests, names)}, belongs to {foreign[address]}")
-        elif len(running or names) > 1:
+            continue
+        believed = _worthiest(address, {name: guests[name][1] for name in running or names})
+        if len(believed) > 1:
             disputed.append(f"{address} is claimed by {_places(guests, running or names)}")
-        else:
-            owner[address] = (running or names)[0]
+            continue
+        owner[address] = believed[0]
+        beaten = [name for name in running if name != believed[0]]
+        if beaten:
+            older.append(f"{address} of {_places(guests, beaten)} is {believed[0]}'s now")
     found = {}
     for name, (_hypervisor, facts) in guests.items():
         best = _preferred([address for address in _usable(facts["addresses"]) if owner.get(address) == name], prefer)
@@ -152,7 +157,20 @@ def reached_at(guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[
     not_used = "not used as ansible_host; to reach these guests set it in host_vars"
     warnings = [f"{_some(taken)}; {not_used}"] if taken else []
     warnings += [f"{_some(disputed)}; {not_used}"] if disputed else []
+    warnings += [f"{_some(older)}; look for these guests again: ansible-playbook corral.virt.query"] if older else []
     return found, warnings
+
+
+def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
+    """Who is believed to have an address that several claim: the best witness, and of equal ones the last; more than one when in doubt."""
+    worth = {name: _worth(address, facts) for name, facts in claimants.items()}
+    best = max(worth.values())
+    return [name for name in worth if worth[name] == best]
+
+
+def _worth(address: str, facts: Facts) -> tuple[int, ...]:
+    """Of the witness for that address, as `_hypervisors.facts` tells it."""
+    return next((tuple(worth) for text, worth in facts.get("worth", {}).items() if str(ip(text)) == address), ())
 
 
 def _places(guests: Guests, names: t.Sequence[str]) -> str:

@@ -9,7 +9,16 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
 from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
+
+MAC = "52:54:00:00:00:01"
+DOMAIN = """<domain><name>web1</name><uuid>1</uuid><metadata>
+<c:guest xmlns:c="urn:corral:virt:guest:1">{given}</c:guest><corral-seen:guest xmlns:corral-seen="urn:corral:virt:seen:1">{seen}
+</corral-seen:guest></metadata><devices><interface type='bridge'><mac address='52:54:00:00:00:01'/></interface>
+<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0' state='{agent}'/></channel></devices></domain>"""
+SOURCES = ["record", "lease", "seen", "arp", "agent"]
 
 
 def test_each_for_itself() -> None:
@@ -71,3 +80,84 @@ def test_nobody_is_given_up_because_this_process_is_slow(now: float, talks: floa
 def test_reasons() -> None:
     assert _hypervisors.reason(Failed("closed")) == "closed"
     assert _hypervisors.reason(ValueError("bad port")) == "ValueError: bad port"
+
+
+def reply(*, given: str = "", seen: str = "", channel: str = "connected", state: str = "running", **asked: str) -> _hypervisors.Reply:
+    """What libvirt answers about a guest; in `asked`, an address by source."""
+    given = f"<c:address>{given}</c:address>" if given else ""
+    seen = f"<corral-seen:at>{seen}</corral-seen:at>" if seen else ""
+    claims = {source: [Claim(MAC, address, source)] for source, address in asked.items()}
+    return _hypervisors.Reply("web1", "1", state, DOMAIN.format(given=given, seen=seen, agent=channel), claims)
+
+
+SEEN = f"{MAC} 192.0.2.7 dhcp 100"
+
+
+@pytest.mark.parametrize(
+    ("answer", "worth"),
+    [
+        pytest.param(reply(), {}, id="nothing"),
+        pytest.param(reply(seen=SEEN), {"192.0.2.7": [2, 100]}, id="seen"),
+        pytest.param(reply(seen=SEEN, given="192.0.2.8"), {"192.0.2.8": [9, 0]}, id="given first"),
+        pytest.param(reply(seen=SEEN, lease="192.0.2.8"), {"192.0.2.8": [3, 10**11]}, id="then leased"),
+        pytest.param(reply(seen=SEEN, agent="192.0.2.8"), {"192.0.2.7": [2, 100]}, id="the agent last"),
+        pytest.param(reply(seen=SEEN, state="shutdown"), {}, id="what is off is nowhere"),
+        pytest.param(reply(given="192.0.2.8", state="shutdown"), {"192.0.2.8": [9, 0]}, id="but keeps what it was given"),
+        pytest.param(reply(seen=SEEN.replace("01 ", "02 ")), {}, id="seen at an interface that it has no more"),
+        pytest.param(reply(seen="x"), {}, id="a record that is none"),
+        pytest.param(reply(seen=SEEN.replace("192.0.2.7", "127.0.0.1")), {}, id="a record of what is no address"),
+    ],
+)
+def test_which_source_is_believed(answer: _hypervisors.Reply, worth: dict[str, list[int]]) -> None:
+    found = _hypervisors.facts(answer, SOURCES)
+    assert (found["addresses"], found["worth"]) == (list(worth), worth)
+
+
+def test_what_an_agent_says_of_other_interfaces_leads_nowhere() -> None:
+    answer = reply()
+    answer.asked["agent"] = [Claim("02:42:00:00:00:01", "172.17.0.1", "agent"), Claim(MAC, "192.0.2.7", "agent")]
+    assert _hypervisors.facts(answer, SOURCES)["addresses"] == ["192.0.2.7"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sources", "asked"),
+    [
+        (reply(), SOURCES, True),
+        (reply(channel="disconnected"), SOURCES, False),
+        (reply(state="shutdown"), SOURCES, False),
+        (reply(seen=SEEN), SOURCES, False),
+        (reply(given="192.0.2.8"), SOURCES, False),
+        (reply(lease="192.0.2.8"), SOURCES, False),
+        (reply(), SOURCES[:-1], False),
+        (reply(seen=SEEN, lease="192.0.2.8"), ["agent", "lease", "seen"], True),
+        (reply(seen=SEEN), ["lease", "agent"], True),
+    ],
+)
+def test_only_agents_are_asked_that_may_know_more(answer: _hypervisors.Reply, sources: list[str], asked: bool) -> None:
+    assert _hypervisors._is_unknown(answer, sources) == asked
+
+
+def test_agents_that_never_answer_cost_one_budget_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Half(Agents):
+        """Every other one is silent."""
+
+        def ask(self, uuid: str) -> None:
+            self._open.add(uuid)
+            if int(uuid) % 2:
+                self._answers.put((uuid, [Claim(MAC, f"192.0.2.{uuid}", "agent")]))
+
+    monkeypatch.setattr(_hypervisors, "Agents", Half)
+    monkeypatch.setattr(_hypervisors, "_AGENTS_S", 0.5)
+    replies = [_hypervisors.Reply("web", str(number), "running", "", {}) for number in range(100)]
+    heard: list[None] = []
+    begun_s = time.monotonic()
+    _hypervisors._ask_agents("test:///default", replies, lambda: heard.append(None))
+    assert time.monotonic() - begun_s < 2
+    assert len(heard) > 2, "the hypervisor is not given up meanwhile"
+    assert [reply.uuid for reply in replies if reply.asked] == [str(number) for number in range(1, 100, 2)]
+
+
+def test_who_may_not_write_asks_no_agent() -> None:
+    begun_s = time.monotonic()
+    _hypervisors._ask_agents("test:///nowhere.xml", [_hypervisors.Reply("web1", "1", "running", "", {})], lambda: None)
+    assert time.monotonic() - begun_s < 2
