@@ -27,6 +27,7 @@ def made_of(
         "virt_guests": guests,
         "guests_seed": True,
         "guests_user": user,
+        "guests_wait_for_ip": "unknown",
         "__guests_keys_in": keys,
         "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
@@ -79,6 +80,29 @@ def test_guests_from_an_image_are_seeded_when_they_are_made(tmp_path: Path) -> N
     assert {one["name"]: one.get("cloud_init") for one in seen} == {
         "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "null": None, "own": own, "static": {**network, **keys},
         "never": None,
+    }  # fmt: skip
+
+
+def test_seeded_guests_that_run_are_waited_for(tmp_path: Path) -> None:
+    """Those that can be reached and say nothing else of it."""
+    run = {"image": "a", "state": "running"}
+    seen = here(
+        tmp_path,
+        {**run, "name": "new"},
+        {**run, "name": "there", "cloud_init": {"user_data": "#!/bin/sh\n"}},
+        {**run, "name": "never", "wait_for_ip": "none"},
+        {**run, "name": "lease", "wait_for_ip": "lease"},
+        {**run, "name": "unseeded", "cloud_init": None},
+        {**run, "name": "alone", "interfaces": []},
+        {**run, "name": "lonely", "networks": []},
+        {**run, "name": "wired", "networks": [{"name": "eth0"}]},
+        {**run, "name": "hasty", "wait": False},
+        {"name": "defined", "image": "a"},
+        {"name": "off", "image": "a", "state": "shutdown"},
+        there={"there": []},
+    )
+    assert {one["name"]: one["wait_for_ip"] for one in seen if "wait_for_ip" in one} == {
+        "new": "unknown", "there": "unknown", "never": "none", "lease": "lease", "wired": "unknown",
     }  # fmt: skip
 
 
