@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from corral_lab import host, image, life, machine, needs, processes, small, template, webserver
+from corral_lab import dhcp, host, image, life, machine, needs, processes, small, template, webserver
 from corral_lab.mirror import RELEASES
 from corral_lab.places import NAME, Lab, Problem, labs, names
 
@@ -78,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     guest.add_argument("--mirror")
     guest.set_defaults(run=_small_image)
 
+    reserve = commands.add_parser("reserve", help="give a guest another address by DHCP, from its next request on: reserve MAC ADDRESS")
+    reserve.add_argument("--name", default="demo", type=_name)
+    reserve.add_argument("mac")
+    reserve.add_argument("address")
+    reserve.set_defaults(run=_reserve)
+
     execute = commands.add_parser("exec", help="run a command in a host, past its network: exec HOST -- COMMAND")
     execute.add_argument("--name", default="demo", type=_name)
     execute.add_argument("host")
@@ -132,6 +138,7 @@ def _status(given: argparse.Namespace) -> None:
         print(f"{lab.name}: {lab.network}, {lab.build}")
         for each in host.hosts(lab).values():
             print(f"  {each.name}  {each.address}  {each.release}  {_state(lab, each.name)}")
+        print(f"  DHCP server {lab.prefix}.{dhcp.FIRST} to .{dhcp.LAST}  {_state(lab, dhcp.PART)}")
         print(f"  image server {webserver.url(lab)}  {_state(lab, 'web')}")
 
 
@@ -147,6 +154,11 @@ def _image(given: argparse.Namespace) -> None:
 def _small_image(given: argparse.Namespace) -> None:
     needs.check(image=True)
     print(small.image(life.find(given.name), mirror_url=given.mirror, say=lambda _text: None))
+
+
+def _reserve(given: argparse.Namespace) -> None:
+    needs.check(image=False)
+    dhcp.reserve(life.find(given.name), given.mac, given.address)
 
 
 def _exec(given: argparse.Namespace) -> int:

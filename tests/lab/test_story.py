@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import KEEP_CODE, KEPT_CODE
+from ansible_collections.corral.virt.tests.lab.hypervisors import KEEP_CODE, KEPT_CODE, until
 from ansible_collections.corral.virt.tests.tools import preloaded
 
 pytestmark = pytest.mark.lab
@@ -396,6 +396,91 @@ def test_commands_of_the_readme_work() -> None:
     assert len(shown) >= 7
     for command in shown:
         run(*shlex.split(command))
+
+
+DYNAMIC = "centos1"  # which the commands of the README have made
+# Its firmware asks for an address by DHCP again and again, and is a guest that has it.
+PXE = """<domain type='qemu'><name>pxe</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='network'/><bios rebootTimeout='0'/></os><features><acpi/></features>
+<devices><interface type='bridge'><mac address='52:54:00:aa:00:02'/><source bridge='br0'/><model type='virtio'/></interface></devices>
+</domain>"""
+VICTIM = """<domain type='qemu'><name>victim</name><memory unit='MiB'>64</memory><os><type arch='x86_64' machine='q35'>hvm</type></os>
+<metadata><c:guest xmlns:c='urn:corral:virt:guest:1'><c:address>{}</c:address></c:guest></metadata></domain>"""
+
+
+def define(host: str, xml: str) -> None:
+    """A guest made by virsh."""
+    on(host, f"cat >/tmp/guest.xml <<'END'\n{xml}\nEND\nvirsh -q define /tmp/guest.xml")
+
+
+def facts(guest: str) -> dict[str, str]:
+    """What the inventory says of a guest."""
+    return dict(json.JSONDecoder().raw_decode(run("ansible-inventory", "--host", guest))[0])  # warnings follow
+
+
+def dynamic() -> tuple[str, str, str]:
+    """Where the guest is that gets its address by DHCP, its MAC, and the address at which the inventory has it."""
+    known = facts(DYNAMIC)
+    return known["virt_hypervisor"], known["virt_macs"][0], known["ansible_host"]
+
+
+def test_guest_with_a_dynamic_address_is_known_by_its_name() -> None:
+    """Its key stands under its name, and its address where no lease of libvirt's tells it."""
+    host, mac, address = dynamic()
+    assert re.fullmatch(r"10\.86\.\d+\.2[0-4]\d", address), "of the lab's DHCP server"
+    assert f"{mac} {address} " in on(host, f"virsh dumpxml {DYNAMIC} --inactive")
+    known = (FOLDER / "known_hosts").read_text()
+    assert re.search(rf"^{DYNAMIC} ssh-ed25519 ", known, re.MULTILINE)
+    assert address not in known
+    again = play("corral.virt.create", "-e", f"guest={DYNAMIC}", "-e", "image=centos.qcow2")
+    assert set(changed(again).values()) == {0}
+    assert "changed=0" in play("corral.virt.query", "-e", f"guest={DYNAMIC}")
+
+
+def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
+    """For a while it answers for nothing but an address of another guest, which is off, and one of no network here."""
+    host, _mac, address = dynamic()
+    prefix = address.rpartition(".")[0]
+    define(host, VICTIM.format(f"{prefix}.150"))
+    claims = " ".join(f"ping -qc1 -W1 -I {each} {prefix}.1;" for each in (f"{prefix}.150", "192.0.2.9"))
+    own = "nic=$(ls /sys/class/net | grep ^e); ip addr flush dev $nic"
+    lie = f"{own}; ip addr add {prefix}.150/24 dev $nic; ip addr add 192.0.2.9/24 dev $nic; for turn in $(seq 15); do {claims} done"
+    run("ansible", DYNAMIC, "-m", "shell", "-a", f"systemd-run --on-active=1 sh -c '{lie}; networkctl reconfigure $nic'")
+    said = ""
+    deadline = time.monotonic() + COMMAND_S
+    while not ("given to victim" in said and "192.0.2.9 (packets): br0 has" in said) and time.monotonic() < deadline:
+        said = re.sub(r"\s+", " ", run("ansible", host, "-m", "virt_addresses", "-a", f"names={DYNAMIC}"))
+        assert "CHANGED" not in said
+    assert f"{prefix}.150 (packets): it was given to victim" in said
+    on(host, "virsh -q undefine victim")
+    assert facts(DYNAMIC)["ansible_host"] == address
+    run("ansible", DYNAMIC, "-m", "wait_for_connection", "-a", "timeout=120")
+
+
+def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told() -> None:
+    host, mac, before = dynamic()
+    other = next(each for each in HOSTS if each != host)
+    after = f"{before.rpartition('.')[0]}.{248 if before.endswith('.249') else 249}"
+    lab("reserve", "--name", NAME, mac, after)
+    renew = "systemd-run --on-active=1 sh -c 'networkctl reconfigure $(ls /sys/class/net | grep ^e)'"
+    run("ansible", DYNAMIC, "-m", "shell", "-a", renew)
+    leases = Path(f"/var/lib/corral-lab/{NAME}/dhcp-leases")
+    until(lambda: f"{mac} {after} " in leases.read_text(), COMMAND_S)
+    lab("reserve", "--name", NAME, "52:54:00:aa:00:02", before)
+    define(other, PXE)
+    on(other, "virsh -q start pxe")
+    said = run("ansible", other, "-m", "virt_addresses", "-a", "names=pxe wait_timeout=120")
+    assert before in said
+    shown = run("ansible-inventory", "--host", DYNAMIC)
+    assert "ansible_host" not in shown
+    assert f"{before} of {DYNAMIC} on {host} is pxe's now" in re.sub(r"\s+", " ", shown)
+    predicted = play("corral.virt.query", "--check")
+    assert changed(predicted)[host] == 1
+    assert changed(play("corral.virt.query"))[host] == 1
+    assert facts(DYNAMIC)["ansible_host"] == after
+    run("ansible", DYNAMIC, "-m", "wait_for_connection", "-a", "timeout=120")
+    assert changed(play("corral.virt.query"))[host] == 0
+    on(other, "virsh -q destroy pxe; virsh -q undefine pxe")
 
 
 def test_guest_goes_with_its_disks() -> None:

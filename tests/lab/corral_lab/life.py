@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral_lab import cgroups, generated, host, image, machine, network, processes, template, webserver
+from corral_lab import cgroups, dhcp, generated, host, image, machine, network, processes, template, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
 from corral_lab.shell import run
 from corral_lab.tree import tree
@@ -42,6 +42,7 @@ def up(name: str, wanted: Wanted) -> Lab:
         lab = _claimed(name, wanted)
         _refuse_changes(lab, wanted)
         network.up(lab)
+        dhcp.ensure(lab)
         if not lab.key.exists():
             lab.key.parent.mkdir(mode=0o700, exist_ok=True)
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {name}", "-f", lab.key)

@@ -15,6 +15,7 @@ PROGRAMS = {
     "ip": "iproute2",
     "nft": "nftables",
     "ssh-keygen": "openssh-client",
+    "dnsmasq": "dnsmasq-base",
     "nsenter": "util-linux",
 }
 IMAGE_PROGRAMS = {"qemu-img": "qemu-utils", "extlinux": "extlinux", "sfdisk": "fdisk", "mkfs.ext4": "e2fsprogs"}

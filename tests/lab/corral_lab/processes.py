@@ -41,6 +41,18 @@ def init_of(lab: str, host: str) -> int | None:
     return None
 
 
+def reload(lab: str, part: str) -> None:
+    """Have one part's processes read their files again."""
+    for pid in find(lab, part):
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                if _matches(mark_of(pid), lab, part):
+                    signal.pidfd_send_signal(handle, signal.SIGHUP)
+            finally:
+                os.close(handle)
+
+
 def end(lab: str, part: str = "") -> None:
     """Kill a lab's processes, or one part's, and wait until they are gone. A host's first takes the others along."""
     deadline = time.monotonic() + END_TIMEOUT_S
