@@ -205,3 +205,20 @@ def test_no_address_of_a_host(text: str | None) -> None:
 def test_one_spelling() -> None:
     assert str(host_address("::ffff:192.0.2.7")) == X
     assert str(host_address("2001:DB8:0::7")) == "2001:db8::7"
+
+
+def test_each_interface_has_its_own_record() -> None:
+    both = dataclasses.replace(web((X, "packets")), nics=(Nic(WEB, "vnet0", "br0"), Nic(DB, "vnet1", "br0")))
+    both = dataclasses.replace(both, claims=(*both.claims, Claim(DB, Y, "packets")))
+    told = plans.recorded(both, both.claims, (), now_s=200)
+    assert [(one.mac, one.address) for one in told] == [(WEB, X), (DB, Y)]
+    assert plans.recorded(dataclasses.replace(both, seen=told), (), (), now_s=300) == told, "both silent: both stay"
+    twice = (*seen(WEB, X), *seen(WEB, Y))
+    assert plans.recorded(web(seen=twice), (), (), now_s=300) == twice[:1], "a record has one address for each"
+
+
+def test_both_ends_of_the_smallest_network_are_hosts() -> None:
+    links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("192.0.2.6/31"),)})
+    assert believed(web((X, "packets")), links=links) == {"web1": [X]}
+    links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("192.0.2.6/30"),)})
+    assert believed(web((X, "packets")), links=links) == {"web1": []}, "the broadcast address"
