@@ -437,6 +437,7 @@ def test_guest_with_a_dynamic_address_is_known_by_its_name() -> None:
     assert "changed=0" in play("corral.virt.query", "-e", f"guest={DYNAMIC}")
 
 
+@pytest.mark.deep  # tests/contract/test_addresses.py asks the same of a bridge without guests
 def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
     """For a while it answers for nothing but an address of another guest, which is off, and one of no network here."""
     host, _mac, address = dynamic()
