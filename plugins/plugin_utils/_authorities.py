@@ -12,8 +12,6 @@
     crl/FINGERPRINT.pem                 the list of what a CA has revoked
     hosts/NAME.json                     whom a host was seen to trust
     controller/                         the controller's own certificate
-
-Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is decided under it.
 """
 
 from __future__ import annotations
@@ -21,20 +19,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import fcntl
 import json
 import re
-import stat
 import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, fingerprint, refused, trust
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused, trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation, Holder, due, lacking, trusted
+from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+from ansible_collections.corral.virt.plugins.plugin_utils._pairs import ANEW, Pair, Pairs
+from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke
 
 try:
     from cryptography import x509
@@ -47,7 +45,6 @@ __all__ = ["Authorities", "Clock", "MakeAuthority", "ProtectKey", "Revoke", "giv
 Clock = t.Callable[[], datetime.datetime]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,58 +66,6 @@ class ProtectKey:
 
     def __str__(self) -> str:
         return f"protect {self.directory}/ca-key.pem with the passphrase"
-
-
-@dataclasses.dataclass(frozen=True)
-class Issued:
-    """A certificate that was signed here."""
-
-    path: Path
-    serial: str  # hex
-    holder: str  # its common name
-    authority: str  # whose identity it is for
-    issuer: str  # SHA-256 of the CA, hex; empty: one that is not here
-    subject: str
-    names: tuple[str, ...]
-    not_after: datetime.datetime
-
-    @property
-    def superseded(self) -> bool:
-        return self.path.parent.name == "superseded"
-
-    def line(self) -> str:
-        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are thousands of files."""
-        said = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
-        return json.dumps(said, sort_keys=True) + "\n"
-
-    @classmethod
-    def of(cls, path: Path, text: bytes) -> Issued | None:
-        """What its file says; None where that is only the certificate, as an earlier version wrote it."""
-        if not text.startswith(b"{"):
-            return None
-        said = json.loads(text.split(b"\n", 1)[0])
-        ends = datetime.datetime.fromisoformat(said["not_after"])
-        return cls(**{**said, "path": path, "names": tuple(said["names"]), "not_after": ends})
-
-
-@dataclasses.dataclass(frozen=True)
-class Revoke:
-    """Revoke one certificate."""
-
-    certificate: Issued
-
-    def __str__(self) -> str:
-        one = self.certificate
-        return f"revoke {one.serial} of {one.holder} ({one.subject}, valid until {one.not_after:%Y-%m-%d})"
-
-
-class _Pair(t.NamedTuple):
-    """A CA as it is kept, or given: `place` says where, in words; `key` (PEM) is empty where only its certificate is known."""
-
-    generation: Generation
-    certificate: str
-    place: str
-    key: t.Callable[[], str]
 
 
 def now() -> datetime.datetime:
@@ -146,16 +91,17 @@ class Authorities:
         self._passphrase = passphrase
         self._retired = retired
         self._clock = clock
-        self._inside = False
+        self._records = Records(self._directory)
+        self._cas = Pairs(self._directory, given, passphrase)
 
     # What is there ---------------------------------------------------------------------------------------------------
 
     def trust(self, authority: str, *, name: str, keep: bool) -> Trust:
         """What an authority says to one of its hosts; nothing when there is none yet. `keep`: write a list of revoked ones down."""
-        pairs = self._pairs(authority)
+        pairs = self._cas.of(authority)
         if not pairs:
             return Trust()
-        with self._steady():
+        with self._records.steady():
             by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._issued()
             chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
             chosen[0].key()  # a CA that cannot sign is told of before it is needed
@@ -164,41 +110,41 @@ class Authorities:
             crl = "".join(self._crl(authority, pair, issued, keep=keep) for pair in chosen)
             moment = self._clock()
             off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
-            off.update({serial: entry["subject"] for serial, entry in self._revoked().items()})
+            off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
         return trust(text, crl, retired=gone, revoked=off)
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
         """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
-        if self._given is not None or not due(self._generations(authority), now=self._clock(), days=datetime.timedelta(days=days)):
+        if self._given is not None or not due(self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)):
             return []
         moment = self._clock()
         holders = sorted({one.holder for one in self._issued() if one.authority == authority and one.not_after > moment})
-        if holders and not self._generations(authority):
+        if holders and not self._cas.generations(authority):
             raise Refused(
                 f"cannot make a CA for {authority} in {self._directory}: there was one, and certificates of it are valid, those of "
-                f"{', '.join(holders)}; restore {self._directory / authority} from the copy, or {_ANEW}"
+                f"{', '.join(holders)}; restore {self._directory / authority} from the copy, or {ANEW}"
             )
         return [self.another(authority)]
 
     def another(self, authority: str) -> MakeAuthority:
         """One more CA."""
-        numbers = [int(folder.name) for folder in self._folders(authority)]
+        numbers = [int(folder.name) for folder in self._cas.folders(authority)]
         return MakeAuthority(authority, str(self._directory / authority / str(max(numbers, default=0) + 1)))
 
     def unprotected(self) -> list[ProtectKey]:
         """The keys that are not written with the passphrase that was given."""
         if not self._passphrase or self._given is not None:
             return []
-        keys = [folder / "ca-key.pem" for folder in (self._directory, *self._folders("libvirt"), *self._folders("qemu"))]
+        keys = [folder / "ca-key.pem" for folder in (self._directory, *self._cas.folders("libvirt"), *self._cas.folders("qemu"))]
         return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
         """By authority, where a CA is replaced just now: who has yet to trust the new one; if all do, who uses the old one."""
         found: dict[str, list[str]] = {}
-        with self._steady():
+        with self._records.steady():
             issued = self._issued()
         for authority in AUTHORITIES:
-            pairs = self._pairs(authority) if self._given is None else []
+            pairs = self._cas.of(authority) if self._given is None else []
             generations = [pair.generation for pair in pairs]
             if len(generations) < 2 or len(self._chosen(authority, pairs, issued, name)) == 1:
                 continue
@@ -210,18 +156,20 @@ class Authorities:
 
     def ends(self) -> dict[str, datetime.datetime]:
         """When the last CA of each authority ends."""
-        return {name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._generations(name))}
+        return {name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._cas.generations(name))}
 
     # What is done ----------------------------------------------------------------------------------------------------
 
     def make(self, step: MakeAuthority, *, within: t.Sequence[str] = ()) -> None:
         """Make a CA unless another process has just done so."""
-        with self.locked():
+        with self._records.locked():
             place = Path(step.directory)
             if (place / "ca-cert.pem").exists():
                 return
-            for pair in self._pairs(step.authority)[-1:]:
-                self._open(pair)  # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to read
+            for pair in self._cas.of(step.authority)[-1:]:
+                self._cas.open(
+                    pair
+                )  # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to read
             certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
             for folder in (place.parent, place):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -231,7 +179,7 @@ class Authorities:
 
     def protect(self, step: ProtectKey) -> None:
         """Write a key again, with the passphrase, unless another process has just done so."""
-        with self.locked():
+        with self._records.locked():
             path = Path(step.directory, "ca-key.pem")
             if not _is_open(path):
                 return
@@ -246,34 +194,34 @@ class Authorities:
         Nobody gets a name that stands in another one's certificate, as long as that is valid.
         """
         authority = wanted.identity.authority
-        with self.locked():
+        with self._records.locked():
             issued = self._issued()
             self._refuse_taken(wanted, issued)
-            pairs = self._pairs(authority)
+            pairs = self._cas.of(authority)
             first = self._chosen(authority, pairs, issued, wanted.common_name)[0]
             (pair,) = [pair for pair in pairs if pair.generation.digest == first]
-            texts = self._open(pair).sign(request, wanted, days=days, now=self._clock())
+            texts = self._cas.open(pair).sign(request, wanted, days=days, now=self._clock())
             for serial, text in texts:
                 # What was never written down can never be revoked.
                 path = self._directory / f"issued/{serial}.pem"
-                self._write(f"issued/{path.name}", self._parsed(path, text).line().encode() + text)
+                self._records.write(f"issued/{path.name}", self._parsed(path, text).line().encode() + text)
         return "".join(text.decode() for _serial, text in texts)
 
     def learn(self, name: str, certificates: t.Iterable[str]) -> None:
         """Write down what a CA of ours has signed for a host (PEM), and this directory does not know: only so can it be revoked."""
-        with self.locked():
-            revoked, known = self._revoked(), {one.serial for one in self._issued()}
+        with self._records.locked():
+            revoked, known = self._records.revoked(), {one.serial for one in self._issued()}
             for text in certificates:
                 if parsed(text.encode()) is None:
                     continue
                 said = self._parsed(self._directory / "issued/fresh.pem", text.encode())
                 if said.issuer and said.holder == name and said.serial not in {*known, *revoked}:
-                    self._write(f"issued/{said.serial}.pem", said.line().encode() + text.encode())
+                    self._records.write(f"issued/{said.serial}.pem", said.line().encode() + text.encode())
 
     def seen(self, name: str, *, trusts: t.Mapping[str, t.Sequence[str]], serials: t.Mapping[str, t.Sequence[str]], **more: t.Any) -> None:
         """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
-        with self.locked():
-            before = self._host(name)
+        with self._records.locked():
+            before = self._records.host(name)
             ends: dict[str, str] = {}
             for one in self._issued():
                 if one.holder != name or one.authority not in serials:
@@ -289,25 +237,25 @@ class Authorities:
             told = {key: sorted(filter(_DIGEST.fullmatch, map(str, value))) for key, value in trusts.items() if key in AUTHORITIES}
             said = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **told}}
             if said != before:
-                self._write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
+                self._records.write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
 
     def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
         """The valid certificates of these holders."""
-        with self._steady():
+        with self._records.steady():
             moment = self._clock()
             return [Revoke(one) for one in self._issued() if one.holder in names and one.not_after > moment]
 
     def knows(self, name: str) -> bool:
         """Whether anything that was issued to somebody is known here, valid or not."""
-        with self._steady():
-            subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._revoked().values()}
+        with self._records.steady():
+            subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._records.revoked().values()}
             return name in subjects or any(one.holder == name for one in self._issued())
 
     def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
         """Who was in one of these inventories, and is not any more; and who else has valid certificates, and nobody knows from where."""
         left, strange = [], []
         for name in sorted({step.certificate.holder for step in self._all_valid()} - {*stay}):
-            inventory = self._host(name).get("inventory")
+            inventory = self._records.host(name).get("inventory")
             if inventory in inventories:
                 left.append(name)
             elif inventory is None:
@@ -315,24 +263,24 @@ class Authorities:
         return left, strange
 
     def _all_valid(self) -> list[Revoke]:
-        with self._steady():
+        with self._records.steady():
             return self.to_revoke(names={one.holder for one in self._issued()})
 
     def revoke(self, step: Revoke) -> None:
         """Let a certificate be refused by all who read the list after this."""
         one = step.certificate
-        with self.locked():
-            self._write_revoked(one.serial, one.issuer, one.subject)
+        with self._records.locked():
+            self._records.revoke(one.serial, one.issuer, one.subject, now=self._clock())
             one.path.unlink(missing_ok=True)
             if not self.to_revoke(names=[one.holder]):  # until then a run that is killed is to be ended by the next one
                 (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
 
     def adopt(self, authority: str, crl: str) -> bool:
         """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another controller."""
-        with self.locked():
-            pairs, issued = self._pairs(authority), self._issued()
+        with self._records.locked():
+            pairs, issued = self._cas.of(authority), self._issued()
             subjects = {one.serial: one.subject for one in issued}
-            here = {*self._revoked(), *(one.serial for one in self._off(authority, pairs, issued))}
+            here = {*self._records.revoked(), *(one.serial for one in self._off(authority, pairs, issued))}
             adopted = False
             for text in each(crl, "X509 CRL"):
                 found = x509.load_pem_x509_crl(text.encode())
@@ -341,91 +289,21 @@ class Authorities:
                     digest, serials = pair.generation.digest, [f"{entry.serial_number:x}" for entry in found]
                     path = self._directory / f"crl/{digest}.pem"
                     if not path.exists() or {*(refused(path.read_text()) or ())} < {*serials}:
-                        self._write(f"crl/{digest}.pem", text.encode())  # where the key is elsewhere, no other list can be had
+                        self._records.write(f"crl/{digest}.pem", text.encode())  # where the key is elsewhere, no other list can be had
                         adopted = True
                     for serial in serials:
                         if serial not in here:
-                            self._write_revoked(serial, digest, subjects.get(serial, ""))
+                            self._records.revoke(serial, digest, subjects.get(serial, ""), now=self._clock())
                             adopted = True
         return adopted
 
-    @contextlib.contextmanager
-    def locked(self) -> t.Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """One at a time in here; whoever is in may enter again."""
-        if self._inside:
-            yield
-            return
-        if not self._directory.exists():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ignore = self._directory / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("# Nothing here belongs into version control.\n*\n")
-        with (self._directory / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._inside = True
-            try:
-                yield
-            finally:
-                self._inside = False
-
-    def _steady(self) -> contextlib.AbstractContextManager[None]:
-        """While this lasts nobody else writes; where nothing is, nothing is made."""
-        return self.locked() if self._directory.exists() else contextlib.nullcontext()
+        return self._records.locked()
 
     # How ---------------------------------------------------------------------------------------------------------------
 
-    def _pairs(self, authority: str) -> list[_Pair]:
-        """The CAs, oldest first. Raises Refused when one cannot be used."""
-        if self._given is not None:
-            return self._given_pairs(authority)
-        pairs = [self._kept(folder, shared=False) for folder in self._folders(authority)]
-        if (self._directory / "ca-cert.pem").exists():
-            pairs.insert(0, self._kept(self._directory, shared=authority != "libvirt"))
-        return pairs
-
-    def _folders(self, authority: str) -> list[Path]:
-        """Where its CAs are, oldest first."""
-        found = [path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()]
-        return sorted(found, key=lambda folder: int(folder.name))
-
-    def _kept(self, folder: Path, *, shared: bool) -> _Pair:
-        named, path, text = f"the CA in {folder}", folder / "ca-key.pem", (folder / "ca-cert.pem").read_text()
-        certificate = parsed(text.encode())
-        if certificate is None:
-            raise Refused(f"cannot use {named}: its certificate cannot be read; restore it")
-
-        def key() -> str:
-            if not path.exists():
-                raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {_ANEW}")
-            mode = stat.S_IMODE(path.stat().st_mode)
-            if mode & 0o077:
-                raise Refused(f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {_ANEW}")
-            return path.read_text()
-
-        generation = Generation(fingerprint(certificate), files.describe(certificate).not_after, shared=shared)
-        return _Pair(generation, text, named, key)
-
-    def _given_pairs(self, authority: str) -> list[_Pair]:
-        """Those of the texts: the one that the key fits signs, the others are only trusted."""
-        certificates, key = (self._given or {}).get(authority, ("", ""))
-        named = f"the CA that is given for {authority}"
-        pairs = []
-        for text in each(certificates):
-            certificate = parsed(text.encode())
-            if certificate is None:
-                raise Refused(f"cannot use {named}: a certificate in it cannot be read; bring the right one")
-            generation = Generation(fingerprint(certificate), files.describe(certificate).not_after)
-            fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(certificate.public_key())
-            pairs.append(_Pair(generation, text, named, (lambda: key) if fits else str))
-        fitting = [pair for pair in pairs if pair.key()]
-        if pairs and not fitting:
-            _ca.CertificateAuthority(pairs[0].certificate, key, passphrase=self._passphrase, named=named)  # says what is wrong with it
-        return [*(pair for pair in pairs if pair not in fitting), *fitting]
-
-    def _generations(self, authority: str) -> list[Generation]:
-        return [pair.generation for pair in self._pairs(authority)]
-
-    def _chosen(self, authority: str, pairs: t.Sequence[_Pair], issued: t.Sequence[Issued], name: str) -> tuple[str, ...]:
+    def _chosen(self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str) -> tuple[str, ...]:
         """The CAs that one of the hosts trusts, the one that signs first."""
         generations = [pair.generation for pair in pairs]
         if self._given is not None:
@@ -441,29 +319,11 @@ class Authorities:
         return [Holder(name, self._known(name, authority) or used, used) for name, used in uses.items()]
 
     def _known(self, name: str, authority: str) -> set[str]:
-        return {*self._host(name).get("trusts", {}).get(authority, [])}
-
-    def _host(self, name: str) -> dict[str, t.Any]:
-        """What is known of a host; what cannot be read is written anew when it is seen again."""
-        try:
-            said = json.loads((self._directory / f"hosts/{name}.json").read_text())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return said if isinstance(said, dict) and isinstance(said.get("trusts"), dict) else {}
+        return {*self._records.host(name).get("trusts", {}).get(authority, [])}
 
     def _issued(self) -> list[Issued]:
         """Everything that was signed here and not revoked."""
-        revoked = self._revoked()
-        found = []
-        for path in sorted([*self._directory.glob("issued/*.pem"), *self._directory.glob("superseded/*.pem")]):
-            if path.stem in revoked:
-                continue
-            try:
-                text = path.read_bytes()
-            except FileNotFoundError:
-                return self._issued()  # another process has just put it aside
-            found.append(Issued.of(path, text) or self._parsed(path, text))
-        return found
+        return self._records.issued(self._parsed)
 
     def _parsed(self, path: Path, text: bytes) -> Issued:
         certificate = parsed(text)
@@ -473,53 +333,33 @@ class Authorities:
         holder, unit = (
             str(certificate.subject.get_attributes_for_oid(oid)[0].value) for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
         )
-        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._pairs(authority)}
+        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._cas.of(authority)}
         issuer = next((digest for pem, digest in cas.items() if signed(certificate, pem)), "")
         return Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after)
 
     @staticmethod
-    def _off(authority: str, pairs: t.Sequence[_Pair], issued: t.Sequence[Issued]) -> list[Issued]:
+    def _off(authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued]) -> list[Issued]:
         """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as servers too."""
         own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
         return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
 
-    def _revoked(self) -> dict[str, dict[str, str]]:
-        found = {}
-        for path in sorted(self._directory.glob("revoked/*.json")):
-            try:
-                found[path.stem] = {key: str(json.loads(path.read_text())[key]) for key in ("issuer", "subject", "since")}
-            except (ValueError, KeyError, TypeError) as error:
-                raise Refused(f"cannot read {path}, which says that a certificate is revoked; restore it from the copy") from error
-        return found
-
-    def _crl(self, authority: str, pair: _Pair, issued: t.Sequence[Issued], *, keep: bool) -> str:
+    def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], *, keep: bool) -> str:
         """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
         digest = pair.generation.digest
-        entries = {serial: entry["since"] for serial, entry in self._revoked().items() if entry["issuer"] == digest}
+        entries = {serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest}
         off = self._off(authority, [pair], issued)
         entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
         path = self._directory / f"crl/{digest}.pem"
         if path.exists() and refused(path.read_text()) == sorted(entries, key=lambda serial: int(serial, 16)):
             return path.read_text()
-        if not self._can_sign(pair):
+        if not self._cas.can_sign(pair):
             return path.read_text() if path.exists() else ""
         lines = [_ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()]
-        text = self._open(pair).crl(lines)
+        text = self._cas.open(pair).crl(lines)
         if keep:
-            with self.locked():
-                self._write(f"crl/{digest}.pem", text)
+            with self._records.locked():
+                self._records.write(f"crl/{digest}.pem", text)
         return text.decode()
-
-    @staticmethod
-    def _can_sign(pair: _Pair) -> bool:
-        """Whether its key is here: that of a CA that is replaced may be elsewhere, or gone."""
-        try:
-            return bool(pair.key())
-        except Refused:
-            return False
-
-    def _open(self, pair: _Pair) -> _ca.CertificateAuthority:
-        return _ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)
 
     def _refuse_taken(self, wanted: Wanted, issued: t.Sequence[Issued]) -> None:
         """Raises Refused with every name that another one has."""
@@ -533,15 +373,6 @@ class Authorities:
                 f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each other: "
                 "correct the names, or revoke the other one's certificates if that host is gone (virt_tls with state: revoked)"
             )
-
-    def _write_revoked(self, serial: str, issuer: str, subject: str) -> None:
-        since = self._clock().replace(microsecond=0).isoformat()
-        self._write(f"revoked/{serial}.json", json.dumps({"issuer": issuer, "subject": subject, "since": since}).encode() + b"\n")
-
-    def _write(self, name: str, content: bytes) -> None:
-        path = self._directory / name
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        files.write(path, content, mode=0o644)
 
 
 def _is_open(path: Path) -> bool:

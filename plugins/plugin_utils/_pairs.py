@@ -1,0 +1,101 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The CAs of an authority, as the directory keeps them, or as options give them."""
+
+from __future__ import annotations
+
+import stat
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, fingerprint
+from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation
+from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+
+__all__ = ["ANEW", "Pair", "Pairs"]
+
+ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
+
+
+class Pair(t.NamedTuple):
+    """A CA as it is kept, or given: `place` says where, in words; `key` (PEM) is empty where only its certificate is known."""
+
+    generation: Generation
+    certificate: str
+    place: str
+    key: t.Callable[[], str]
+
+
+class Pairs:
+    """With `given` (certificates and key in PEM by authority), those and no others."""
+
+    def __init__(self, directory: Path, given: t.Mapping[str, tuple[str, str]] | None, passphrase: str | None) -> None:
+        self._directory, self._given, self._passphrase = directory, given, passphrase
+
+    def of(self, authority: str) -> list[Pair]:
+        """The CAs, oldest first. Raises Refused when one cannot be used."""
+        if self._given is not None:
+            return self._given_pairs(authority)
+        pairs = [self._kept(folder, shared=False) for folder in self.folders(authority)]
+        if (self._directory / "ca-cert.pem").exists():
+            pairs.insert(0, self._kept(self._directory, shared=authority != "libvirt"))
+        return pairs
+
+    def folders(self, authority: str) -> list[Path]:
+        """Where its CAs are, oldest first."""
+        found = [path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()]
+        return sorted(found, key=lambda folder: int(folder.name))
+
+    def _kept(self, folder: Path, *, shared: bool) -> Pair:
+        named, path, text = f"the CA in {folder}", folder / "ca-key.pem", (folder / "ca-cert.pem").read_text()
+        certificate = parsed(text.encode())
+        if certificate is None:
+            raise Refused(f"cannot use {named}: its certificate cannot be read; restore it")
+
+        def key() -> str:
+            if not path.exists():
+                raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {ANEW}")
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & 0o077:
+                raise Refused(f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {ANEW}")
+            return path.read_text()
+
+        generation = Generation(fingerprint(certificate), files.describe(certificate).not_after, shared=shared)
+        return Pair(generation, text, named, key)
+
+    def _given_pairs(self, authority: str) -> list[Pair]:
+        """Those of the texts: the one that the key fits signs, the others are only trusted."""
+        certificates, key = (self._given or {}).get(authority, ("", ""))
+        named = f"the CA that is given for {authority}"
+        pairs = []
+        for text in each(certificates):
+            certificate = parsed(text.encode())
+            if certificate is None:
+                raise Refused(f"cannot use {named}: a certificate in it cannot be read; bring the right one")
+            generation = Generation(fingerprint(certificate), files.describe(certificate).not_after)
+            fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(certificate.public_key())
+            pairs.append(Pair(generation, text, named, (lambda: key) if fits else str))
+        fitting = [pair for pair in pairs if pair.key()]
+        if pairs and not fitting:
+            _ca.CertificateAuthority(pairs[0].certificate, key, passphrase=self._passphrase, named=named)  # says what is wrong with it
+        return [*(pair for pair in pairs if pair not in fitting), *fitting]
+
+    def generations(self, authority: str) -> list[Generation]:
+        """What decisions know of them."""
+        return [pair.generation for pair in self.of(authority)]
+
+    @staticmethod
+    def can_sign(pair: Pair) -> bool:
+        """Whether its key is here: that of a CA that is replaced may be elsewhere, or gone."""
+        try:
+            return bool(pair.key())
+        except Refused:
+            return False
+
+    def open(self, pair: Pair) -> _ca.CertificateAuthority:
+        """One that can sign; raises Refused where its key cannot be used."""
+        return _ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)
