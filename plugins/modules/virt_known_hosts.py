@@ -49,12 +49,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Trust the guests' host keys
+- name: Trust a guest's host key
   corral.virt.virt_known_hosts:
     path: ~/.config/corral/known_hosts
-    keys: "{{ placed.placements | corral.virt.trusted_host_keys(results) | items2dict('name', 'ssh_host_key') }}"
-  vars:
-    results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'made'))) }}"
+    keys:
+      web1: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfOLs5GJbA6yKcBCyMPNBAhRZBKNYdD4qX3Y0K4sFyB
   run_once: true
 
 - name: Forget a guest

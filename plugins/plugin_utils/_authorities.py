@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The two authorities on the controller, and all that they signed:
 
-    libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
-    qemu/1/ca-cert.pem, ca-key.pem
-    ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and trusted by QEMU
-                                        until nobody uses what it signed
-    issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one: superseded/SERIAL.pem
-    revoked/SERIAL.json                 one that nobody may use
-    crl/FINGERPRINT.pem                 the list of what a CA has revoked
-    hosts/NAME.json                     whom a host was seen to trust
-    controller/                         the controller's own certificate
+libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
+qemu/1/ca-cert.pem, ca-key.pem
+ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and trusted by QEMU
+                                    until nobody uses what it signed
+issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one: superseded/SERIAL.pem
+revoked/SERIAL.json                 one that nobody may use
+crl/FINGERPRINT.pem                 the list of what a CA has revoked
+hosts/NAME.json                     whom a host was seen to trust
+controller/                         the controller's own certificate
 """
 
 from __future__ import annotations

@@ -53,13 +53,11 @@ def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
     title = [_Cell(word, right=word in _RIGHT) for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "ADDRESSES", "TAGS")]
     names, *lines = _rows([title, *rows], paint)
-    rest = iter(lines)
     for host, head in zip(hosts, heads, strict=True):
         yield head
-        if host.get("guests"):
-            yield f"  {names}"
-        for _one in host.get("guests") or ():
-            yield f"  {next(rest)}"
+        count = len(host.get("guests") or ())
+        yield from (f"  {line}" for line in ([names] if count else []) + lines[:count])
+        lines = lines[count:]
 
 
 _RIGHT = ("VCPUS", "CPU %", "MEMORY", "DISK", "FREE", "OF")
@@ -119,11 +117,11 @@ def _host_info(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
         memory = _memory(host["memory_used_mib"], host["memory_mib"])
         rows.append([_Cell(host["name"]), *bars, *memory, _Cell(f"{host['guests']} guest{'' if host['guests'] == 1 else 's'}")])
     details = _rows([cells for host in hosts for cells in _details(host)], paint)
-    rest = iter(details)
     for host, head in zip(hosts, _rows(rows, paint), strict=True):
         yield head
-        for _cells in _details(host):
-            yield f"  {next(rest)}"
+        count = len(_details(host))
+        yield from (f"  {line}" for line in details[:count])
+        details = details[count:]
 
 
 def _details(host: Report) -> list[list[_Cell]]:

@@ -31,11 +31,11 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 
 
 def run(
-    commands: Commands, action: str, *flags: str, env: t.Mapping[str, str] = ALONE, **arguments: t.Any
+    commands: Commands, action: str, *flags: str, env: t.Mapping[str, str] | None = None, **arguments: t.Any
 ) -> subprocess.CompletedProcess[str]:
     """A playbook with what it printed, lines and all."""
     words = ["ansible-playbook", "-i", "hosts.yml", f"corral.virt.{action}", "-e", json.dumps(arguments), *flags]
-    environment = defaults(CORRAL_VIRT_KNOWN_HOSTS=str(commands.known), **env)
+    environment = defaults(CORRAL_VIRT_KNOWN_HOSTS=str(commands.known), **(ALONE if env is None else env))
     return preloaded.run(words, cwd=commands.place, env=environment, timeout_s=120, given=None)
 
 
@@ -81,7 +81,7 @@ def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
     with out.open() as reader:
         told = run(commands, "query", env={}, format="json", out="hosts.json")
         assert reader.read() == "somebody reads this"
-    assert f"the report is in {out}" in told.stdout and '"version"' not in told.stdout and told.stdout.count("changed=0") == 2
+    assert f"the report is in {out}" in told.stdout and '"version"' not in told.stdout and told.stdout.count("failed=0") == 2
     assert json.loads(out.read_text())["kind"] == "query"
     assert [path.name for path in commands.place.iterdir() if path.name.startswith(".corral")] == []
     told = run(commands, "query", format="json", out="hosts.json")
@@ -179,7 +179,7 @@ def test_failures_of_all_sorts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_colours_are_for_terminals(commands: Commands, terminal: bool) -> None:
-    env = {name: value for name, value in defaults().items() if name != "ANSIBLE_NOCOLOR"}
+    env = {name: value for name, value in defaults(TERM="xterm").items() if name != "ANSIBLE_NOCOLOR"}
     words = ["ansible-playbook", "-i", "hosts.yml", "corral.virt.list", "-e", "format=table"]
     ours, theirs = pty.openpty() if terminal else os.pipe()
     with subprocess.Popen(words, cwd=commands.place, env=env, stdout=theirs, stderr=subprocess.DEVNULL):

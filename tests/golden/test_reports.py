@@ -97,7 +97,7 @@ def test_colours_change_nothing_else(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "bar", "colour"),
+    ("used", "shown", "colour"),
     [
         (0, "....................", "green"),
         (4, "#...................", "green"),
@@ -108,9 +108,9 @@ def test_colours_change_nothing_else(kind: str) -> None:
         (250, "####################", "red"),
     ],
 )
-def test_bars(used: int, bar: str, colour: str) -> None:
-    assert _table._bar(used, 100) == (f"[{bar}]", colour, False)
-    assert _table._bar(used * 3, 300) == (f"[{bar}]", colour, False)
+def test_bars(used: int, shown: str, colour: str) -> None:
+    assert _table._bar(used, 100) == (f"[{shown}]", colour, False)
+    assert _table._bar(used * 3, 300) == (f"[{shown}]", colour, False)
     assert _table._bar(None, 100).text == _table._bar(used, None).text == _table._bar(used, 0).text == "[         ?          ]"
 
 
