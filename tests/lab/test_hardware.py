@@ -228,6 +228,31 @@ def test_tasks_of_the_guide_work() -> None:
     assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
 
 
+def test_recipes_work() -> None:
+    """As they stand in the guide, in their order; nothing is left but the copy."""
+    tasks = guide("recipes")
+    assert len(tasks) >= 20
+    on(
+        f"cd {IMAGES} && image=debian-12.0123456789ab.qcow2 && qemu-img create -q -f qcow2 $image 64M && ln -s $image debian-12.qcow2 "
+        "&& echo '{}' >.$image.json && truncate -s 1M installer.iso windows.iso virtio-win.iso "
+        "&& virsh -q pool-refresh default; ip link add br42 type bridge && ip link set br42 up"
+    )
+    before = on(f"virsh list --all --name | sort; ls -A {IMAGES}; virsh net-list --all --name | sort")
+    gone = next(number for number, task in enumerate(tasks) if task["name"] == "All that the recipes made")
+    LAB.play(*tasks[:gone])
+    assert on("virsh domstate win1") == "running"
+    described = on("virsh dumpxml win1")
+    assert "secure='yes'" in described and "<tpm model='tpm-crb'>" in described
+    assert "<address domain='0x0000' bus='0x65' slot='0x00' function='0x0'/>" in on("virsh dumpxml desk1")
+    assert [line.split()[1:3] for line in on("virsh -q domiflist db1").splitlines()] == [["bridge", "br42"], ["network", "backstage"]]
+    assert '"virtual-size": 21474836480' in on(f"qemu-img info --output=json {IMAGES}/web1-system.qcow2")
+    assert "backing" not in on(f"qemu-img info {IMAGES}/web3-system.qcow2")
+    on("qemu-img check -q /srv/copies/web1-system.qcow2 && xmllint --noout /srv/copies/web1.xml || virt-xml-validate /srv/copies/web1.xml")
+    LAB.play(*tasks[gone:])
+    assert on(f"virsh list --all --name | sort; ls -A {IMAGES}; virsh net-list --all --name | sort") == before
+    on(f"rm -r /srv/copies; ip link del br42; cd {IMAGES} && rm -f debian-12.* .debian-12.* installer.iso windows.iso virtio-win.iso")
+
+
 IDLE = "<filter name='closed'><rule action='drop' direction='inout'><all/></rule></filter>"
 
 
