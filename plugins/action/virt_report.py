@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._files import durable
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 
 class ActionModule(ActionBase):
@@ -47,11 +49,14 @@ class ActionModule(ActionBase):
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
-            checking = bool(self._task.check_mode)
-            _write(result["out"], f"{text}\n", checking=checking)
-            _terminal.say(f"the report {'would be' if checking else 'is'} in {result['out']}")
+            gate = Gate(check_mode=self._task.check_mode)
+            _write(result["out"], f"{text}\n", gate)
+            _terminal.say(f"the report {'is' if gate.open else 'would be'} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
+        if odd := sorted({host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}):
+            text = f"what {', '.join(odd)} answered cannot be read; look at that host, or leave it out: --limit 'all:!{odd[0]}'"
+            result.update(failed=True, msg=printable(text))
         return result
 
 
@@ -71,31 +76,19 @@ def _built(
     return _table.text(report), _table.text(report, _terminal.paint)
 
 
-def _write(path: str, content: str, *, checking: bool) -> None:
+def _write(path: str, content: str, gate: Gate) -> None:
     """Replace the file as a whole, so that nobody reads half of it."""
     folder = os.path.dirname(path)
-    if os.path.isdir(path):
-        raise AnsibleActionFail(f"out: cannot write the report to {path}: it is a directory; name a file in it")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        what = (
+            "a directory; name a file in it"
+            if os.path.isdir(path)
+            else f"no file; to print it: ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
+        )
+        raise AnsibleActionFail(f"out: cannot write the report to {path}: it is {what}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AnsibleActionFail(f"out: cannot write the report to {path}: {folder} is no directory that you can write to")
-    if checking:
-        return
-    descriptor, temporary = tempfile.mkstemp(prefix=".corral-", dir=folder)
     try:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        durable.remove(temporary)
-        raise AnsibleActionFail(f"out: cannot write the report to {path}: {error.strerror}") from error
-    durable.settle(folder)
-
-
-def _umask() -> int:
-    """What new files of the user lack; asking is setting."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        gate.run([f"write {path}"], lambda _step: configuration.write(path, content))
+    except VirtError as error:
+        raise AnsibleActionFail(f"out: {error}") from error

@@ -51,12 +51,12 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """A report, unless it went into a file."""
         self._handle_warnings(result.result)
-        if _terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
-            self._display.display(result.result["text"])
+        self._show(result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """What failed, unless a playbook expects it."""
+        """What failed, unless a playbook expects it; and a report, if there is one all the same."""
         self._handle_warnings(result.result)
+        self._show(result)
         if not ignore_errors:
             self._complain(result)
 
@@ -67,6 +67,10 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """No report comes."""
         self._display.display("no hosts matched", stderr=True)
+
+    def _show(self, result: CallbackTaskResult) -> None:
+        if _terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
+            self._display.display(result.result["text"])
 
     def _complain(self, result: CallbackTaskResult) -> None:
         self._display.display(f"{result.host.get_name()}: {_terminal.message(result.result)}", stderr=True)

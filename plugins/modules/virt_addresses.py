@@ -25,7 +25,9 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 options:
   names:
-    description: Only these guests; by default all that run. Guests that are not there or do not run are passed over.
+    description:
+      - Only these guests; by default all that run. Guests that are not there or do not run are passed over.
+      - Without names, nothing is recorded with a guest that the collection keeps nothing with, such as one made by hand.
     type: list
     elements: str
   wait_timeout:

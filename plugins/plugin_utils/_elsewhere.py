@@ -116,7 +116,7 @@ def in_processes(questions: t.Mapping[str, t.Callable[[], Answer]], *, at_once: 
                     os.kill(process, signal.SIGKILL)
                     del running[end]
                     _ended(selector, end, process, b"")
-                    answers[name] = {"failed": True, "silent": True, "msg": f"no answer within {_GIVEN_UP_S} s"}
+                    answers[name] = {"failed": True, "msg": f"no answer within {_GIVEN_UP_S} s"}
     return answers
 
 

@@ -16,11 +16,13 @@ import yaml
 
 __all__ = ["alive", "named", "unconfirmed", "unknown"]
 
-# What a machine that runs answers, though nobody can log in. UNKNOWN is one that a jump host cannot reach.
-_LIFE = re.compile(
-    r"permission denied|connection refused|connection (closed|reset) by (?!unknown)|verification failed|identification has changed",
+# What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a machine that runs.
+_SILENCE = re.compile(
+    r"connection timed out|no route to host|host is (down|unreachable)|network is unreachable"
+    r"|could not resolve|name or service not known|(closed|reset) by unknown",
     re.IGNORECASE,
 )
+_BANNER = "during banner exchange"  # somebody took the connection
 
 
 def named(value: t.Any) -> list[str]:
@@ -42,9 +44,9 @@ def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
     for name, why in answers.items():
         if why is None:
             yield f"gone: {name} answers, so its guests may run; leave it out of gone"
-        elif _LIFE.search(why):
+        elif _BANNER in why or not _SILENCE.search(why):
             remedy = "mend the access to it, or switch it off"
-            yield f"gone: {name} gives a sign of life ({' '.join(why.split())}), so its guests may run; {remedy}"
+            yield f"gone: {name} may be alive ({' '.join(why.split()) or 'nobody knows why it cannot be asked'}); {remedy}"
 
 
 def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:

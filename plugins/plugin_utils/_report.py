@@ -12,8 +12,9 @@ import yaml
 from ansible_collections.corral.virt.plugins.plugin_utils import _table
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["KINDS", "moved", "text"]
+__all__ = ["KINDS", "moved", "text", "unreadable"]
 
+_ODD = (KeyError, TypeError, ValueError, AttributeError)
 _OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without lines
 
 Guests = t.Sequence[t.Mapping[str, t.Any]]
@@ -34,8 +35,19 @@ def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collec
     """The lines of one host, which may be anybody's and answer anything."""
     try:
         return KINDS[kind](host, result, guests)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except _ODD:
         return ["(what it answered cannot be read)"]
+
+
+def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
+    """Hosts whose answer is none."""
+    odd = []
+    for host, result in sorted(hosts.items()):
+        try:
+            KINDS[kind](host, result, guests)
+        except _ODD:
+            odd.append(host)
+    return odd
 
 
 def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:

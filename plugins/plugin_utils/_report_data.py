@@ -8,9 +8,10 @@ Fields are added without a word; one that goes, or comes to mean something else,
 
 from __future__ import annotations
 
+import math
 import typing as t
 
-__all__ = ["KINDS", "VERSION", "data"]
+__all__ = ["KINDS", "VERSION", "data", "unreadable"]
 
 VERSION = 1
 
@@ -28,6 +29,11 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
         "kind": kind,
         "hosts": [{"name": host, "reached": told is not None, **(told or {})} for host, told in shown],
     }
+
+
+def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[str]:
+    """Hosts whose answer is none."""
+    return [host for host, result in hosts.items() if kind in KINDS and _host(kind, result, guests) is None]
 
 
 def _host(kind: str, result: Told, guests: Guests) -> dict[str, t.Any] | None:
@@ -114,8 +120,8 @@ def _chosen(result: Told, guests: Guests) -> list[Told]:
 
 
 def _number(value: object) -> int | float | None:
-    """Raises ValueError for what is none."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    """Raises ValueError for what is none: JSON has no infinity."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):
         raise ValueError(value)
     return value
 

@@ -84,7 +84,7 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         talkers = [subprocess.Popen(["nsenter", "-t", str(pids[at]), "-n", *talk.split()], stdout=-3) for at in (1, 3)]
         begun_s = time.monotonic()
         searches = {UUID.format(number): steps.WaitForAddress(name, "packets", 3) for number, name in enumerate(NAMES)}
-        outcomes = addresses.find(connection, searches)
+        outcomes = addresses.find(connection, searches, named=True)
         told["first"] = {one.name: [one.addresses, one.refused, one.record is not None] for one in outcomes.values()}
         for one in talkers:
             one.kill()
@@ -92,13 +92,13 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         # Its holder goes; what was recorded is the other one's then.
         inside(pids[0], "ip addr flush dev eth0; ip addr add 192.0.2.20/24 dev eth0")
         searches = {UUID.format(number): steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)}
-        outcomes = addresses.find(connection, searches)
+        outcomes = addresses.find(connection, searches, named=True)
         told["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
         told["notes"] = addresses._notes(outcomes)
         todo = addresses._changes(outcomes)
         told["steps"] = sorted(map(str, todo))
         Gate(check_mode=False).run(list(todo), lambda step: addresses._do(connection, {step: todo[step]}))
-        told["twice"] = sorted(map(str, addresses._changes(addresses.find(connection, searches))))
+        told["twice"] = sorted(map(str, addresses._changes(addresses.find(connection, searches, named=True))))
     return told
 
 

@@ -77,6 +77,18 @@ def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.
     assert [one["name"] for one in told[0]["guests"]] == ["web2"]
 
 
+def test_nothing_is_written_into_guests_of_others_until_they_are_named(connection: t.Any) -> None:
+    converged(connection, {"name": "web2"})  # nothing is kept with it, as with one made by hand
+    domain = look.lookup(connection, "web2")
+    before = domain.XMLDesc()
+    found = addresses.refresh(connection, None, 1, Gate(check_mode=False))
+    assert [one["addresses"] for one in found["guests"] if one["name"] == "web2"] != [[]] and not found["changed"]
+    assert domain.XMLDesc() == before
+    converged(connection, {"name": "web2", "tags": ["front"]})
+    steps = addresses.refresh(connection, None, 1, Gate(check_mode=False))["steps"]
+    assert [step.rpartition(" as ")[2] for step in steps] == ["where web2 was seen"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0, reason="network namespaces take root")
 def test_guests_on_a_bridge(tmp_path: Path) -> None:

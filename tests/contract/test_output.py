@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _report_data
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_commands import Commands
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
@@ -89,12 +90,46 @@ def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "why"), [("no/file", "is no directory that you can write to"), (".", "it is a directory; name a file in it")]
+    ("out", "why"),
+    [
+        ("no/file", "is no directory that you can write to"),
+        (".", "it is a directory; name a file in it"),
+        ("device", "it is no file; to print it: ANSIBLE_STDOUT_CALLBACK=corral.virt.report"),
+    ],
 )
 def test_a_report_that_cannot_be_written_is_red(commands: Commands, out: str, why: str) -> None:
+    """`/dev/stdout` above all: it would be replaced."""
+    device = commands.place / "device"
+    if not device.is_symlink():
+        device.symlink_to("/dev/null")
     for flags in ([], ["--check"]):
         told = run(commands, "list", *flags, out=out)
         assert told.returncode == 2 and why in told.stderr and told.stdout == ""
+    assert device.readlink() == Path("/dev/null")
+
+
+ODD: list[t.Any] = [[{"name": "web1"}], "web1", None]
+NO_NUMBERS = [float("inf"), float("nan"), "1", True]
+
+
+@pytest.mark.parametrize("form", ["seed", "table", "json"])
+def test_an_answer_that_cannot_be_read_is_red(tmp_path: Path, form: str) -> None:
+    """The others' are shown all the same."""
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {}})
+    good = {"domains": [{"name": "web1", "state": "running"}]}
+    results = {"good": good, **{f"odd{number}": {"domains": odd} for number, odd in enumerate(ODD)}}
+    report = {"kind": "list", "results": results, "group": [*results], "format": form}
+    told = play.run({"corral.virt.virt_report": report, "register": "told", "ignore_errors": True})["h1"]
+    assert told["failed"] and told["msg"].startswith("what odd0, odd1, odd2 answered cannot be read")
+    assert "web1" in told["text"] and "good" in told["text"]
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=str)
+def test_what_is_no_number_is_an_answer_that_cannot_be_read(number: t.Any) -> None:
+    """JSON knows no infinity: programs that read the report would break."""
+    assert _report_data.unreadable("query", {"h1": {"host": {"memory_mib": number}, "domains": []}}, None) == ["h1"]
+    assert _report_data.unreadable("query", {"h1": {"host": {"memory_mib": 1.5}, "domains": []}}, None) == []
 
 
 def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:

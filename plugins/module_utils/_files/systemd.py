@@ -19,6 +19,7 @@ __all__ = ["changed", "enable", "start_again", "units"]
 
 _STOP_ATTEMPTS = 5
 _LOG_LINES = 8
+_ENABLED = ("enabled", "enabled-runtime", "static", "indirect", "alias", "generated")  # for which `systemctl is-enabled` says yes
 _SHOWN = "Id,LoadState,UnitFileState,ActiveState,ExecMainStartTimestampMonotonic"
 
 
@@ -60,7 +61,8 @@ def _unit(values: t.Mapping[str, str]) -> Unit:
     age_s = time.monotonic() - int(values.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
     return Unit(
         exists=values.get("LoadState") != "not-found",
-        enabled=values.get("UnitFileState") == "enabled",
+        enabled=values.get("UnitFileState") in _ENABLED,
+        masked=values.get("LoadState") == "masked",
         active=values.get("ActiveState", "inactive"),
         started=time.time() - age_s,  # by the clock as it is now: somebody may have set it since
     )

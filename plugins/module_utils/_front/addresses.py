@@ -50,7 +50,7 @@ class Outcome:
 def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed. All wait at once."""
     searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
-    outcomes = find(connection, searches) if searches else {}
+    outcomes = find(connection, searches, named=True) if searches else {}
     _do(connection, _changes(outcomes))
     return [_result(connection, one, outcomes) for one in results]
 
@@ -62,7 +62,7 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
         for item, state in figures.states(connection)
         if state == "running" and (names is None or item.name() in names)
     }
-    outcomes = find(connection, searches) if searches else {}
+    outcomes = find(connection, searches, named=names is not None) if searches else {}
     todo = _changes(outcomes)
     gate.run(list(todo), lambda step: _do(connection, {step: todo[step]}))
     found = sorted((outcomes[uuid] for uuid in searches), key=lambda outcome: outcome.name)
@@ -97,7 +97,7 @@ def _notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[
     return [f"{entry.address}, recorded for {before}, is {now}'s now" for entry, before, now in lost if taker in (None, now)]
 
 
-def find(connection: t.Any, searches: Searches) -> dict[str, Outcome]:
+def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Outcome]:
     """What was found of each, and of other guests whose recorded address is one of these guests' now, by UUID.
 
     A guest that has an address, or is off, is no longer waited for.
@@ -109,14 +109,16 @@ def find(connection: t.Any, searches: Searches) -> dict[str, Outcome]:
             with contextlib.suppress(Unsupported):
                 listener = stack.enter_context(tap.listening(bytes_each=frame.SNAP_BYTES))
         agents = stack.enter_context(contextlib.closing(Agents(connection.getURI())))
-        return _Look(connection, searches, listener, agents, here=here).run()
+        return _Look(connection, searches, listener, agents, here=here, named=named).run()
 
 
 class _Look:
     """The state of one search."""
 
-    def __init__(self, connection: t.Any, searches: Searches, listener: tap.Listener | None, agents: Agents, *, here: bool) -> None:
-        self.connection, self.listener, self.agents, self.here = connection, listener, agents, here
+    def __init__(
+        self, connection: t.Any, searches: Searches, listener: tap.Listener | None, agents: Agents, *, here: bool, named: bool
+    ) -> None:
+        self.connection, self.listener, self.agents, self.here, self.named = connection, listener, agents, here, named
         self.searches = searches
         self.links = HostLinks()
         self.guests: dict[str, Guest] = {}
@@ -170,7 +172,8 @@ class _Look:
                 root, kept = parse(xml), record.read(xml)
                 seen = tuple(entry for entry in map(Sighting.parse, kept.get("seen", ())) if entry)
                 running = state in ("running", "paused")
-                self.guests[uuid] = Guest(uuid, item.name(), running, interface.nics(root), tuple(kept.get("addresses", ())), seen)
+                given, is_kept = tuple(kept.get("addresses", ())), record.is_kept(root)
+                self.guests[uuid] = Guest(uuid, item.name(), running, interface.nics(root), given, seen, kept=is_kept)
                 (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
         if self.listener:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
@@ -219,7 +222,7 @@ class _Look:
             believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
             if guest.uuid not in self.searches and not lost:
                 continue
-            told = plans.recorded(guest, believed, lost, now_s=int(time.time())) if guest.running else guest.seen
+            told = plans.recorded(guest, believed, lost, now_s=int(time.time()), named=self.named) if guest.running else guest.seen
             entries = tuple(entry for entry in told if entry not in lost)
             found[guest.uuid] = Outcome(
                 guest.name,

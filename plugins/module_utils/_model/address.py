@@ -86,6 +86,7 @@ class Guest:
     given: tuple[str, ...] = ()
     seen: tuple[Sighting, ...] = ()
     claims: tuple[Claim, ...] = ()
+    kept: bool = True  # whether the collection keeps anything with it
 
     @property
     def macs(self) -> frozenset[str]:

@@ -105,6 +105,7 @@ class Unit:
 
     exists: bool = False
     enabled: bool = False
+    masked: bool = False
     active: str = "inactive"  # systemd's ActiveState
     started: float = 0.0
 

@@ -30,6 +30,7 @@ __all__ = ["block", "daemons", "decide", "due", "installed", "late", "passwords"
 
 _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _SETTING = re.compile(r"[a-z][a-z0-9_]*")
+_PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
 _CLIENTS = "tls_allowed_dn_list"
 
 
@@ -95,8 +96,10 @@ def decide(wanted: DaemonSpec, there: Daemons, facts: Facts) -> tuple[list[HostS
         text = with_block(facts.texts[path], wanted.block, after)
         if text != facts.texts[path]:
             steps.append(WriteFile(path, text, why=f"settings of {wanted.block}", mode=0o600 if path in PRIVATE else 0o644))
-            changes.append(Change(path, before, after or None))
+            changes.append(Change(path, *_shown(before, after or None)))
     sockets = _sockets(wanted, there, facts)
+    if masked := [socket for socket in sockets if facts.units[socket].masked]:
+        raise Refused(f"cannot let {', '.join(masked)} listen: masked on this host; systemctl unmask {' '.join(masked)}")
     disabled = [socket for socket in sockets if not facts.units[socket].enabled]
     if disabled:
         steps.append(EnableSockets(tuple(disabled)))
@@ -188,6 +191,14 @@ def _clients(lines: str | None) -> list[str]:
 
 def _lines(settings: t.Mapping[str, t.Any]) -> str:
     return "".join(f"{name} = {json.dumps(_plain(settings[name]), ensure_ascii=False)}\n" for name in sorted(settings))
+
+
+def _shown(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    """Blocks of settings for the user: without passwords, also those that nobody says any more."""
+    hidden = [text and _PASSWORD.sub(r"\1(not shown)", text) for text in (before, after)]
+    if hidden[0] == hidden[1]:
+        hidden[1] = f"{hidden[1]}# another password\n"
+    return hidden[0], hidden[1]
 
 
 def _plain(value: t.Any) -> t.Any:

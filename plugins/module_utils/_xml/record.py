@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
 
-__all__ = ["RECORD", "document", "read", "sightings", "update"]
+__all__ = ["RECORD", "document", "is_kept", "read", "sightings", "update"]
 
 RECORD: row.Table = {
     "seed": Row("metadata/corral:guest/corral:seed/@sha256"),
@@ -39,6 +39,11 @@ RECORD: row.Table = {
 def read(xml: str) -> dict[str, t.Any]:
     """Everything we remember of the guest."""
     return row.read(parse(xml), RECORD)
+
+
+def is_kept(root: Element) -> bool:
+    """Whether we keep anything with the guest, tags included: it was made or taken over with the collection."""
+    return any(root.find("metadata/" + resolve(mark)) is not None for mark in ("corral:guest", "corral-seen:guest"))
 
 
 def document(root: Element) -> str:

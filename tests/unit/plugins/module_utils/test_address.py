@@ -162,6 +162,12 @@ def test_what_is_recorded(before: tuple[Sighting, ...], claims: list[tuple[str, 
     assert plans.recorded(dataclasses.replace(guest, seen=told), guest.claims, (), now_s=300) == told
 
 
+def test_with_a_guest_of_others_nothing_is_recorded_until_it_is_named() -> None:
+    guest = web((X, "packets"), seen=seen(WEB, Y), kept=False)
+    assert plans.recorded(guest, guest.claims, (), now_s=200) == guest.seen
+    assert [one.address for one in plans.recorded(guest, guest.claims, (), now_s=200, named=True)] == [X]
+
+
 def test_a_given_address_is_not_recorded_twice() -> None:
     guest = web((X, "packets"), given=(X,))
     assert plans.recorded(guest, guest.claims, (), now_s=200) == ()

@@ -129,6 +129,25 @@ def test_passwords_are_known_as_such() -> None:
     assert [*plan.passwords({"qemu_settings": "vnc_password=x"})] == []
 
 
+def test_no_password_is_in_the_diff() -> None:
+    """Not even one that was there before, of which no argument tells."""
+    found = facts(f'{BEGIN}a = 1\nvnc_password = "former"\n{END}')
+    for settings, after in (
+        ({"a": 2, "vnc_password": "new"}, "a = 2\nvnc_password = (not shown)\n"),
+        ({"a": 1, "vnc_password": "new"}, "a = 1\nvnc_password = (not shown)\n# another password\n"),
+        ({}, None),
+    ):
+        steps, _restart, (change,) = plan.decide(plan.spec(params(block="mine", qemu_settings=settings)), MONOLITHIC, found)
+        assert (change.before, change.after) == ("a = 1\nvnc_password = (not shown)\n", after)
+        assert "new" not in "".join(map(str, [*steps, change])) and "former" not in "".join(map(str, [*steps, change]))
+
+
+def test_a_masked_socket_is_refused() -> None:
+    there = facts(libvirtd_admin=Unit(exists=True, masked=True))
+    with pytest.raises(Refused, match=r"libvirtd-admin\.socket listen: masked on this host; systemctl unmask libvirtd-admin\.socket"):
+        plan.decide(plan.spec(params(sockets=True)), MONOLITHIC, there)
+
+
 def test_silence_leaves_everything_and_an_empty_block_goes() -> None:
     text = f"{BEGIN}a = 1\n{END}"
     assert plan.decide(plan.spec(params(block="mine")), MONOLITHIC, facts(text)) == ([], None, [])
@@ -272,8 +291,12 @@ def test_units_are_what_systemd_shows(asked: Systemd) -> None:
         DAEMON: {"LoadState": "loaded", "UnitFileState": "disabled", "ActiveState": "active", "ExecMainStartTimestampMonotonic": ago_us},
         SOCKET: {"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active"},
         "virtqemud.socket": {"LoadState": "not-found", "ActiveState": "inactive"},
+        TLS: {"LoadState": "loaded", "UnitFileState": "static"},
+        "libvirtd-ro.socket": {"LoadState": "masked", "UnitFileState": "masked"},
     }
-    found = systemd.units([DAEMON, SOCKET, "virtqemud.socket"])
+    found = systemd.units([*asked.shown])
+    assert found[TLS].enabled and not found[TLS].masked
+    assert found["libvirtd-ro.socket"].masked and not found["libvirtd-ro.socket"].enabled
     assert found[DAEMON].runs and not found[DAEMON].enabled and abs(time.time() - 100 - found[DAEMON].started) < 5
     assert found[SOCKET].enabled and found[SOCKET].exists
     assert not found["virtqemud.socket"].exists and not found["virtqemud.socket"].runs
