@@ -23,10 +23,12 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, 
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
@@ -130,11 +132,14 @@ def _present(
     memory = record.read(base) if found else {}
     wanted = plans.completed(wanted, domain.sizes(base) if found else {})
     wanted = _with_macs(wanted, found.uuid if found else t.cast(str, wanted.uuid))
-    making = disks.plan(connection, wanted, base, found, memory, held)
-    seeding = seeds.plan(connection, wanted, making, base, found, memory)
+    known = _known(found, memory)
+    wanted = disk_plans.resumed(wanted, known)
+    answers = disks.answers(connection, disk_plans.questions(wanted, known), held)
+    making = disk_plans.plan(wanted, known, answers, caps.new_volume)
+    seeding = seeds.plan(connection, wanted, making, known, found, memory)
     making = seeding.making
     wanted = wanted.with_fields(disks=making.disks)
-    remember = {**making.remember(memory), **seeding.remember}
+    remember = {**making.remember(known), **seeding.remember}
     stored = domain.graft(base, wanted, remember)
     problems = whole.problems(base, wanted, stored)
     if problems:
@@ -176,6 +181,14 @@ def _present(
     if seeding.rewritten:
         changes.append(Change("cloud_init", str(memory.get("seed"))[:12], t.cast(t.Any, wanted.seed).digest[:12]))
     return plan, changes, remember.get("ssh_host_key") or memory.get("ssh_host_key")
+
+
+def _known(found: Found | None, memory: t.Mapping[str, t.Any]) -> Known:
+    """What the guest's definition and record tell of its disks."""
+    if found is None:
+        return Known()
+    running = sources(found.live_xml) if found.live_xml else ()
+    return Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
 
 
 def _changes_of(wanted: Wanted, stored: Grafted, now: live.Now | None, plan: plans.Plan) -> list[Change]:
@@ -265,7 +278,7 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
         left_over = _left_over(connection, wanted.name) if wanted.remove_storage else ()
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=uri)
     memory = record.read(found.xml)
-    unseeded = [path + disks.UNSEEDED for path in memory.get("making") or ()]
+    unseeded = [path + seeds.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *(path for path in unseeded if storage.volume_at(connection, path)))
     in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if owned else {}
     keeps = (*look.keeps(connection, found.uuid), *domain.keeps(found.xml))

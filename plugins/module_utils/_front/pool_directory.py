@@ -9,22 +9,25 @@ from __future__ import annotations
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._plan import pool_files
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
-__all__ = ["directory", "users"]
+__all__ = ["directory", "pool_of", "users"]
 
 
 def directory(connection: t.Any, pool: str, what: str) -> str:
     """Where the pool keeps its files on this machine."""
-    found = caps.pool(storage.pool_xml(connection, pool))
-    if found["type"] not in ("dir", "fs", "netfs") or not os.path.isdir(found["path"] or ""):
-        raise Refused(f"cannot keep {what} in pool {pool}: it is no directory of this machine; use a dir, fs or netfs pool")
-    return t.cast(str, found["path"])
+    return pool_files.directory(pool_of(connection, pool), what)
+
+
+def pool_of(connection: t.Any, name: str) -> pool_files.Pool:
+    """The pool of that name."""
+    found = caps.pool(storage.pool_xml(connection, name))
+    return pool_files.Pool(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))
 
 
 def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:

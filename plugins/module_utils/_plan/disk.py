@@ -1,0 +1,261 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what becomes of each disk of a guest: one table, of what there is and what is asked. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import new_disk, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    SEED,
+    UNMADE,
+    Answer,
+    Device,
+    Known,
+    Question,
+    Site,
+    SiteOf,
+    Size,
+    SizeOf,
+)
+from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
+
+__all__ = ["STARTED", "DiskPlan", "case_of", "plan", "questions", "resumed"]
+
+STARTED = ("running", "paused", "rebooted")  # states that let a guest run
+NewVolume = t.Callable[[Volume], str]  # its document
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskPlan:
+    """Disks with their sources filled in, and the steps that make or grow their images."""
+
+    disks: tuple[Disk, ...] | None = None
+    steps: tuple[steps.Step, ...] = ()
+    making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
+    changes: tuple[Change, ...] = ()
+    left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
+
+    def unmade(self) -> tuple[Disk, ...]:
+        """The disks of a guest that nobody can start before the steps are done."""
+        making = {path: path + UNMADE for path in self.making if not path.endswith(SEED)}
+        sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
+        return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
+
+    def remember(self, known: Known) -> dict[str, t.Any]:
+        """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
+        made = tuple(path for path in self.making if path not in known.volumes)
+        done: dict[str, t.Any] = {"making": self.left} if known.making != self.left else {}
+        return {**done, **({"volumes": known.volumes + made} if made else {})}
+
+
+def resumed(wanted: Wanted, known: Known) -> Wanted:
+    """A guest that was made without `disks`, and is described so again, has the one disk of the default profile."""
+    system = known.devices.get("system")
+    begun = system is not None and system.path in known.unfinished
+    whole = {"vcpus.current", "memory.current_kib"} <= set(wanted.fields)  # enough to make it, not only to change it
+    if wanted.disks is None and begun and (wanted.image or whole):
+        return wanted.with_fields(disks=(Disk("system", image=wanted.image),))
+    return wanted
+
+
+def questions(wanted: Wanted, known: Known) -> dict[str, Question]:
+    """What must be known of the host's files, by disk."""
+    asked: dict[str, Question] = {}
+    for item in wanted.disks or ():
+        device = _defined(item, known)
+        if _given(item):
+            continue
+        if device is None:
+            asked[item.name] = SiteOf(item.pool or new_disk.DEFAULT_POOL, new_disk.file_name(wanted.name, item), item.image)
+        elif item.size_bytes is not None and device.path:
+            asked[item.name] = SizeOf(device.path)
+    return asked
+
+
+def plan(wanted: Wanted, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
+    """What becomes of every wanted disk; raises BadInput, NotFound or Refused."""
+    if wanted.disks is None:
+        _refuse_start(wanted, known)
+        return DiskPlan(left=known.unfinished)
+    outcomes = [_outcome(wanted.name, item, known, answers.get(item.name), new_volume) for item in wanted.disks]
+    making = tuple(path for one in outcomes for path in one.making)
+    return DiskPlan(
+        disks=tuple(one.disk for one in outcomes),
+        steps=tuple(step for one in outcomes for step in one.steps),
+        making=making,
+        changes=tuple(change for one in outcomes for change in one.changes),
+        left=tuple(path for path in known.unfinished if path not in making and not path.endswith(SEED)),
+    )
+
+
+def _refuse_start(wanted: Wanted, known: Known) -> None:
+    if known.unfinished and wanted.state in STARTED and known.there and not known.active:
+        raise Refused(
+            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; say its disks again, to have "
+            "them made, or remove the guest"
+        )
+
+
+# What there is of a disk.
+GIVEN = "given"  # the task names what is there, wants a drive without a medium, or no disk of that name
+DEFINED = "defined"  # the guest has it
+BEGUN = "begun"  # an interrupted run was making it
+OURS = "ours"  # a file that was made for this guest, and taken away from it
+FOREIGN = "foreign"  # a file that has the name that it would have
+NOTHING = "nothing"
+
+# What becomes of it. The last three are refused.
+KEEP, GROW, ADOPT, ADOPT_AND_GROW, MAKE, REMAKE = "keep", "grow", "adopt", "adopt and grow", "make", "remake"
+SHRINKS, UNREADABLE, TAKEN = "shrinks", "unreadable", "taken"
+
+_SIZES = ("silent", "same", "larger", "smaller", "unknown")  # what is asked, beside what there is
+_CASES = {
+    #        silent   same     larger          smaller  unknown
+    GIVEN: (KEEP, KEEP, KEEP, KEEP, KEEP),
+    DEFINED: (KEEP, KEEP, GROW, SHRINKS, UNREADABLE),
+    BEGUN: (REMAKE, REMAKE, REMAKE, REMAKE, REMAKE),
+    OURS: (ADOPT, ADOPT, ADOPT_AND_GROW, SHRINKS, UNREADABLE),
+    FOREIGN: (TAKEN, TAKEN, TAKEN, TAKEN, TAKEN),
+    NOTHING: (MAKE, MAKE, MAKE, MAKE, MAKE),
+}  # fmt: skip
+
+
+def case_of(there: str, asked_bytes: int | None, has_bytes: int | None) -> str:
+    """What becomes of a disk, seen what there is of it, and the size that it shall have and has."""
+    if asked_bytes is None:
+        size = "silent"
+    elif has_bytes is None:
+        size = "unknown"
+    else:
+        size = "same" if asked_bytes == has_bytes else "larger" if asked_bytes > has_bytes else "smaller"
+    return _CASES[there][_SIZES.index(size)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sight:
+    """One disk with all that is known of it."""
+
+    guest: str
+    item: Disk
+    device: Device  # where it is, or would be
+    volume: Volume | None = None  # as it would be made
+    has_bytes: int | None = None
+    running: bool = False  # the guest has it, and runs
+
+    def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
+        """Raise it."""
+        raise kind(f"cannot {verb} disk {self.item.name} of {self.guest}{reason}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What is done about one disk."""
+
+    disk: Disk
+    steps: tuple[steps.Step, ...] = ()
+    making: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
+    device = _defined(item, known)
+    if isinstance(answer, Site):
+        volume = new_disk.volume(guest, item, answer)
+        there, sight = _standing(volume.path, known, answer), _Sight(guest, item, Device(volume.path), volume, answer.size_bytes)
+    elif isinstance(answer, Size) and device:
+        there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
+    else:
+        there, sight = GIVEN, _Sight(guest, item, device or Device(""))
+    return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
+
+
+def _standing(path: str, known: Known, site: Site) -> str:
+    """What there is of a disk that the guest does not have."""
+    if path in known.unfinished:
+        return BEGUN
+    if site.size_bytes is None:
+        return NOTHING
+    return OURS if path in known.volumes else FOREIGN
+
+
+def _given(item: Disk) -> bool:
+    """Whether nothing is made or grown: the disk goes, names what is there, or is a drive that needs no medium."""
+    named = any(item.fields.get(way) for way in ("source", "volume", "url"))
+    return item.state == "absent" or named or item.fields.get("device", "disk") != "disk"
+
+
+def _defined(item: Disk, known: Known) -> Device | None:
+    """The disk as the guest has it, if that is complete."""
+    device = known.devices.get(item.name)
+    return None if device is None or device.path in known.unfinished else device
+
+
+def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    return _Outcome(sight.item)
+
+
+def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
+    grow = (sight.guest, sight.device.path, size)
+    step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)
+    return _Outcome(sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", gib_text(has), gib_text(size)),))
+
+
+def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    """It comes back as it is."""
+    return _Outcome(_placed(sight.item, sight.device.path, format=new_disk.format_of(sight.item)))
+
+
+def _adopt_and_grow(sight: _Sight, new_volume: NewVolume) -> _Outcome:
+    return dataclasses.replace(_grow(sight, new_volume), disk=_adopt(sight, new_volume).disk)
+
+
+def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Outcome:
+    volume = t.cast(Volume, sight.volume)
+    step = steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace)
+    return _Outcome(_placed(sight.item, volume.path, format=volume.format), (step,), making=(volume.path,))
+
+
+def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
+    """What stands there is what an interrupted run of ours left."""
+    return _make(sight, new_volume, replace=True)
+
+
+def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    have, size = (gib_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
+    remedy = "shrink what is in it, shut the guest down, and use virt_image with allow_shrink: true"
+    sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; {remedy}")
+
+
+def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    sight.fail(NotFound, "read the size of", f": {sight.device.path} is in no active storage pool")
+
+
+def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    path = sight.device.path
+    sight.fail(Refused, "make", f": {path} exists already; remove it, or use it as it is with disks[].source: {path}")
+
+
+_VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {
+    KEEP: _keep,
+    GROW: _grow,
+    ADOPT: _adopt,
+    ADOPT_AND_GROW: _adopt_and_grow,
+    MAKE: _make,
+    REMAKE: _remake,
+    SHRINKS: _refuse_shrinking,
+    UNREADABLE: _refuse_unreadable,
+    TAKEN: _refuse_taken,
+}
+
+
+def _placed(item: Disk, path: str, **more: str) -> Disk:
+    return dataclasses.replace(item, fields={**item.fields, "source": path, **more})

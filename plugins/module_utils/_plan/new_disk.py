@@ -1,0 +1,78 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what the image of a disk is made of, and refuse what it cannot be made of. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
+
+__all__ = ["DEFAULT_POOL", "file_name", "format_of", "volume"]
+
+DEFAULT_POOL = "default"
+_DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
+
+
+def format_of(item: Disk) -> str:
+    """The format of a disk that is made."""
+    return item.fields.get("format") or "qcow2"
+
+
+def file_name(guest: str, item: Disk) -> str:
+    """The name that its file has in its pool."""
+    form = format_of(item)
+    return f"{guest}-{item.name}.{'img' if form == 'raw' else form}"
+
+
+def volume(guest: str, item: Disk, site: Site) -> Volume:
+    """The image of a disk as it would be made; raises BadInput, NotFound or Refused for one that cannot be."""
+    name, form = file_name(guest, item), format_of(item)
+    path, size = pool_files.file_in(site.pool, name), item.size_bytes or _DEFAULT_SIZE_BYTES
+    below: dict[str, t.Any] = {}
+    if item.image:
+        origin = _checked_origin(guest, item, item.image, site)
+        size = item.size_bytes or max(_DEFAULT_SIZE_BYTES, origin.capacity_bytes)
+        below = {"backing_path": origin.content, "backing_format": origin.format}
+        if item.clone == "copy":
+            below = {"copy_of": origin.path}
+    return Volume(pool=site.pool.name, name=name, path=path, capacity_bytes=size, format=form, **below)
+
+
+def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
+    """The image, with its format as its first bytes say; raises what speaks against making the disk from it."""
+    copied, size = item.clone == "copy", item.size_bytes
+    origin = _usable(guest, image, site, copied=copied)
+    if format_of(item) != "qcow2" and not copied:
+        raise BadInput(f"disk {item.name} of {guest}: only qcow2 can stand on an image; set clone: copy, or format: qcow2")
+    if size is not None and size < origin.capacity_bytes:
+        raise BadInput(
+            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than its image {image} ({gib_text(origin.capacity_bytes)})"
+        )
+    return origin
+
+
+def _usable(guest: str, image: str, site: Site, *, copied: bool) -> Origin:
+    """An image that guests can have; raises what it is instead."""
+    origin, pool = site.origin, site.pool.name
+    if origin is None:
+        raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
+    if not (origin.here or copied or CONTENT_NAME.search(image)):
+        raise Refused(
+            f"cannot create {guest} on image {image} over {origin.uri}: from here the content behind that name cannot be told; "
+            "name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
+        )
+    if origin.guest is not None:  # it would break when that guest writes
+        raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {origin.guest}; use an image from virt_image")
+    form = inspect.base(f"create {guest} from image", origin.content, origin.header, managed=origin.managed)
+    if form != origin.format:
+        raise Refused(
+            f"cannot create {guest} from image {origin.content}: libvirt takes it for {origin.format}; refresh pool {pool} and look"
+        )
+    return origin

@@ -1,0 +1,41 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether a pool can keep files, and where. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+
+__all__ = ["Pool", "directory", "file_in"]
+
+_FILE_POOLS = ("dir", "fs", "netfs", "gluster")
+_DIRECTORY_POOLS = ("dir", "fs", "netfs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """A storage pool, as far as files in it go."""
+
+    name: str
+    type: str | None
+    path: str | None
+    here: bool = False  # whether its path is a directory of this machine
+
+
+def file_in(pool: Pool, name: str) -> str:
+    """The path that a file of that name has in the pool; raises Refused where a disk would be no file."""
+    if pool.type not in _FILE_POOLS or not pool.path:
+        raise Refused(f"cannot make {name} in pool {pool.name}: it is of type {pool.type}; disks are files, so use a dir, fs or netfs pool")
+    return os.path.join(pool.path, name)
+
+
+def directory(pool: Pool, what: str) -> str:
+    """Where the pool keeps its files on this machine; raises Refused."""
+    if pool.type not in _DIRECTORY_POOLS or not pool.here:
+        raise Refused(f"cannot keep {what} in pool {pool.name}: it is no directory of this machine; use a dir, fs or netfs pool")
+    return str(pool.path)

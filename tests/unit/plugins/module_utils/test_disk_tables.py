@@ -1,0 +1,376 @@
+"""What becomes of each disk of a guest, as tables: what there is and what is asked; steps, places and refusals out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Device, Known, Origin, Site, SiteOf, Size, SizeOf
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+
+GIB = 1024**3
+IMAGES = Pool("default", "dir", "/images", here=True)
+SYSTEM, DATA = "/images/web1-system.qcow2", "/images/web1-data.qcow2"
+ORIGIN = Origin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qcow2", 3 * GIB, Header("qcow2"))
+
+
+def xml_of(volume: Volume) -> str:
+    """As `caps.new_volume` does it, shorter."""
+    return f"<volume name='{volume.name}'/>"
+
+
+def wanted(*disks: Disk, **more: t.Any) -> Wanted:
+    """A guest with these disks."""
+    return Wanted("web1", **more).with_fields(disks=disks or None)
+
+
+def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
+    """Of a guest that has disks at these paths."""
+    return Known({name: Device(path, "vdb") for name, path in (devices or {}).items()}, there=True, **more)
+
+
+def planned(item: Disk, of: Known, answer: Answer | None = None) -> disk.DiskPlan:
+    """The plan for that one disk."""
+    return disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of)
+
+
+def told(item: Disk, of: Known, answer: Answer | None = None) -> str:
+    """Its steps, or why there are none."""
+    try:
+        plan = planned(item, of, answer)
+    except VirtError as error:
+        return f"{type(error).__name__}: {error}"
+    [placed] = plan.disks or ()
+    replaced = ["replacing" for step in plan.steps if getattr(step, "replace", False)]
+    return "; ".join([*map(str, plan.steps), *replaced, *map(str, plan.changes), f"at {placed.fields.get('source')}"])
+
+
+# What there is, what the disk has and shall have -> what becomes of it.
+CASES = [
+    *((disk.GIVEN, asked, has, "keep") for asked in (None, 1, 2, 3) for has in (None, 2)),
+    (disk.DEFINED, None, 2, "keep"),
+    (disk.DEFINED, None, None, "keep"),
+    (disk.DEFINED, 2, 2, "keep"),
+    (disk.DEFINED, 3, 2, "grow"),
+    (disk.DEFINED, 1, 2, "shrinks"),
+    (disk.DEFINED, 1, None, "unreadable"),
+    *((disk.BEGUN, asked, has, "remake") for asked in (None, 1, 2, 3) for has in (None, 2)),
+    (disk.OURS, None, 2, "adopt"),
+    (disk.OURS, 2, 2, "adopt"),
+    (disk.OURS, 3, 2, "adopt and grow"),
+    (disk.OURS, 1, 2, "shrinks"),
+    (disk.OURS, 1, None, "unreadable"),
+    *((disk.FOREIGN, asked, 2, "taken") for asked in (None, 1, 2, 3)),
+    *((disk.NOTHING, asked, None, "make") for asked in (None, 1)),
+]
+
+
+@pytest.mark.parametrize(("there", "asked", "has", "case"), CASES)
+def test_a_disk_is_one_case(there: str, asked: int | None, has: int | None, case: str) -> None:
+    assert disk.case_of(there, asked, has) == case
+
+
+DATA_2G = Disk("data", size_bytes=2 * GIB)
+REMADE = f"create disk {DATA} (2 GiB, qcow2); replacing; at {DATA}"
+OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
+    ("it goes", Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None, "at None"),
+    ("named", Disk("data", fields={"source": "/srv/a"}, size_bytes=GIB), known(), None, "at /srv/a"),
+    ("volume", Disk("data", fields={"volume": "a/b"}, size_bytes=GIB), known({"data": DATA}), None, "at None"),
+    ("url", Disk("data", fields={"url": "http://a/b"}, size_bytes=GIB), known(), None, "at None"),
+    ("drive", Disk("data", fields={"device": "cdrom"}), known(), None, "at None"),
+    ("elsewhere", DATA_2G, known({"data": ""}), None, "at None"),
+    ("same", DATA_2G, known({"data": DATA}), Size(2 * GIB), "at None"),
+    ("grows", DATA_2G, known({"data": DATA}), Size(GIB), f"grow disk {DATA} to 2 GiB; disks[data].size: 1 GiB -> 2 GiB; at None"),
+    (
+        "grows live",
+        DATA_2G,
+        known({"data": DATA}, active=True),
+        Size(GIB),
+        f"grow disk {DATA} to 2 GiB while it runs; disks[data].size: 1 GiB -> 2 GiB; at None",
+    ),
+    (
+        "shrinks",
+        DATA_2G,
+        known({"data": DATA}),
+        Size(3 * GIB),
+        (
+            "Refused: cannot shrink disk data of web1 from 3 GiB to 2 GiB: data would be lost; shrink what is in it, shut the "
+            "guest down, and use virt_image with allow_shrink: true"
+        ),
+    ),
+    (
+        "unreadable",
+        DATA_2G,
+        known({"data": DATA}),
+        Size(None),
+        f"NotFound: cannot read the size of disk data of web1: {DATA} is in no active storage pool",
+    ),
+    ("new", DATA_2G, known(), Site(IMAGES), f"create disk {DATA} (2 GiB, qcow2); at {DATA}"),
+    ("new, default size", Disk("data"), Known(), Site(IMAGES), f"create disk {DATA} (8 GiB, qcow2); at {DATA}"),
+    (
+        "raw",
+        Disk("data", fields={"format": "raw"}),
+        Known(),
+        Site(IMAGES),
+        "create disk /images/web1-data.img (8 GiB, raw); at /images/web1-data.img",
+    ),
+    ("begun", DATA_2G, known({"data": DATA}, making=(DATA,)), Site(IMAGES, GIB), REMADE),
+    ("begun, no file", DATA_2G, known(making=(DATA,)), Site(IMAGES), REMADE),
+    ("ours", Disk("data"), known(volumes=(DATA,)), Site(IMAGES, GIB), f"at {DATA}"),
+    (
+        "ours, grows",
+        DATA_2G,
+        known(volumes=(DATA,), active=True),
+        Site(IMAGES, GIB),
+        f"grow disk {DATA} to 2 GiB; disks[data].size: 1 GiB -> 2 GiB; at {DATA}",
+    ),
+    ("ours, begun", DATA_2G, known(volumes=(DATA,), making=(DATA,)), Site(IMAGES, 3 * GIB), REMADE),
+    (
+        "foreign",
+        DATA_2G,
+        known(volumes=(SYSTEM,)),
+        Site(IMAGES, GIB),
+        f"Refused: cannot make disk data of web1: {DATA} exists already; remove it, or use it as it is with disks[].source: {DATA}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "of", "answer", "expected"), [case[1:] for case in OUTCOMES], ids=[case[0] for case in OUTCOMES])
+def test_what_is_done_about_a_disk(item: Disk, of: Known, answer: Answer | None, expected: str) -> None:
+    assert told(item, of, answer) == expected
+
+
+def test_a_disk_that_is_made_has_the_format_of_its_file() -> None:
+    for item, of, site in ((Disk("data"), Known(), Site(IMAGES)), (Disk("data"), known(volumes=(DATA,)), Site(IMAGES, GIB))):
+        [placed] = planned(item, of, site).disks or ()
+        assert placed.fields == {"source": DATA, "format": "qcow2"}
+
+
+QUESTIONS: list[tuple[Disk, Known, object]] = [
+    (Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None),
+    (Disk("data", fields={"source": "/srv/a"}), known(), None),
+    (Disk("data", fields={"device": "floppy"}), known(), None),
+    (Disk("data", fields={"device": "disk"}), known({"data": DATA}), None),
+    (DATA_2G, known({"data": ""}), None),
+    (DATA_2G, known({"data": DATA}), SizeOf(DATA)),
+    (DATA_2G, known({"data": DATA}, making=(DATA,)), SiteOf("default", "web1-data.qcow2")),
+    (DATA_2G, known({"data": DATA}, making=(DATA,), running=frozenset([DATA])), SizeOf(DATA)),
+    (Disk("data", pool="fast", image="debian.qcow2", fields={"format": "raw"}), Known(), SiteOf("fast", "web1-data.img", "debian.qcow2")),
+]
+
+
+@pytest.mark.parametrize(("item", "of", "question"), QUESTIONS)
+def test_no_more_is_asked_than_is_needed(item: Disk, of: Known, question: object) -> None:
+    assert disk.questions(wanted(item), of).get("data") == question
+
+
+def test_disks_that_nobody_speaks_of_stay() -> None:
+    assert disk.questions(wanted(), known({"data": DATA})) == {}
+    assert disk.plan(wanted(state="running"), known({"data": DATA}), {}, xml_of) == disk.DiskPlan()
+
+
+ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
+    ("overlay", {}, {}, f"create disk {SYSTEM} (8 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
+    ("copy", {"clone": "copy"}, {}, f"create disk {SYSTEM} (8 GiB, qcow2, copy of {ORIGIN.path}); at {SYSTEM}"),
+    ("large", {}, {"capacity_bytes": 9 * GIB}, f"create disk {SYSTEM} (9 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
+    ("as large", {"size_bytes": 3 * GIB}, {}, f"create disk {SYSTEM} (3 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
+    ("larger", {"size_bytes": 4 * GIB}, {}, f"create disk {SYSTEM} (4 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
+    (
+        "smaller",
+        {"size_bytes": GIB},
+        {},
+        "BadInput: disk system of web1: size 1 GiB is smaller than its image debian.qcow2 (3 GiB)",
+    ),
+    (
+        "raw on qcow2",
+        {"fields": {"format": "raw"}},
+        {},
+        "BadInput: disk system of web1: only qcow2 can stand on an image; set clone: copy, or format: qcow2",
+    ),
+    (
+        "raw copy",
+        {"fields": {"format": "raw"}, "clone": "copy"},
+        {},
+        f"create disk /images/web1-system.img (8 GiB, raw, copy of {ORIGIN.path}); at /images/web1-system.img",
+    ),
+    (
+        "of a guest",
+        {},
+        {"guest": "web2"},
+        "Refused: cannot create web1 on image debian.qcow2: it is a disk of guest web2; use an image from virt_image",
+    ),
+    (
+        "behind a connection",
+        {},
+        {"here": False, "uri": "qemu+ssh://a/system"},
+        (
+            "Refused: cannot create web1 on image debian.qcow2 over qemu+ssh://a/system: from here the content behind that "
+            "name cannot be told; name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
+        ),
+    ),
+    (
+        "copy behind one",
+        {"clone": "copy"},
+        {"here": False},
+        f"create disk {SYSTEM} (8 GiB, qcow2, copy of {ORIGIN.path}); at {SYSTEM}",
+    ),
+    (
+        "content behind one",
+        {"image": "debian.0123456789ab.qcow2"},
+        {"here": False},
+        f"create disk {SYSTEM} (8 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}",
+    ),
+    (
+        "other bytes",
+        {},
+        {"header": Header("raw")},
+        (
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: by its name it is qcow2, by its first bytes raw, "
+            "which a guest may have written; rename it to what it is if you know where it comes from, or bring it anew with virt_image"
+        ),
+    ),
+    (
+        "on an unknown",
+        {},
+        {"header": Header("qcow2", "/etc/shadow")},
+        (
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: it stands on /etc/shadow, which is no image from "
+            "virt_image; let it stand alone (virt_image state: flattened), or bring what it stands on with virt_image"
+        ),
+    ),
+    (
+        "on contents",
+        {},
+        {"header": Header("qcow2", "below.0123456789ab.qcow2"), "managed": True},
+        f"create disk {SYSTEM} (8 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}",
+    ),
+    (
+        "another word of libvirt",
+        {},
+        {"format": "raw"},
+        "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: libvirt takes it for raw; refresh pool default and look",
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "origin", "expected"), [case[1:] for case in ORIGINS], ids=[case[0] for case in ORIGINS])
+def test_what_a_disk_is_made_from(item: dict[str, t.Any], origin: dict[str, t.Any], expected: str) -> None:
+    made = Disk("system", **{"image": "debian.qcow2", **item})
+    assert told(made, Known(), Site(IMAGES, origin=dataclasses.replace(ORIGIN, **origin))) == expected
+
+
+def test_an_overlay_names_the_format_of_what_it_stands_on() -> None:
+    site = Site(IMAGES, origin=dataclasses.replace(ORIGIN, content="/images/b.img", format="raw", header=Header("raw")))
+    volume = new_disk.volume("web1", Disk("system", image="b.img"), site)
+    assert (volume.backing_path, volume.backing_format, volume.copy_of) == ("/images/b.img", "raw", None)
+    copy = new_disk.volume("web1", Disk("system", image="b.img", clone="copy"), site)
+    assert (copy.backing_path, copy.backing_format, copy.copy_of) == (None, None, ORIGIN.path)
+
+
+def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
+    with pytest.raises(NotFound, match=r"there is no image debian\.qcow2 in pool default; bring it there with virt_image"):
+        planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
+
+
+@pytest.mark.parametrize("pool", [Pool("lvm", "logical", "/dev/vg"), Pool("default", "dir", None)])
+def test_a_disk_is_a_file(pool: Pool) -> None:
+    expected = f"cannot make web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
+    with pytest.raises(Refused, match=expected):
+        planned(Disk("data"), Known(), Site(pool))
+
+
+PLACES = [("dir", True, True), ("fs", True, True), ("netfs", True, True), ("gluster", True, False), ("dir", False, False)]
+
+
+@pytest.mark.parametrize(("kind", "here", "serves"), PLACES)
+def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves: bool) -> None:
+    pool = Pool("default", kind, "/images", here=here)
+    if serves:
+        assert pool_files.directory(pool, "images") == "/images"
+    else:
+        with pytest.raises(Refused, match="cannot keep images in pool default: it is no directory of this machine"):
+            pool_files.directory(pool, "images")
+
+
+def test_several_disks_are_one_plan() -> None:
+    wish = wanted(Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"}))
+    of = known({"data": DATA}, making=(SYSTEM, "/images/gone.qcow2", "/images/web1-seed.iso"))
+    plan = disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
+    assert [str(step).split(" (")[0] for step in plan.steps] == [f"create disk {SYSTEM}", f"grow disk {DATA} to 2 GiB"]
+    assert [item.name for item in plan.disks or ()] == ["system", "data", "iso"]
+    assert plan.making == (SYSTEM,) and plan.left == ("/images/gone.qcow2",)
+    assert [item.fields.get("source") for item in plan.unmade()] == [SYSTEM + ".making", None, None]
+    assert plan.remember(of) == {"making": ("/images/gone.qcow2",), "volumes": (SYSTEM,)}
+
+
+def test_only_news_is_remembered() -> None:
+    assert disk.DiskPlan().remember(known(volumes=(DATA,))) == {}
+    assert disk.DiskPlan(making=(SYSTEM, DATA)).remember(known(volumes=(DATA,))) == {"volumes": (DATA, SYSTEM)}
+    assert disk.DiskPlan(making=(DATA,)).remember(known(volumes=(DATA,), making=(DATA,))) == {"making": ()}
+
+
+def test_a_seed_is_no_disk_that_keeps_a_guest_from_starting() -> None:
+    seed = Disk("seed", fields={"source": "/images/web1-seed.iso"})
+    assert disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unmade() == (seed,)
+
+
+def test_what_is_known_comes_from_definition_and_record() -> None:
+    read = {"vda": {"source": SYSTEM + ".making", "target": "vda"}, "cd": {}}
+    of = Known.of(read, {"making": (SYSTEM, "/images/web1-seed.iso")}, running=[SYSTEM], active=True)
+    assert of.devices == {"vda": Device(SYSTEM, "vda"), "cd": Device("", "")}
+    assert of.there and of.active and of.volumes == () and of.unfinished == ("/images/web1-seed.iso",)
+    assert Known.of(read, {"making": (SYSTEM,)}).unfinished == (SYSTEM,)
+    assert Known.of(read, {"making": ("/images/web1-seed.iso",)}, running=["/images/web1-seed.iso"]).unfinished
+
+
+SIZES = {"vcpus.current": 1, "memory.current_kib": 1024}
+RESUMED: list[tuple[dict[str, t.Any], Known, bool]] = [
+    (SIZES, known({"system": SYSTEM}, making=(SYSTEM,)), True),
+    ({}, known({"system": SYSTEM}, making=(SYSTEM,)), False),
+    ({"vcpus.current": 1}, known({"system": SYSTEM}, making=(SYSTEM,)), False),
+    (SIZES, known({"system": SYSTEM}), False),
+    (SIZES, known({"data": SYSTEM}, making=(SYSTEM,)), False),
+    (SIZES, Known(), False),
+]
+
+
+@pytest.mark.parametrize(("fields", "of", "again"), RESUMED)
+def test_who_was_made_without_disks_is_finished_without(fields: dict[str, t.Any], of: Known, again: bool) -> None:
+    found = disk.resumed(Wanted("web1", fields=fields), of).disks
+    assert found == ((Disk("system"),) if again else None)
+
+
+def test_an_image_is_description_enough() -> None:
+    of = known({"system": SYSTEM}, making=(SYSTEM,))
+    assert disk.resumed(Wanted("web1", image="debian.qcow2"), of).disks == (Disk("system", image="debian.qcow2"),)
+    given = wanted(Disk("data"), image="debian.qcow2")
+    assert disk.resumed(given, of) is given
+
+
+STARTS = [("running", True), ("paused", True), ("rebooted", True), ("present", False), ("shutdown", False), ("destroyed", False)]
+
+
+@pytest.mark.parametrize(("state", "refused"), STARTS)
+def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
+    wish, of = wanted(state=state), known(making=(SYSTEM, DATA))
+    if refused:
+        expected = re.escape(f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; say its disks again")
+        with pytest.raises(Refused, match=expected):
+            disk.plan(wish, of, {}, xml_of)
+    else:
+        assert disk.plan(wish, of, {}, xml_of).left == (SYSTEM, DATA)
+    running = dataclasses.replace(of, active=True)
+    assert disk.plan(wish, running, {}, xml_of).left == (SYSTEM, DATA)
+    assert disk.plan(wish, known(), {}, xml_of).left == ()
+
+
+def test_refusals_say_which_kind_they_are() -> None:
+    with pytest.raises(BadInput, match="smaller than its image"):
+        planned(Disk("system", image="a.qcow2", size_bytes=1), Known(), Site(IMAGES, origin=ORIGIN))
