@@ -130,8 +130,8 @@ test-fast: venv ## everything that needs no lab, but slow units and pylint
 test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
 	pytest -v $(UNLESS_PASSED) -m "lab and not deep" tests/lab/test_story.py
 
-test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine
-	pytest -v -n 2 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
+test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine; three at a time, as much of it is waiting
+	pytest -v -n 3 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
 test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab faults soak molecule isolated-units test-matrix

@@ -11,14 +11,16 @@ from xdist.scheduler import LoadScopeScheduling
 # Files of a line have the same kind of hosts: one worker takes them all, so that these are made once, from a template of them.
 # What takes longest begins first: begun last, it would be alone at the end while the other worker has nothing to do.
 GROUPS = (
-    ("seeds", "hardware", "clones", "states", "readers", "network"),
-    ("authority", "images", "commands", "upgrade"),
+    ("seeds", "clones", "readers", "network"),
+    ("authority", "images"),
     ("migrate",),
+    ("hardware", "states"),
+    ("commands", "upgrade"),
     ("drain", "restart"),
-    ("migrate_options",),
     ("build_image",),
-    ("certificates",),
+    ("migrate_options",),
     ("host_network",),
+    ("certificates",),
 )
 PLACES = {f"test_{name}.py": (number, place) for number, group in enumerate(GROUPS) for place, name in enumerate(group)}
 LAST = (len(GROUPS), 0)

@@ -279,6 +279,7 @@ def test_who_has_left_the_inventory_is_refused(lab: Hypervisors, ca: Path, tmp_p
     assert changes(role(lab)) == 0
 
 
+@pytest.mark.deep
 def test_both_authorities_are_replaced_while_a_guest_goes_round(lab: Hypervisors, ca: Path) -> None:
     before, running = trusted(lab), pids(lab)
     with travelling(lab, *HOSTS, least=6):

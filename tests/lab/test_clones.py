@@ -226,6 +226,7 @@ def test_progress_of_a_copy_is_shown() -> None:
     assert on(f"ls -A {IMAGES} | grep -e db1 -e corral") == "db1.qcow2"
 
 
+@pytest.mark.deep
 def test_progress_of_a_flattening_guest_is_shown() -> None:
     module(name="web1-data.qcow2", image="tiny.qcow2")
     define("web1", f"{IMAGES}/web1-data.qcow2")
@@ -236,6 +237,7 @@ def test_progress_of_a_flattening_guest_is_shown() -> None:
     assert "backing-filename" not in info(f"{IMAGES}/web1-data.qcow2")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("slow_copies")
 def test_a_copy_goes_on_when_its_controller_dies() -> None:
     arguments: dict[str, t.Any] = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}

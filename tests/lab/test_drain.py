@@ -77,6 +77,7 @@ def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None
     assert world(lab) == before
 
 
+@pytest.mark.deep
 def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) -> None:
     before = world(lab)
     for said_by in ("guests_cpu_overcommit=0.4", "maintenance_memory_overcommit=0.001"):

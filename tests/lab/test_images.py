@@ -149,6 +149,7 @@ def test_a_file_of_the_controller_goes_to_one_host(lab: Hypervisors, server: Ser
     assert "remote_src: true" in nowhere
 
 
+@pytest.mark.deep
 def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, server: Server, tmp_path: Path) -> None:
     local = tmp_path / "disk.raw"
     local.write_bytes(os.urandom(300 * MIB))

@@ -101,6 +101,7 @@ def other(host: str) -> str:
     return "hyper2" if host == "hyper1" else "hyper1"
 
 
+@pytest.mark.deep
 def test_a_removed_host_is_shut_out_and_no_migration_is_disturbed(lab: Hypervisors) -> None:
     before = {host: started(lab, host) for host in HOSTS}
     assert all(admitted(lab, client, "hyper2") for client in ("controller", "hyper1", "hyper3"))

@@ -24,7 +24,8 @@ EVENTS = "/var/tmp/events"
 COMMAND_S = 120
 
 NETWORK = "<interface type='network'><source network='default'/><model type='virtio'/></interface>"
-BRIDGE = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/></interface>"
+# Its firmware would ask the lab's DHCP server for an address.
+BRIDGE = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/><rom enabled='no'/></interface>"
 AGENT = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
 CONSOLE = "<serial type='pty'><log file='/var/log/libvirt/qemu/{}-console.log'/></serial>"
 
