@@ -164,7 +164,7 @@ def test_what_is_well_is_not_printed(commands: Commands) -> None:
     assert same.returncode == 0 and re.findall(r"changed=\d+", same.stdout) == ["changed=0"] * 2, same.stdout
     role = same.stdout.partition("PLAY RECAP")[0].partition("TASK")[2].splitlines()
     assert len(role) <= 10, same.stdout
-    everything = run(commands, "start", "-v", env=TERSE, guest="web1").stdout
+    everything = run(commands, "create", "-v", env=TERSE, guest="web1", **wish).stdout
     assert "ok: [h1]" in everything and "included:" in everything
 
 
