@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils import _errors
 from ansible_collections.corral.virt.tests.tools import payload
 
 ROOT = payload.ROOT
@@ -124,6 +125,25 @@ def test_only_the_gate_knows_check_mode(path: Path) -> None:
         assert "check_mode" not in identifiers(path), f"{label(path)} must not know check mode: the gate does"
 
 
+# Fronts that still refuse by themselves. Take a file out once it raises nothing of ours; none is added.
+RAISING = {
+    "carry", "clone", "domain_options", "fetching", "guest", "image", "many", "migrate", "migrate_options",
+    "migrations", "noun", "reach", "send", "tls", "travel",
+}  # fmt: skip
+
+
+def raises(path: Path) -> set[str]:
+    """Exceptions of ours that code makes and raises."""
+    calls = [node.exc.func for node in ast.walk(payload.tree(path)) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
+    return {call.id for call in calls if isinstance(call, ast.Name)} & set(_errors.__all__)
+
+
+def test_fronts_decide_nothing() -> None:
+    """A refusal is decided in a plan, where a table tests it."""
+    fronts = [path for path in FILES if label(path).startswith("module_utils/_front/")]
+    assert {path.stem for path in fronts if raises(path)} == RAISING
+
+
 def banned(path: Path) -> list[str]:
     """Words of a file's place and names of its classes that say nothing."""
     parts = set(path.relative_to(PLUGINS).with_suffix("").parts) - {"module_utils", "plugin_utils"}
@@ -149,7 +169,7 @@ def test_module_utils_are_private_python() -> None:
 
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS_KIB = {"virt_domain": 156, "virt_domains": 156, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 95}
+BUDGETS_KIB = {"virt_domain": 158, "virt_domains": 158, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 95}
 BUDGETS_KIB |= {
     "virt_pool": 42,
     "virt_network": 61,

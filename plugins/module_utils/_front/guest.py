@@ -28,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import display a
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
+from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
@@ -136,8 +137,9 @@ def _present(
     wanted = disk_plans.resumed(wanted, known)
     answers = disks.answers(connection, disk_plans.questions(wanted, known), held)
     making = disk_plans.plan(wanted, known, answers, caps.new_volume)
-    seeding = seeds.plan(connection, wanted, making, known, found, memory)
-    making = seeding.making
+    site = seeds.answer(connection, wanted.name, seedings.question(wanted, known, making))
+    seeding = seedings.plan(wanted, known, making, site, caps.new_volume)
+    making = seeding.disks
     wanted = wanted.with_fields(disks=making.disks)
     remember = {**making.remember(known), **seeding.remember}
     stored = domain.graft(base, wanted, remember)
@@ -278,7 +280,7 @@ def _absent(connection: t.Any, wanted: Wanted, found: Found | None) -> plans.Pla
         left_over = _left_over(connection, wanted.name) if wanted.remove_storage else ()
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=uri)
     memory = record.read(found.xml)
-    unseeded = [path + seeds.UNSEEDED for path in memory.get("making") or ()]
+    unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *(path for path in unseeded if storage.volume_at(connection, path)))
     in_use = {**_users(connection, wanted.name, owned), **_not_his(found.xml)} if owned else {}
     keeps = (*look.keeps(connection, found.uuid), *domain.keeps(found.xml))

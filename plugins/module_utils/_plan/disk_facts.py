@@ -12,7 +12,23 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
-__all__ = ["SEED", "UNMADE", "Answer", "Device", "Known", "Origin", "Question", "Site", "SiteOf", "Size", "SizeOf"]
+__all__ = [
+    "SEED",
+    "UNMADE",
+    "Answer",
+    "Customizing",
+    "Device",
+    "HostKey",
+    "Known",
+    "Origin",
+    "Question",
+    "SeedDisk",
+    "SeedSite",
+    "Site",
+    "SiteOf",
+    "Size",
+    "SizeOf",
+]
 
 UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
 SEED = "-seed.iso"
@@ -28,12 +44,13 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What a guest's definition and record tell of its disks; of a guest that does not exist, nothing."""
+    """What a guest's definition and record tell of its disks and seed; of a guest that does not exist, nothing."""
 
     devices: t.Mapping[str, Device] = dataclasses.field(default_factory=dict)  # by name and by target
     volumes: tuple[str, ...] = ()  # paths of images that were made for it
     making: tuple[str, ...] = ()  # paths of those that an interrupted run was making
     running: frozenset[str] = frozenset()  # paths that the running guest has
+    seed: str | None = None  # digest of what it was seeded with
     there: bool = False  # the guest
     active: bool = False
 
@@ -49,7 +66,7 @@ class Known:
         """The same of disks and record as they are read from the definition."""
         devices = {name: Device((disk.get("source") or "").removesuffix(UNMADE), disk.get("target") or "") for name, disk in disks.items()}
         volumes, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
-        return cls(devices, volumes, making, frozenset(running), there=True, active=active)
+        return cls(devices, volumes, making, frozenset(running), record.get("seed"), there=True, active=active)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -102,6 +119,38 @@ class Site:
     pool: Pool
     size_bytes: int | None = None  # of the volume that has the name; None: there is none
     origin: Origin | None = None
+
+
+HostKey = tuple[str, str]  # private and public
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedDisk:
+    """What is there where a seed would be written, and which SSH host key does the guest get with it?"""
+
+    pool: str
+    name: str
+    path: str = ""  # where the guest has its seed already
+    ours: bool = False  # the guest has a seed
+    private: str | None = None  # the user's own key
+
+
+@dataclasses.dataclass(frozen=True)
+class Customizing:
+    """Can this host apply a seed to a disk, and which SSH host key does the guest get with it?"""
+
+    private: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedSite:
+    """The answer to either."""
+
+    host_key: HostKey
+    pool: Pool | None = None  # of a seed that the guest does not have yet
+    exists: bool = False  # a volume of that name
+    uri: str = "qemu:///system"
+    here: bool = True  # the files of that host are those of this machine
 
 
 Question = t.Union[SizeOf, SiteOf]

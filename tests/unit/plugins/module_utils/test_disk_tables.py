@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
-from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Device, Known, Origin, Site, SiteOf, Size, SizeOf
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
@@ -156,6 +156,8 @@ def test_a_disk_that_is_made_has_the_format_of_its_file() -> None:
 QUESTIONS: list[tuple[Disk, Known, object]] = [
     (Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None),
     (Disk("data", fields={"source": "/srv/a"}), known(), None),
+    (Disk("data", fields={"volume": "a/b"}), known(), None),
+    (Disk("data", fields={"url": "http://a/b"}), known(), None),
     (Disk("data", fields={"device": "floppy"}), known(), None),
     (Disk("data", fields={"device": "disk"}), known({"data": DATA}), None),
     (DATA_2G, known({"data": ""}), None),
@@ -274,6 +276,13 @@ def test_an_overlay_names_the_format_of_what_it_stands_on() -> None:
     assert (copy.backing_path, copy.backing_format, copy.copy_of) == (None, None, ORIGIN.path)
 
 
+def test_steps_hold_all_that_their_doers_need() -> None:
+    [made] = planned(Disk("data", pool="fast"), Known(), Site(Pool("fast", "netfs", "/images"))).steps
+    assert made == steps.CreateVolume("web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>")
+    [grown] = planned(DATA_2G, known({"data": DATA}, active=True), Size(GIB)).steps
+    assert grown == steps.GrowRunningDisk("web1", DATA, 2 * GIB, "vdb")
+
+
 def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
     with pytest.raises(NotFound, match=r"there is no image debian\.qcow2 in pool default; bring it there with virt_image"):
         planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
@@ -297,6 +306,11 @@ def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves
     else:
         with pytest.raises(Refused, match="cannot keep images in pool default: it is no directory of this machine"):
             pool_files.directory(pool, "images")
+
+
+@pytest.mark.parametrize("kind", ["dir", "fs", "netfs", "gluster"])
+def test_which_pools_keep_files(kind: str) -> None:
+    assert pool_files.file_in(Pool("default", kind, "/images"), "a.img") == "/images/a.img"
 
 
 def test_several_disks_are_one_plan() -> None:

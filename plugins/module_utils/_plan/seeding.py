@@ -1,0 +1,155 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what a guest's seed needs: nothing, a seed disk, or its system disk customized before the first start. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Disk, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import customize, new_disk, pool_files, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk import STARTED, DiskPlan, NewVolume
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import SEED, Customizing, Known, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+
+__all__ = ["UNSEEDED", "Seeding", "case_of", "plan", "question"]
+
+UNSEEDED = ".unseeded"  # after the path of a disk to which the seed is being applied: such a file there is, so no definition names it
+
+# What becomes of a seed. The last two are refused.
+WRITE, REWRITE, CUSTOMIZE, DONE, IGNORED = "write", "rewrite", "customize", "done", "ignored"
+TOO_LATE, DIFFERS = "too late", "differs"
+_CHANGED = {"next_boot": REWRITE, "ignore": IGNORED, "refuse": DIFFERS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeding:
+    """The disks with the seed's, its steps among theirs, and what must be remembered."""
+
+    disks: DiskPlan
+    remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    rewritten: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
+    """What becomes of a seed: whether it is the guest's first, else what is remembered of the one that it had."""
+    if first:
+        return CUSTOMIZE if seed.method == OFFLINE else WRITE
+    if recorded == seed.digest:
+        return DONE
+    if seed.method == OFFLINE and recorded is None:
+        return TOO_LATE
+    return _CHANGED[seed.on_change]
+
+
+def question(wanted: Wanted, known: Known, disks: DiskPlan) -> SeedDisk | Customizing | None:
+    """What must be known of the host before the seed is planned."""
+    seed = wanted.seed
+    if seed is None:
+        return None
+    private, case = next(iter(seed.host_keys.values()), None), _case(seed, known, disks)
+    if case == CUSTOMIZE:
+        return Customizing(private)
+    if case not in (WRITE, REWRITE):
+        return None
+    device = known.devices.get("seed")
+    path = device.path if device else ""
+    pool = next((item.pool for item in disks.disks or () if item.pool), new_disk.DEFAULT_POOL)
+    return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
+
+
+def plan(wanted: Wanted, known: Known, disks: DiskPlan, site: SeedSite | None, new_volume: NewVolume) -> Seeding:
+    """The disks of a guest with its seed; raises Refused."""
+    seed, asked = wanted.seed, question(wanted, known, disks)
+    if seed is None:
+        return Seeding(_unspoken(wanted, known, disks))
+    if site is not None and isinstance(asked, SeedDisk):
+        return _written(wanted, seed, known, disks, asked, site)
+    if site is not None and isinstance(asked, Customizing):
+        return _customized(wanted, seed, disks, site, new_volume)
+    return _left(wanted.name, _case(seed, known, disks), disks)
+
+
+def _case(seed: Seed, known: Known, disks: DiskPlan) -> str:
+    if seed.method == OFFLINE:
+        # A disk can be customized while none of the guest's was ever started.
+        first = _overlay(disks) is not None and set(known.volumes) <= set(known.making)
+    else:
+        first = known.seed is None or any(path.endswith(SEED) for path in known.making)
+    return case_of(seed, first=first, recorded=known.seed)
+
+
+def _overlay(disks: DiskPlan) -> steps.CreateVolume | None:
+    """The step that makes the disk which the seed is applied to."""
+    made = (step for step in disks.steps if isinstance(step, steps.CreateVolume))
+    return next((step for step in made if step.volume.backing_path), None)
+
+
+def _unspoken(wanted: Wanted, known: Known, disks: DiskPlan) -> DiskPlan:
+    """An interrupted run's seed, of which this one does not speak, goes on being remembered as unfinished."""
+    unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
+    if unfinished and wanted.state in STARTED and known.there and not known.active:
+        raise Refused(
+            f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; say its cloud_init again, "
+            "to have it made, or remove the guest"
+        )
+    return dataclasses.replace(disks, left=(*disks.left, *unfinished))
+
+
+def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
+    """The guest keeps the seed that it has; raises Refused where that is not what was asked."""
+    differs = f"cloud_init of {guest} differs from the seed it was made with"
+    if case == TOO_LATE:
+        raise Refused(
+            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is made from an image now; "
+            "give it an image when it is made, or use method: nocloud"
+        )
+    if case == DIFFERS:
+        raise Refused(f"{differs}; set cloud_init.on_change to next_boot or ignore")
+    if case == IGNORED:
+        return Seeding(disks, notes=(f"{differs}; nothing was done (cloud_init.on_change: ignore)",))
+    return Seeding(disks)
+
+
+def _written(wanted: Wanted, seed: Seed, known: Known, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
+    """A seed disk: read-only virtio, because cloud kernels have no driver for SATA.
+
+    It is written before the others are made: while one of those is missing, nobody can start the guest.
+    """
+    path = asked.path or pool_files.file_in(t.cast(Pool, site.pool), asked.name)
+    if site.exists and not asked.ours:
+        raise Refused(f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first")
+    volume = Volume(pool=asked.pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
+    step = steps.WriteSeed(wanted.name, volume, seeds.files(seed, guest=wanted.name, host_key=site.host_key), replace=asked.ours)
+    item = Disk("seed", fields={"source": path, "format": "raw", "bus": "virtio", "readonly": True})
+    others = tuple(disk for disk in disks.disks or () if disk.name != "seed")
+    made = dataclasses.replace(disks, disks=(*others, item), making=(*disks.making, path), steps=(step, *disks.steps))
+    return Seeding(made, _memory(wanted, seed, site), rewritten=_case(seed, known, disks) == REWRITE)
+
+
+def _customized(wanted: Wanted, seed: Seed, disks: DiskPlan, site: SeedSite, new_volume: NewVolume) -> Seeding:
+    """The system disk is made under another name, the seed applied to it; then it appears."""
+    if not site.here:
+        raise Refused(
+            f"cannot apply cloud_init of {wanted.name} with method virt_customize over {site.uri}: it needs the disk's file; "
+            "run the module on the hypervisor, or use method: nocloud"
+        )
+    disk = t.cast(steps.CreateVolume, _overlay(disks))
+    volume = dataclasses.replace(disk.volume, name=disk.volume.name + UNSEEDED, path=disk.volume.path + UNSEEDED)
+    commands = customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": site.host_key[0]})
+    made = steps.CreateVolume(wanted.name, volume, new_volume(volume), replace=True)
+    applied = steps.Customize(wanted.name, volume.pool, volume.path, disk.volume.path, commands)
+    others = tuple(step for step in disks.steps if step is not disk)
+    return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _memory(wanted, seed, site))
+
+
+def _memory(wanted: Wanted, seed: Seed, site: SeedSite) -> dict[str, t.Any]:
+    instance = seeds.instance_id(seed, wanted.name)
+    return {"seed": seed.digest, "instance_id": instance, "ssh_host_key": site.host_key[1], "addresses": seed.addresses}

@@ -1,0 +1,169 @@
+"""What becomes of a guest's seed, as tables: written, written anew, applied to its disk, left, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Customizing, Device, Known, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+
+ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
+KEY = ("(private)", "ssh-ed25519 AAAA")
+SITE = SeedSite(KEY, Pool("default", "dir", "/images"))
+OVERLAY = steps.CreateVolume("web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>")
+EMPTY = steps.CreateVolume("web1", Volume("default", "web1-data.qcow2", "/images/web1-data.qcow2", 1), "<volume/>")
+NEW = DiskPlan((Disk("data"), Disk("system")), (EMPTY, OVERLAY), making=("/images/web1-data.qcow2", SYSTEM))
+OLD = DiskPlan((Disk("system"),))
+
+
+def seed(**said: t.Any) -> Seed:
+    """As option `cloud_init` says it."""
+    return seeds.seed({"user_data": {"hostname": "a"}, **said}, guest="web1")
+
+
+NOCLOUD, OFFLINE = seed(), seed(method="virt_customize")
+
+
+def wanted(what: Seed | None, **more: t.Any) -> Wanted:
+    """A guest with that seed."""
+    return Wanted("web1", seed=what, **more)
+
+
+def known(digest: str | None = None, **more: t.Any) -> Known:
+    """Of a guest that has a seed disk."""
+    return Known({"seed": Device(ISO)}, seed=digest, there=True, **more)
+
+
+def xml_of(volume: Volume) -> str:
+    """As `caps.new_volume` does it, shorter."""
+    return f"<volume name='{volume.name}'/>"
+
+
+def planned(what: Seed | None, of: Known, disks: DiskPlan, site: SeedSite | None = None, **more: t.Any) -> seeding.Seeding:
+    """The plan for that seed."""
+    return seeding.plan(wanted(what, **more), of, disks, site, xml_of)
+
+
+CASES = [
+    ("nocloud", "ignore", True, None, "write"),
+    ("nocloud", "refuse", True, "other", "write"),
+    ("virt_customize", "ignore", True, None, "customize"),
+    ("nocloud", "refuse", False, "same", "done"),
+    ("virt_customize", "refuse", False, "same", "done"),
+    ("nocloud", "ignore", False, "other", "ignored"),
+    ("nocloud", "refuse", False, "other", "differs"),
+    ("nocloud", "next_boot", False, "other", "rewrite"),
+    ("virt_customize", "ignore", False, "other", "ignored"),
+    ("virt_customize", "refuse", False, "other", "differs"),
+    ("virt_customize", "ignore", False, None, "too late"),
+    ("virt_customize", "refuse", False, None, "too late"),
+]
+
+
+@pytest.mark.parametrize(("method", "on_change", "first", "recorded", "case"), CASES)
+def test_a_seed_is_one_case(method: str, on_change: str, first: bool, recorded: str | None, case: str) -> None:
+    what = seed(method=method, on_change=on_change)
+    assert seeding.case_of(what, first=first, recorded=what.digest if recorded == "same" else recorded) == case
+
+
+ANEW = dataclasses.replace(NOCLOUD, on_change="next_boot")
+OWN_KEYS = dataclasses.replace(NOCLOUD, host_keys={"ed25519": "mine", "rsa": "other"})
+WRITTEN = SeedDisk("default", "web1-seed.iso")
+AGAIN = SeedDisk("default", "web1-seed.iso", ISO, ours=True)
+QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
+    (None, Known(), NEW, None),
+    (NOCLOUD, Known(), NEW, WRITTEN),
+    (NOCLOUD, Known(there=True), OLD, WRITTEN),
+    (NOCLOUD, Known(), DiskPlan((Disk("a"), Disk("b", pool="fast"), Disk("c", pool="slow"))), SeedDisk("fast", "web1-seed.iso")),
+    (OWN_KEYS, Known(), NEW, SeedDisk("default", "web1-seed.iso", private="mine")),
+    (NOCLOUD, known(NOCLOUD.digest), OLD, None),
+    (NOCLOUD, known("other"), OLD, None),
+    (ANEW, known("other"), OLD, AGAIN),
+    (NOCLOUD, known(NOCLOUD.digest, making=(ISO,)), OLD, AGAIN),
+    (NOCLOUD, known(NOCLOUD.digest, making=(SYSTEM,)), OLD, None),
+    (OFFLINE, Known(), NEW, Customizing()),
+    (dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"}), Known(), NEW, Customizing("mine")),
+    (OFFLINE, Known(), DiskPlan(steps=(EMPTY,)), None),
+    (OFFLINE, Known(there=True, volumes=(SYSTEM,), making=(SYSTEM,)), NEW, Customizing()),
+    (OFFLINE, Known(there=True, volumes=(SYSTEM,)), NEW, None),
+]
+
+
+@pytest.mark.parametrize(("what", "of", "disks", "question"), QUESTIONS)
+def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: DiskPlan, question: object) -> None:
+    assert seeding.question(wanted(what), of, disks) == question
+
+
+def test_a_seed_is_written_before_the_disks_are_made() -> None:
+    plan = planned(NOCLOUD, Known(), NEW, SITE)
+    first, *rest = plan.disks.steps
+    assert isinstance(first, steps.WriteSeed) and rest == [EMPTY, OVERLAY]
+    assert (first.guest, first.volume, first.replace) == ("web1", Volume("default", "web1-seed.iso", ISO, 1, "raw"), False)
+    assert KEY[0] in first.files["vendor-data"] and plan.disks.making == (*NEW.making, ISO)
+    assert [item.name for item in plan.disks.disks or ()] == ["data", "system", "seed"]
+    assert (plan.disks.disks or ())[-1].fields == {"source": ISO, "format": "raw", "bus": "virtio", "readonly": True}
+    instance = f"web1-{NOCLOUD.digest[:12]}"
+    assert plan.remember == {"seed": NOCLOUD.digest, "instance_id": instance, "ssh_host_key": KEY[1], "addresses": ()}
+    assert not plan.rewritten and plan.notes == ()
+
+
+def test_a_changed_seed_takes_the_place_of_the_old_one() -> None:
+    plan = planned(ANEW, known("other"), DiskPlan((Disk("seed"), Disk("system"))), SeedSite(KEY, exists=True))
+    [step] = plan.disks.steps
+    assert plan.rewritten and isinstance(step, steps.WriteSeed) and step.replace and step.volume.path == ISO
+    assert [item.name for item in plan.disks.disks or ()] == ["system", "seed"]
+    assert not planned(NOCLOUD, known(making=(ISO,)), OLD, SITE).rewritten
+
+
+def test_a_seed_is_applied_to_the_disk_under_another_name() -> None:
+    plan = planned(OFFLINE, Known(), NEW, SITE)
+    other, made, applied = plan.disks.steps
+    assert other is EMPTY and isinstance(made, steps.CreateVolume) and isinstance(applied, steps.Customize)
+    assert (made.volume.path, made.volume.name, made.replace) == (SYSTEM + ".unseeded", "web1-system.qcow2.unseeded", True)
+    assert made.xml == "<volume name='web1-system.qcow2.unseeded'/>"
+    assert (applied.pool, applied.source, applied.path) == ("default", SYSTEM + ".unseeded", SYSTEM)
+    assert "KHByaXZhdGUp" in str(applied.commands) and plan.disks.making == NEW.making and plan.remember["ssh_host_key"] == KEY[1]
+    own = dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"})
+    last = planned(own, Known(), NEW, SITE).disks.steps[-1]
+    assert isinstance(last, steps.Customize) and "ssh_host_rsa_key" in str(last.commands) and "KHByaXZhdGUp" not in str(last.commands)
+
+
+REFUSALS: list[tuple[Seed, Known, DiskPlan, SeedSite | None, str]] = [
+    (NOCLOUD, Known(), NEW, dataclasses.replace(SITE, exists=True), f"{ISO} exists and belongs to no guest of ours; remove it first"),
+    (OFFLINE, Known(), NEW, dataclasses.replace(SITE, here=False, uri="qemu+ssh://a/system"), r"over qemu\+ssh://a/system: it needs the"),
+    (OFFLINE, known(), OLD, None, "none of its disks is made from an image now"),
+    (dataclasses.replace(NOCLOUD, on_change="refuse"), known("other"), OLD, None, "set cloud_init.on_change to next_boot or ignore"),
+]
+
+
+@pytest.mark.parametrize(("what", "of", "disks", "site", "why"), REFUSALS)
+def test_what_is_refused(what: Seed, of: Known, disks: DiskPlan, site: SeedSite | None, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        planned(what, of, disks, site)
+
+
+def test_a_seed_that_stays_changes_nothing() -> None:
+    assert planned(NOCLOUD, known(NOCLOUD.digest), OLD) == seeding.Seeding(OLD)
+    note = "cloud_init of web1 differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
+    assert planned(NOCLOUD, known("other"), OLD) == seeding.Seeding(OLD, notes=(note,))
+
+
+@pytest.mark.parametrize(("state", "refused"), [("running", True), ("paused", True), ("rebooted", True), ("present", False)])
+def test_a_seed_that_is_incomplete_and_not_spoken_of(state: str, refused: bool) -> None:
+    of = known(making=(SYSTEM, ISO))
+    if refused:
+        with pytest.raises(Refused, match=f"an interrupted run left its seed {ISO} incomplete; say its cloud_init again"):
+            planned(None, of, OLD, state=state)
+    else:
+        assert planned(None, of, OLD, state=state).disks.left == (ISO,)
+    assert planned(None, dataclasses.replace(of, active=True), OLD, state=state).disks.left == (ISO,)
+    assert planned(None, of, DiskPlan(left=(ISO,)), state=state).disks.left == (ISO,)
+    assert planned(None, known(making=(SYSTEM,)), OLD, state=state).disks.left == ()
