@@ -56,7 +56,9 @@ def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verd
     return Verdict(believed, refused, lost)
 
 
-def recorded(guest: Guest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False) -> tuple[Sighting, ...]:
+def recorded(
+    guest: Guest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False
+) -> tuple[Sighting, ...]:
     """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it is.
 
     With somebody else's guest nothing is kept unless the user has `named` it.
