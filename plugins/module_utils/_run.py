@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
@@ -13,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 __all__ = ["Gate"]
 
 S = t.TypeVar("S")
+T = t.TypeVar("T")
 
 
 class Gate:
@@ -25,6 +27,14 @@ class Gate:
     def open(self) -> bool:
         """Whether steps are carried out: what must be locked or looked at again only then."""
         return not self._check_mode
+
+    def hold(self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[T]]) -> T | None:
+        """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held, and this returns None."""
+        return None if self._check_mode else stack.enter_context(make())
+
+    def rehearse(self, look: t.Callable[[], T]) -> T | None:
+        """Look at what a real run finds out by doing, or does not wait for; None when steps are carried out."""
+        return look() if self._check_mode else None
 
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
         """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.

@@ -175,6 +175,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import migrate,
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -183,7 +184,7 @@ def main() -> None:
     module = Module(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrate")
-        there = migrate_options.dest_uri(module.params)
+        there = dest_uri(module.params)
         ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
         watch = Watch(module.params["name"])
         result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)

@@ -67,13 +67,14 @@ steps:
 
 import contextlib
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options, migrations
+from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
+from ansible_collections.corral.virt.plugins.module_utils._plan.meanwhile import check_begun
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -83,11 +84,11 @@ def main() -> None:
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
 
     def move(wish: migrations.Wish, watch: Watch) -> migrations.Wish:
-        if watch.interrupted():
+        if interrupted := watch.interrupted():
             watch.interrupted.remove()
-            raise Failed(f"cannot migrate {wish['name']}: all of it was interrupted; it is where it was")
+        check_begun(wish["name"], interrupted=interrupted)
         with contextlib.ExitStack() as stack:
-            ends = Ends(uri, migrate_options.dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
+            ends = Ends(uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
             return migrate.converge(ends, wish, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, settle
+from ansible_collections.corral.virt.plugins.module_utils._front import carry, directories, settle
 from ansible_collections.corral.virt.plugins.module_utils._front import made as made_there
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
@@ -175,7 +175,7 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
     path = tmp_path / "disk.qcow2"
     if here is not None:
         path.write_bytes(here)
-    monkeypatch.setattr(transfer, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another")
+    monkeypatch.setattr(directories, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another")
     asked: list[tuple[str, str]] = []
 
     def digest(_dest: t.Any, pool: str, name: str) -> str:

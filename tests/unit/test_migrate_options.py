@@ -11,8 +11,9 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS, check
+from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 
 Said = dict[str, t.Any]

@@ -98,7 +98,7 @@ def _lock(folder: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
+def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
     """One run per name on this host: raises Refused with that text while there is another; without a text, waits for its end.
 
     The lock ends with the process that holds it.
@@ -108,7 +108,7 @@ def locked(name: str, refusal: str | None = None) -> t.Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError:
             raise Refused(str(refusal)) from None
-        yield
+        yield name
 
 
 def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:

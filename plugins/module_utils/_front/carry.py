@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
-from ansible_collections.corral.virt.plugins.module_utils._front import made
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
 
 __all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
@@ -38,18 +39,14 @@ def carry(ends: Ends, uuid: str, disk: DiskMove, tell: Tell) -> None:
     made.opened(ends, uuid, file.path)
     phase = f"copying {disk.target}"
     transfer.copy(ends.source, disk.path, ends.dest, file.pool, file.name, lambda done: tell(phase, done, file.capacity_bytes))
-    after = _volume(ends.source, disk.path)
-    if any(before[key] != after[key] for key in ("modified_s", "physical_bytes")):
-        raise Failed(f"cannot copy {disk.path}: somebody wrote to it meanwhile; run again when nobody does")
+    meanwhile.check_unchanged(disk.path, before, _volume(ends.source, disk.path))
     storage.refresh(ends.dest, file.pool)
     made.finished(ends, uuid, file)
 
 
-def _volume(connection: t.Any, path: str) -> dict[str, t.Any]:
+def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
     xml = storage.volume_at(connection, path)
-    if xml is None:
-        raise Failed(f"cannot copy {path}: it is gone from its pool")
-    return caps.volume(xml)
+    return meanwhile.check_there(path, None if xml is None else caps.volume(xml))
 
 
 def files(found: Found) -> list[str]:
@@ -62,16 +59,10 @@ def files(found: Found) -> list[str]:
 def carry_file(ends: Ends, uuid: str, path: str) -> None:
     """Copy a file that is in no pool: for that moment, its directory is one. Raises Failed for a path that somebody else uses there."""
     directory, name = os.path.split(path)
-    user = made.users(ends.dest, uuid).get(path)
-    if user:
-        raise Failed(f"cannot copy {path}: guest {user} of the destination uses a file of that name; rename one of the guests")
-    with transfer.pool_for(ends.source, directory) as here, transfer.pool_for(ends.dest, directory) as there:
+    meanwhile.check_room(path, user=made.users(ends.dest, uuid).get(path), taken=False)
+    with directories.pool_for(ends.source, directory) as here, directories.pool_for(ends.dest, directory) as there:
         made.clear(ends, uuid, [path])
-        if storage.volume_in(ends.dest, there, name):
-            raise Failed(
-                f"cannot copy {path}: the destination has a file of that name, which no guest uses and no migration of this guest made; "
-                "look at it, and move it away"
-            )
+        meanwhile.check_room(path, user=None, taken=storage.volume_in(ends.dest, there, name) is not None)
         size = caps.volume(t.cast(str, storage.volume_in(ends.source, here, name)))["physical_bytes"]
         file = Volume(there, name, path, size, "raw")
         made.create(ends, uuid, file, replace=False)
@@ -85,9 +76,11 @@ def reserve(ends: Ends, move: Move) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
     domain = look.by_uuid(ends.source, move.uuid)
     definition.define(ends.dest, move.guest, tied.reserved(definition.portable(domain)))
-    if look.state(domain) not in ("shutdown", "crashed"):
+    try:
+        meanwhile.check_off(move.guest, look.state(domain))
+    except VirtError:
         migrate.discard(ends.dest, move.uuid)
-        raise Failed(f"cannot move {move.guest}: it was started meanwhile; run again, it then travels while it runs")
+        raise
 
 
 def release(dest: t.Any, uuid: str) -> None:

@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._front import directories
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -74,7 +75,7 @@ def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str]
 def _begun(dest: t.Any, path: str, size: int) -> bool:
     """Whether a file there holds the bytes that the file of that name here begins with."""
     directory, name = os.path.split(path)
-    pool, mine = transfer.pool_at(dest, directory), local.digest(path, size)
+    pool, mine = directories.pool_at(dest, directory), local.digest(path, size)
     return bool(pool and mine) and transfer.digest(dest, t.cast(str, pool), name) == mine
 
 
@@ -84,7 +85,7 @@ def _listed(dest: t.Any, entries: t.Iterable[Made]) -> t.Iterator[None]:
     with contextlib.ExitStack() as stack:
         for directory in sorted({os.path.dirname(made.path) for made in entries}):
             with contextlib.suppress(VirtError):  # it is gone, and so are they
-                storage.refresh(dest, stack.enter_context(transfer.pool_for(dest, directory)))
+                storage.refresh(dest, stack.enter_context(directories.pool_for(dest, directory)))
         yield
 
 

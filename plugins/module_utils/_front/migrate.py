@@ -13,24 +13,26 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, send, settle, travel
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import check, dest_uri, tuning
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, preflight
+from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, meanwhile, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check, check_local, dest_uri, tuning
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
 __all__ = ["converge"]
+
+_MEASURED_S = 1.1  # how much memory a guest writes is measured for a second
 
 
 def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
@@ -39,15 +41,13 @@ def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     `watch` hears how far it is; once it is interrupted, the guest stays where it is.
     """
     name = check(params)
-    if ":///" not in ends.source.getURI():
-        raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
+    check_local(name, ends.source.getURI())
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(ends, params, gate, watch)
     another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
     with contextlib.ExitStack() as stack:
-        if gate.open:
-            stack.enter_context(local.locked(name, another))
-            stack.enter_context(watch)
+        gate.hold(stack, lambda: local.locked(name, another))
+        gate.hold(stack, lambda: watch)
         return _Run(ends, params, gate, watch).converge()
 
 
@@ -73,12 +73,12 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
         steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
     gate.run(steps, lambda _step: send.abort(ends, move))
     with contextlib.ExitStack() as stack:
-        if gate.open:  # the run that moved it clears away what it made; where there is none any more, we do
-            stack.enter_context(local.locked(move.guest))
-            stack.enter_context(watch)
+        # The run that moved it clears away what it made; where there is none any more, we do.
+        mine = gate.hold(stack, lambda: local.locked(move.guest))
+        gate.hold(stack, lambda: watch)
         found = look.find_by_uuid(ends.source, move.uuid)
         memory = record.read(found.live_xml or found.xml) if found else {}
-        alone = gate.open or not local.held(move.guest)
+        alone = mine is not None or not local.held(move.guest)
         if found is not None and memory.get("moving") == params["dest"] and alone:
             step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
             steps.append(step)
@@ -110,9 +110,8 @@ class _Run:
         memory = record.read(found.live_xml or found.xml)
         if memory.get("moving"):
             before = self._unsettled(found, memory, dest)
-            if before and self.gate.open:  # somebody else's work may have come to its end meanwhile
-                self.gate.run(before, lambda _step: self.settle_earlier(found, memory))
-                return self._again(before)
+            if self.gate.run(before, lambda _step: self.settle_earlier(found, memory)):
+                return self._again(before)  # somebody else's work may have come to its end meanwhile
             if before and migrate.job_active(self.ends.source, found.uuid):
                 return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
@@ -131,13 +130,9 @@ class _Run:
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=looks.pools(self.ends.dest))
         guest = looks.guest(self.ends.source, found)
-        problems = preflight.findings(move, guest, source, dest)
-        if move.active and (lacks := looks.cpu_misfit(self.ends.dest, dest, t.cast(str, found.live_xml))):
-            problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
-        if move.active and move.tuning.transport != "tunnelled" and (deaf := ports.filtered(move.dest)):
-            problems.append(deaf)
-        if problems:
-            raise Refused(f"cannot migrate {self.name} to {move.dest}: " + "; ".join(problems))
+        lacks = looks.cpu_misfit(self.ends.dest, dest, found.live_xml) if found.live_xml else None
+        deaf = ports.filtered(move.dest) if preflight.uses_ports(move) else None
+        preflight.check(move, guest, source, dest, lacks=lacks, deaf=deaf)
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
@@ -158,8 +153,7 @@ class _Run:
 
     def _dirtying(self, domain: t.Any) -> int | None:
         """In check mode the second is waited for; else the move does not wait for a figure."""
-        if not self.gate.open:
-            time.sleep(1.1)
+        self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
     def _move(self, found: Found, source: Host, dest: Host) -> Move:
@@ -170,7 +164,7 @@ class _Run:
             active=found.active,
             paused=found.state == "paused",
             autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),  # off since an earlier run
-            disks=travel.disks(self.ends, self.params, found, dest, assumed=self.params["assume_images"] and not self.gate.open),
+            disks=travel.disks(self.ends, self.params, found, dest, assumed=bool(self.gate.rehearse(lambda: self.params["assume_images"]))),
             files=() if found.active else tuple(carry.files(found)),
         )
 
@@ -252,8 +246,7 @@ class _Run:
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
-        if self._interrupted():
-            raise Failed(f"cannot migrate {self.name}: {send.INTERRUPTED}; it is where it was")
+        meanwhile.check_wanted(self.name, interrupted=self._interrupted())
         self._tell(phase, done, total)
 
     def _guarded(self, move: Move, work: t.Callable[[], None]) -> None:

@@ -11,8 +11,9 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate_options
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS as OPTIONS_OF_ONE
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all
 
 __all__ = ["OPTIONS", "each", "summary", "wishes"]
 
@@ -27,23 +28,10 @@ Wish = dict[str, t.Any]  # options of virt_migrate
 
 def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
     """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
-    found, problems = [], []
-    for item in params["guests"]:
-        asked = ArgumentSpecValidator(migrate_options.OPTIONS).validate({**params["options"], **item})
-        found.append(asked.validated_parameters)
-        texts = list(asked.error_messages)
-        if not texts:
-            try:
-                migrate_options.check(asked.validated_parameters)
-            except BadInput as error:
-                texts = list(error.problems)
-        problems += [f"guests: {item.get('name')}: {text}" for text in texts]
+    asked = [ArgumentSpecValidator(OPTIONS_OF_ONE).validate({**params["options"], **item}) for item in params["guests"]]
+    found = [answer.validated_parameters for answer in asked]
     names = [item.get("name") for item in params["guests"]]
-    problems += [f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})]
-    if params["at_once"] < 1:
-        problems.append(f"at_once: must be at least 1, not {params['at_once']}")
-    if problems:
-        raise BadInput(problems)
+    check_all(list(zip(names, found, (answer.error_messages for answer in asked))), params["at_once"])
     return found
 
 

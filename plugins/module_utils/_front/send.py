@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
+from ansible_collections.corral.virt.plugins.module_utils._xml import tied
 
 __all__ = ["INTERRUPTED", "abort", "send", "watch"]
 
@@ -51,7 +52,7 @@ def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], boo
         figures["disk_bytes"] = sum(figures["disks"].values())
         # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
         if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
-            migrate.synchronise_clock(dest, move.uuid)
+            migrate.synchronise_clock(dest, move.uuid, tied.has_agent)
         return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
     left = settle.cleaned_up(ends, move.uuid) if verdict.action != "nothing" else []
     raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {'; '.join([verdict.meaning, *left])}")

@@ -10,16 +10,15 @@ import dataclasses
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import made, pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, made, pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, may_go, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -39,25 +38,15 @@ def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *
     # Only what a run to this very host made there, and nobody else since, may be replaced.
     ours, _strange = made.ours(ends.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {})
     look_at = _Look(ends, {pool.path: pool for pool in dest.pools}, ours, assumed)
-    problems = [
-        f"disk {path} waits for the next boot; plug it in or take it out first"
-        for path in sorted(set(sources(found.xml)) - set(sources(document)))
-    ]
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
     known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
-    problems += [f"disk_storage: it has no disk {key}" for key in sorted(set(params["disk_storage"]) - known)]
     said = params["disk_storage"]
     modes = [said.get(item.get("target"), said.get(item.get("name"), params["storage"])) for item in entries]
     seen = [dataclasses.replace(look_at.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
-    moves, refused = travel(seen, active=found.active)
-    problems += refused
-    if problems:
-        raise Refused(f"cannot migrate {found.name} to {params['dest']}: " + "; ".join(problems))
-    owned = set(memory.get("volumes") or ())
-    # A copied disk goes from the source unless others stand on it there; what is only read (an ISO) goes when it was made for this guest.
+    waiting = set(sources(found.xml)) - set(sources(document))
+    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(said) - known)
     fixed = {item["source"] for item in entries if _fixed(item)}
-    may_go = [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
-    free = unused(ends.source, may_go, found.uuid)
+    free = unused(ends.source, may_go(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
 
 
@@ -67,7 +56,7 @@ def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     for path in paths:
         folders.setdefault(os.path.dirname(path), set()).add(path)
     for folder in folders:
-        pool = transfer.pool_at(source, folder)
+        pool = directories.pool_at(source, folder)
         if pool:
             storage.refresh(source, pool)  # what was made behind libvirt's back counts as well
     used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
@@ -79,7 +68,7 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
     wanted = {}
     for path in sorted({move.base for move in moves if move.base}):
         directory, content = os.path.split(path)
-        pool = transfer.pool_at(source, directory)
+        pool = directories.pool_at(source, directory)
         text = storage.read(source, pool, manifest_name(content)) if pool else None
         if pool and text is not None:
             checksum = read_manifest(text.decode(errors="replace"), path).checksum
@@ -133,7 +122,7 @@ class _Look:
 
     def _new(self, path: str) -> File | None:
         """A file that came into its pool behind libvirt's back."""
-        pool = transfer.pool_at(self._ends.source, os.path.dirname(path))
+        pool = directories.pool_at(self._ends.source, os.path.dirname(path))
         if pool is None:
             return None
         storage.refresh(self._ends.source, pool)

@@ -279,11 +279,11 @@ def resume(connection: Connection, uuid: str) -> None:
                 raise
 
 
-def synchronise_clock(connection: Connection, uuid: str) -> None:
-    """Have the guest's agent set its clock, which stood still on the way. Only where an agent answers."""
+def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[str], bool]) -> None:
+    """Have the guest's agent set its clock, which stood still on the way. Only where `has_agent` says that one answers."""
     domain = look.by_uuid(connection, uuid)
     with contextlib.suppress(libvirt.libvirtError):
-        if "state='connected'" in domain.XMLDesc():
+        if has_agent(domain.XMLDesc()):
             domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
 
 

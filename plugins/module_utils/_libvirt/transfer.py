@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os.path
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, receive, send
 
-__all__ = ["copy", "digest", "pool_at", "pool_for"]
+__all__ = ["active_pools", "copy", "digest", "opened"]
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
@@ -60,27 +58,18 @@ def digest(connection: Connection, pool: str, name: str) -> str:
     return found.hexdigest()
 
 
-def pool_at(connection: Connection, directory: str) -> str | None:
-    """The active pool that is this directory."""
+def active_pools(connection: Connection) -> dict[str, str]:
+    """The documents of active pools by name."""
     with said("list the storage pools of", connection.getURI()):
         active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        paths = {ElementTree.fromstring(pool.XMLDesc()).findtext("target/path"): pool.name() for pool in active}  # noqa: S314 (libvirt's own)
-    return next((name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None)
+        return {pool.name(): pool.XMLDesc() for pool in active}
 
 
 @contextlib.contextmanager
-def pool_for(connection: Connection, directory: str) -> t.Iterator[str]:
-    """The name of an active pool that is this directory; one made for the length of the `with` block where there is none."""
-    known = pool_at(connection, directory)
-    if known:
-        yield known
-        return
-    root = ElementTree.Element("pool", type="dir")
-    ElementTree.SubElement(root, "name").text = "corral-" + hashlib.sha256(directory.encode()).hexdigest()[:12]
-    ElementTree.SubElement(ElementTree.SubElement(root, "target"), "path").text = directory
+def opened(connection: Connection, directory: str, xml: str) -> t.Iterator[str]:
+    """The name of a pool, described by `xml`, that is this directory for the length of the `with` block."""
     with said("open directory", directory):
-        text = ElementTree.tostring(root, encoding="unicode")
-        pool = connection.storagePoolCreateXML(text, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+        pool = connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
     try:
         yield pool.name()
     finally:

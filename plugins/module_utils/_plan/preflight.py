@@ -8,17 +8,37 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
 from ansible_collections.corral.virt.plugins.module_utils._model.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
 
-__all__ = ["findings"]
+__all__ = ["check", "findings", "uses_ports"]
 
 _KEPT = {
     "managed_save": "it was saved and would wake as it was saved; start it, or drop that state (virsh managedsave-remove {name})",
     "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list {name})",
     "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list {name})",
 }
+
+
+def check(move: Move, guest: Guest, source: Host, dest: Host, *, lacks: str | None = None, deaf: str | None = None) -> None:
+    """Raise Refused with all of it.
+
+    `lacks` says why the destination cannot give it its processor, `deaf` why its ports cannot be reached.
+    """
+    problems = findings(move, guest, source, dest)
+    if lacks:
+        problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
+    if deaf:
+        problems.append(deaf)
+    if problems:
+        raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
+
+
+def uses_ports(move: Move) -> bool:
+    """Whether QEMU connects to QEMU: a tunnel and a guest that is off need libvirt's port alone."""
+    return move.active and move.tuning.transport != "tunnelled"
 
 
 def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["File", "TravellingDisk", "travel", "travels"]
+__all__ = ["File", "TravellingDisk", "may_go", "travel", "travels", "ways"]
 
 _SAFE_CACHES = ("none", "directsync")
 
@@ -60,6 +60,32 @@ class TravellingDisk:
     def name(self) -> str:
         """Of its volume."""
         return os.path.basename(self.path)
+
+
+def ways(
+    guest: str,
+    dest: str,
+    disks: t.Iterable[TravellingDisk],
+    *,
+    active: bool,
+    waiting: t.Iterable[str] = (),
+    unknown: t.Iterable[str] = (),
+) -> list[DiskMove]:
+    """How each disk of a guest travels; raises Refused with every one that cannot.
+
+    `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks of.
+    """
+    moves, refused = travel(disks, active=active)
+    problems = [f"disk {path} waits for the next boot; plug it in or take it out first" for path in sorted(waiting)]
+    problems += [f"disk_storage: it has no disk {key}" for key in sorted(unknown)]
+    if problems + refused:
+        raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
+    return moves
+
+
+def may_go(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
+    """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read (`fixed`) the `owned`."""
+    return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
 
 
 def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:

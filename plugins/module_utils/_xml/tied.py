@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["cpu", "files", "is_reserved", "needs", "released", "reserved", "targets"]
+__all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved", "targets"]
 
 _WAITING = ".arriving"
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
@@ -61,6 +61,11 @@ def cpu(xml: str) -> tuple[str | None, str | None, str]:
     found, kind = root.find("cpu"), root.find("os/type")
     told = found is not None and found.find("model") is not None
     return text(found) if told else None, kind.get("machine"), root.get("type")
+
+
+def has_agent(xml: str) -> bool:
+    """Whether something in a running guest listens on a channel to its host."""
+    return parse(xml).find("devices/channel/target[@state='connected']") is not None
 
 
 def files(xml: str) -> list[str]:

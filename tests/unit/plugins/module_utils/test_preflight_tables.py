@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     CARRY,
@@ -18,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Pool,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import findings
+from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import check, findings, uses_ports
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -131,3 +135,22 @@ def test_each_limit_is_kept_and_nothing_else_is_refused() -> None:
         if len(texts) != bool(words) or not all(word in texts[0] for word in words):
             wrong.append((parts, words, texts))
     assert not wrong
+
+
+def test_all_of_it_is_refused_at_once() -> None:
+    move = Move("web1", "aaaa", "hyper2", "", Tuning())
+    check(move, GUEST, SOURCE, DEST)
+    cpu, ports = {"lacks": "no avx"}, {"deaf": "port 49152 of hyper2 cannot be reached"}
+    lacking, silent = "cannot give it its processor: no avx; give the guest a CPU model that both have", ports["deaf"]
+    for more, told in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
+        with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(told)}$"):
+            check(move, GUEST, SOURCE, DEST, **more)
+    taken = dataclasses.replace(DEST, guests={"web1": ("cccc", "running")})
+    with pytest.raises(Refused, match=r"another guest of that name .*; port 49152"):
+        check(move, GUEST, SOURCE, taken, **ports)
+
+
+def test_only_qemu_to_qemu_needs_ports() -> None:
+    ways = [Tuning(transport=way) for way in ("tls", "plain", "tunnelled")]
+    moves = [Move("web1", "aaaa", "hyper2", "", way, active=active) for way in ways for active in (True, False)]
+    assert [uses_ports(move) for move in moves] == [True, False, True, False, False, False]

@@ -1,0 +1,31 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Directories of a host as storage pools: the one that is there, or one for a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import transfer
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
+
+__all__ = ["pool_at", "pool_for"]
+
+
+def pool_at(connection: t.Any, directory: str) -> str | None:
+    """The active pool that is this directory."""
+    paths = {caps.pool(xml)["path"]: name for name, xml in transfer.active_pools(connection).items()}
+    return next((name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None)
+
+
+@contextlib.contextmanager
+def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
+    """The name of an active pool that is this directory; one made for the length of the `with` block where there is none."""
+    known = pool_at(connection, directory)
+    with contextlib.nullcontext(known) if known else transfer.opened(connection, directory, new_pool(directory)) as name:
+        yield name

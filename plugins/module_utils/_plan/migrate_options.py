@@ -1,0 +1,102 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the user says of a migration: what cannot be meant, and what is meant. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DELTA, FULL, SHARED, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
+
+__all__ = ["MODES", "check", "check_all", "check_local", "dest_uri", "tuning"]
+
+MODES = ("auto", SHARED, DELTA, FULL)  # of option `storage`
+
+Wish = t.Mapping[str, t.Any]  # options of virt_migrate
+
+
+def dest_uri(params: Wish) -> str:
+    """Where the destination's libvirt is, as the source reaches it."""
+    return t.cast(str, params["dest_uri"] or f"qemu+tls://{params['dest']}/system")
+
+
+def check(params: Wish) -> str:
+    """The guest's name; raises BadInput with everything that is wrong."""
+    problems = _problems(params)
+    if problems:
+        raise BadInput(problems)
+    return t.cast(str, params["name"])
+
+
+def _problems(params: Wish) -> list[str]:
+    problems: list[str] = []
+    for key in ("name", "dest"):
+        try:
+            _units.check_name(params[key], what=key)
+        except BadInput as error:
+            problems += error.problems
+    try:
+        reserve_of(params["reserve"])
+    except BadInput as error:
+        problems += error.problems
+    numbers = ("bandwidth", "max_downtime", "timeout", "stall_timeout", "postcopy_after", "postcopy_after_passes", "parallel")
+    problems += [f"{key}: must be at least 1, not {params[key]}" for key in numbers if params[key] is not None and params[key] < 1]
+    wrong = {key: value for key, value in params["disk_storage"].items() if value not in MODES}
+    problems += [f"disk_storage: {key} cannot be {value!r}; one of {', '.join(MODES)}" for key, value in wrong.items()]
+    after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
+    copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
+    tunnelled = params["transport"] == "tunnelled"
+    switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"] + ["postcopy"] * params["postcopy"]
+    rules = {
+        "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
+        "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
+        f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or leave it out": tunnelled and switches,
+        f"{' and '.join(after)}: they say when postcopy follows; set postcopy: true": after and not params["postcopy"],
+        "compression: zlib and zstd are for parallel connections; give parallel": (
+            {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
+        ),
+        "compression: zlib and zstd do not go together; leave out one": {"zlib", "zstd"} <= set(params["compression"]),
+        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"] and params["parallel"],
+    }
+    return problems + [text for text, met in rules.items() if met]
+
+
+def check_local(name: str, uri: str) -> None:
+    """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
+    if ":///" not in uri:
+        raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
+
+
+def check_all(guests: t.Sequence[tuple[t.Any, Wish, t.Sequence[str]]], at_once: int) -> None:
+    """Of several guests: a name as it was given, options, and what Ansible says of them. Raises BadInput with the problems of all."""
+    names = [name for name, _wish, _errors in guests]
+    problems = [f"guests: {name}: {text}" for name, wish, errors in guests for text in errors or _problems(wish)]
+    problems += [f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})]
+    if at_once < 1:
+        problems.append(f"at_once: must be at least 1, not {at_once}")
+    if problems:
+        raise BadInput(problems)
+
+
+def tuning(params: Wish) -> Tuning:
+    """How a running guest is sent."""
+    return Tuning(
+        transport=params["transport"],
+        bandwidth_mib_s=params["bandwidth"],
+        max_downtime_ms=params["max_downtime"],
+        auto_converge=params["auto_converge"],
+        postcopy=params["postcopy"],
+        postcopy_after_s=params["postcopy_after"],
+        postcopy_after_passes=params["postcopy_after_passes"],
+        parallel=params["parallel"],
+        compression=tuple(params["compression"]),
+        schedule=params["schedule"],
+        timeout_s=params["timeout"],
+        timeout_action=params["timeout_action"],
+        stall_timeout_s=params["stall_timeout"],
+    )

@@ -1,0 +1,109 @@
+"""What others do while a guest is on its way, and what only a look tells: each comparison, both ways."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
+from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
+from ansible_collections.corral.virt.plugins.module_utils._plan.travel import TravellingDisk, may_go, ways
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
+
+SEEN = {"modified_s": 5.0, "physical_bytes": 10, "allocation_bytes": 3}
+# A comparison, and what it tells; empty where it lets the move go on.
+CASES: list[tuple[t.Callable[[], object], str]] = [
+    (lambda: meanwhile.check_wanted("web1", interrupted=False), ""),
+    (lambda: meanwhile.check_wanted("web1", interrupted=True), "cannot migrate web1: it was interrupted; it is where it was"),
+    (lambda: meanwhile.check_begun("web1", interrupted=False), ""),
+    (lambda: meanwhile.check_begun("web1", interrupted=True), "cannot migrate web1: all of it was interrupted; it is where it was"),
+    (lambda: meanwhile.check_there("/a", SEEN), ""),
+    (lambda: meanwhile.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
+    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
+    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}), "somebody wrote to it meanwhile"),
+    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}), "somebody wrote to it meanwhile"),
+    (lambda: meanwhile.check_room("/a", user=None, taken=False), ""),
+    (lambda: meanwhile.check_room("/a", user="db1", taken=False), "guest db1 of the destination uses a file of that name"),
+    (lambda: meanwhile.check_room("/a", user=None, taken=True), "no migration of this guest made; look at it"),
+    (lambda: meanwhile.check_off("web1", "shutdown"), ""),
+    (lambda: meanwhile.check_off("web1", "crashed"), ""),
+    (lambda: meanwhile.check_off("web1", "running"), "cannot move web1: it was started meanwhile"),
+    (lambda: meanwhile.check_off("web1", "paused"), "it was started meanwhile"),
+    (lambda: check_local("web1", "qemu:///system"), ""),
+    (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be moved only by the host that has it"),
+    (lambda: check_all([("a", {}, ["x is wrong"]), ("b", {}, ["y is wrong"])], 1), "guests: a: x is wrong; guests: b: y is wrong"),
+    (lambda: check_all([("a", {}, ["x"]), ("a", {}, ["x"])], 0), "guests: a is given twice; at_once: must be at least 1, not 0"),
+]
+
+
+@pytest.mark.parametrize(("compare", "told"), CASES, ids=lambda value: value[:40] if isinstance(value, str) else "")
+def test_what_is_compared_is_told(compare: t.Callable[[], object], told: str) -> None:
+    reason = ""
+    try:
+        compare()
+    except VirtError as error:
+        reason = str(error)
+    assert told in reason and bool(reason) == bool(told)
+
+
+def test_problems_of_the_input_are_its_own_kind() -> None:
+    with pytest.raises(BadInput, match="delegate_to"):
+        check_local("web1", "qemu+ssh://hyper1/system")
+
+
+def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
+    shared = TravellingDisk("vda", "/srv/a", "shared", shared_on="nfs4")
+    bad = TravellingDisk("vdb", "/srv/b", "auto", shareable=True)
+    assert [move.how for move in ways("web1", "hyper2", [shared], active=True)] == ["shared"]
+    for disks, more, told in [
+        ([shared, bad], {}, "disk vdb: it is shareable"),
+        ([shared], {"waiting": ["/b", "/a"]}, "disk /a waits for the next boot; plug it in or take it out first; disk /b waits"),
+        ([shared], {"unknown": ["vdx"]}, "cannot migrate web1 to hyper2: disk_storage: it has no disk vdx"),
+        ([bad], {"unknown": ["vdx"], "waiting": ["/a"]}, "to hyper2: disk /a waits"),
+    ]:
+        with pytest.raises(Refused, match=re.escape(told)):
+            ways("web1", "hyper2", disks, active=True, **t.cast("dict[str, t.Any]", more))
+
+
+def test_what_is_only_read_goes_only_when_it_was_made_for_the_guest() -> None:
+    disk, cdrom, iso = (DiskMove(name, f"/{name}", "carry", "", Volume("p", name, f"/{name}", 1)) for name in ("disk", "cdrom", "iso"))
+    shared = DiskMove("vdb", "/shared", "shared", "")
+    assert may_go([disk, cdrom, iso, shared], fixed={"/cdrom", "/iso"}, owned=["/cdrom"]) == ["/disk", "/cdrom"]
+
+
+def test_nothing_is_held_or_waited_for_but_by_who_does_it() -> None:
+    held: list[str] = []
+
+    @contextlib.contextmanager
+    def lock() -> t.Iterator[str]:
+        held.append("held")
+        yield "web1"
+        held.append("released")
+
+    with contextlib.ExitStack() as stack:
+        assert Gate(check_mode=True).hold(stack, lock) is None and held == []
+        assert Gate(check_mode=False).hold(stack, lock) == "web1" and held == ["held"]
+    assert held == ["held", "released"]
+    assert Gate(check_mode=True).rehearse(lambda: 5) == 5
+    assert Gate(check_mode=False).rehearse(lambda: 5) is None
+
+
+def test_an_agent_is_there_when_its_channel_says_so() -> None:
+    channel = "<domain><devices><channel type='unix'><target type='virtio' name='a'{}/></channel></devices></domain>"
+    assert tied.has_agent(channel.format(" state='connected'"))
+    assert not tied.has_agent(channel.format(" state='disconnected'"))
+    assert not tied.has_agent(channel.format("")) and not tied.has_agent("<domain/>")
+
+
+def test_a_directory_is_a_pool_of_a_name_that_is_no_ones() -> None:
+    first, second = new_pool("/srv/a & b"), new_pool("/srv/b")
+    assert caps.pool(first) == {"type": "dir", "path": "/srv/a & b"}
+    assert "<name>corral-" in first and first.partition("</name>")[0] != second.partition("</name>")[0]
