@@ -70,7 +70,7 @@ def test_settling_touches_no_foreign_guest(hosts: tuple[Host, Host], end: str, o
     with contextlib.suppress(VirtError):
         verdict = settle.settled(ends(*hosts), move)
         assert "destroy the wrong one" not in verdict.meaning
-        if verdict.action not in ("done", "resume_dest", "finish_dest", "nothing"):
+        if verdict.end == "stayed":
             settle.clean_up(ends(*hosts), OURS)
     assert other.look(FOREIGN) == before
     assert its.look(OURS), "the only copy"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, send, settle, travel
@@ -21,14 +22,16 @@ from ansible_collections.corral.virt.plugins.module_utils._front import ends as 
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, meanwhile, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check, check_local, dest_uri, tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
 
 __all__ = ["converge"]
 
@@ -66,67 +69,109 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     found = look.find(ends.source, params["name"])
     if found is None:
         return _result(params, [])
+    run = _Run(ends, params, gate, watch)
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
-    steps = []
-    if migrate.job_active(ends.source, move.uuid):
-        migrate.check_abort(look.by_uuid(ends.source, move.uuid))
-        steps.append(MigrateStep(move, "abort", text=f"end the migration of {move.guest}"))
+    steps = plans.aborting(move, job_active=migrate.job_active(ends.source, move.uuid))
+    if steps:
+        verdicts.check_abort(move.guest, migrate.state_there(ends.source, move.uuid))
     gate.run(steps, lambda _step: send.abort(ends, move))
     with contextlib.ExitStack() as stack:
         # The run that moved it clears away what it made; where there is none any more, we do.
         mine = gate.hold(stack, lambda: local.locked(move.guest))
         gate.hold(stack, lambda: watch)
         found = look.find_by_uuid(ends.source, move.uuid)
-        memory = record.read(found.live_xml or found.xml) if found else {}
-        alone = mine is not None or not local.held(move.guest)
-        if found is not None and memory.get("moving") == params["dest"] and alone:
-            step = MigrateStep(move, "settle", text=f"clear away what the migration of {move.guest} to {move.dest} had made")
-            steps.append(step)
-            run = _Run(ends, params, gate, watch)
-            gate.run([step], lambda _step: run.settle_earlier(found, memory))
+        memory = _record(found)
+        left = plans.clearing(move, memory.get("moving"), alone=mine is not None or not local.held(move.guest))
+        gate.run(left, lambda _step: run.settle(move.uuid, memory))
+        steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
+
+
+def _record(guest: Found | None) -> dict[str, t.Any]:
+    return record.read(guest.live_xml or guest.xml) if guest else {}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scene:
+    """What a run looks at before it does anything, and again after each thing that it had to settle first."""
+
+    seen: Observation
+    found: Found | None  # on the source
+    there: Found | None  # on the destination, when the source has none
+    memory: t.Mapping[str, t.Any]  # what is recorded with it
+    source: Host
+    dest: Host
+
+    @property
+    def uuid(self) -> str:
+        """Of the guest."""
+        return t.cast(Found, self.found or self.there).uuid
 
 
 class _Run:
     """One guest's way, from look to look."""
 
     def __init__(self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> None:
-        self.ends, self.params, self.gate, self._watch = ends, params, gate, watch
+        self.ends, self.params, self.gate = ends, params, gate
         self._tell, self._interrupted = watch.tell, watch.interrupted
         self.name: str = params["name"]
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
 
     def converge(self) -> dict[str, t.Any]:
-        """Afterwards it is on the destination."""
-        found, source, dest = look.find(self.ends.source, self.name), looks.host(self.ends.source), looks.host(self.ends.dest)
-        if found is None and self.name not in dest.guests:
-            raise NotFound(f"cannot migrate {self.name}: it is neither on {source.name} nor on {self.params['dest']}; where is it?")
-        if found is None:
-            return self._arrived(source)
-        if source.uuid == dest.uuid and source.name == dest.name:
-            return _result(self.params, [])  # this host is the destination
+        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left until the rest is known."""
         before: list[MigrateStep] = []
-        memory = record.read(found.live_xml or found.xml)
-        if memory.get("moving"):
-            before = self._unsettled(found, memory, dest)
-            if self.gate.run(before, lambda _step: self.settle_earlier(found, memory)):
-                return self._again(before)  # somebody else's work may have come to its end meanwhile
-            if before and migrate.job_active(self.ends.source, found.uuid):
-                return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
+        while True:
+            scene = self._look()
+            verdict = verdicts.judge(scene.seen)
+            moving, dest = scene.memory.get("moving") or "", self.params["dest"]
+            verdicts.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
+            task = verdicts.task(scene.seen, verdict)
+            if task != "settle":
+                return self._finished(task, scene, verdict, before)
+            if before:
+                verdicts.check_settled(verdict, self.name, dest, still=True)
+            before.append(plans.settling(self._plain(scene.uuid)))
+            if not self.gate.run(before, functools.partial(self._settle, scene)):
+                return self._foretold(scene, verdict, before)
+
+    def _look(self) -> _Scene:
+        ends, name = self.ends, self.name
+        found, source, dest = look.find(ends.source, name), looks.host(ends.source), looks.host(ends.dest)
+        there = look.find(ends.dest, name) if found is None and name in dest.guests else None
+        memory, guest = _record(found or there), found or there
+        begun = verdicts.begun(memory, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
+        if guest and begun == "here":
+            seen = settle.observe(ends, guest.uuid, was_paused=bool(memory.get("moving_paused")), again=True)
+        else:
+            seen = Observation(found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun)
+        one = found is not None and source.uuid == dest.uuid and source.name == dest.name
+        return _Scene(dataclasses.replace(seen, same_host=one), found, there, memory, source, dest)
+
+    def _finished(self, task: str, scene: _Scene, verdict: Verdict, before: list[MigrateStep]) -> dict[str, t.Any]:
+        """What remains to be done, and all that was done."""
+        if task == "move":
+            return self._moved(scene, before)
+        steps = self._left(scene, verdict) if task == "finish" else []
+        self.gate.run(steps, self._do)
+        changes = [Change("unfinished migration", "yes", "no")] if task == "finish" else ()
+        return _result(self.params, [*before, *steps], changes)
+
+    def _foretold(self, scene: _Scene, verdict: Verdict, before: list[MigrateStep]) -> dict[str, t.Any]:
+        """Check mode ends before the first step that changes what comes after it."""
+        if verdicts.foreseen(verdict):
+            return self._moved(scene, before)
+        return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
+
+    def _moved(self, scene: _Scene, before: list[MigrateStep]) -> dict[str, t.Any]:
+        found, source, dest = t.cast(Found, scene.found), scene.source, scene.dest
+        if scene.seen.begun == "here":  # a copy of it there is none of others
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
-        return self._moved(found, source, dest, before)
-
-    def _again(self, before: list[MigrateStep]) -> dict[str, t.Any]:
-        result = _Run(self.ends, self.params, self.gate, self._watch).converge()
-        return {**result, "changed": True, "steps": [*map(str, before), *result["steps"]]}
-
-    def _moved(self, found: Found, source: Host, dest: Host, before: list[MigrateStep]) -> dict[str, t.Any]:
         domain = look.by_uuid(self.ends.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
-        move = self._move(found, source, dest)
+        move = self._move(found, scene.memory, source, dest)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=looks.pools(self.ends.dest))
         guest = looks.guest(self.ends.source, found)
@@ -156,8 +201,7 @@ class _Run:
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
-    def _move(self, found: Found, source: Host, dest: Host) -> Move:
-        memory = record.read(found.live_xml or found.xml)
+    def _move(self, found: Found, memory: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
         return self._plain(
             found.uuid,
             source_uuid=source.uuid,
@@ -181,48 +225,22 @@ class _Run:
             **more,
         )
 
-    def _arrived(self, source: Host) -> dict[str, t.Any]:
-        """It is on the destination. When a run from here was interrupted after that, do what remained."""
-        there = look.find(self.ends.dest, self.name)
-        memory = record.read(there.live_xml or there.xml) if there else {}
-        if there is None or memory.get("moving_from") != source.uuid:
-            return _result(self.params, [])
+    def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
+        """What a run that was interrupted after the guest had arrived did not do any more."""
+        there, memory = t.cast(Found, scene.there), scene.memory
         goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
         free = travel.unused(self.ends.source, goes, there.uuid)
         move = self._plain(there.uuid, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
-        resume = there.state == "paused" and not memory.get("moving_paused")
-        steps = plans.finish(move, [path for path in goes if path in free], resume=resume, define=tied.is_reserved(there.xml))
-        self.gate.run(steps, self._do)
-        return _result(self.params, steps, [Change("unfinished migration", "yes", "no")])
+        resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
+        return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
 
-    def _unsettled(self, found: Found, memory: t.Mapping[str, t.Any], dest: Host) -> list[MigrateStep]:
-        """What an earlier run left to be decided; raises Refused where nobody may decide, or another destination is concerned."""
-        there, move = memory["moving"], self._plain(found.uuid)
-        if there != self.params["dest"]:
-            raise Refused(
-                f"cannot migrate {self.name} to {move.dest}: its migration to {there} is under way, or was interrupted; let that one end "
-                f"first, or end it and clear away what it left with dest: {there} and state: aborted"
-            )
-        its = [uuid for uuid, _state in dest.guests.values() if uuid == found.uuid]
-        whole = migrate.state_there(self.ends.source, found.uuid) not in ("migrated", "postcopy")
-        if not its and whole and not migrate.job_active(self.ends.source, found.uuid):
-            return []  # what was made there will be made anew; the preflight says when another guest has its name
-        verdict = settle.seen(self.ends, found.uuid, was_paused=bool(memory.get("moving_paused")))
-        if verdict.action == "nothing" and not verdict.wait:
-            raise Refused(f"cannot migrate {self.name}: seen on both hosts: {verdict.meaning}")
-        return [MigrateStep(move, "settle", text=f"settle the migration of {self.name} to {move.dest} that was interrupted")]
+    def _settle(self, scene: _Scene, _step: MigrateStep) -> None:
+        self.settle(scene.uuid, scene.memory)
 
-    def settle_earlier(self, found: Found, memory: t.Mapping[str, t.Any]) -> None:
+    def settle(self, uuid: str, memory: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
-        paused = bool(memory.get("moving_paused"))
-        move = self._plain(found.uuid, paused=paused, active=found.active, source_uuid=memory.get("moving_from") or "")
-        if migrate.job_active(self.ends.source, found.uuid):
-            send.watch(self.ends, move, self._tell, self._interrupted)
-        verdict = settle.settled(self.ends, move)
-        if verdict.action == "nothing":
-            raise Failed(f"cannot settle the migration of {self.name} to {move.dest}: seen on both hosts: {verdict.meaning}")
-        if verdict.action not in ("done", "resume_dest", "finish_dest"):
-            self.notes += settle.clean_up(self.ends, found.uuid)
+        move = self._plain(uuid, paused=bool(memory.get("moving_paused")))
+        self.notes += send.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:
         move, ends = step.move, self.ends

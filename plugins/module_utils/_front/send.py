@@ -12,7 +12,7 @@ import functools
 import threading
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import made, settle
@@ -21,11 +21,12 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._xml import tied
 
-__all__ = ["INTERRUPTED", "abort", "send", "watch"]
+__all__ = ["abort", "resolve", "send"]
 
-INTERRUPTED = "it was interrupted"
+_INTERRUPTED = "it was interrupted"
 _CLOCK_MS = 1000
 
 
@@ -39,23 +40,35 @@ def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], boo
         outcome = watch(ends, move, tell, interrupted, paused)
     reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
     try:
-        verdict = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
+        seen = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
     except VirtError as error:
-        raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. What it left was not settled: {error}; run again") from error
-    if verdict.action in ("resume_dest", "done"):
-        dest = ends.or_none("dest")
-        told = ("seconds", "passes", "throttle_percent", "measures")
-        figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.uuid) if dest else {})}
-        # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
-        copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
-        figures["disks"] = {target: max(least, outcome["disks"].get(target, (0, 0))[0]) for target, least in copied.items()}
-        figures["disk_bytes"] = sum(figures["disks"].values())
-        # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
-        if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
-            migrate.synchronise_clock(dest, move.uuid, tied.has_agent)
-        return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
-    left = settle.cleaned_up(ends, move.uuid) if verdict.action != "nothing" else []
-    raise Failed(f"cannot migrate {move.guest} to {move.dest}: {reason}. Seen on both hosts: {'; '.join([verdict.meaning, *left])}")
+        raise verdicts.unsettled(move.guest, move.dest, reason, error) from error
+    left = settle.cleaned_up(ends, move.uuid) if seen.end == verdicts.STAYED else []
+    verdicts.check_arrived(seen, move.guest, move.dest, reason, left)
+    return _figures(ends.or_none("dest"), move, outcome)
+
+
+def resolve(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
+    """Bring a migration that an earlier run began to its end, whatever that is: which files it leaves, and why. Raises Failed."""
+    if migrate.job_active(ends.source, move.uuid):
+        watch(ends, move, tell, interrupted)
+    seen = settle.settled(ends, move, again=True)
+    verdicts.check_settled(seen, move.guest, move.dest)
+    return settle.clean_up(ends, move.uuid) if seen.end == verdicts.STAYED else []
+
+
+def _figures(dest: t.Any, move: Move, outcome: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Of a guest that arrived."""
+    told = ("seconds", "passes", "throttle_percent", "measures")
+    figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.uuid) if dest else {})}
+    # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
+    copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
+    figures["disks"] = {target: max(least, outcome["disks"].get(target, (0, 0))[0]) for target, least in copied.items()}
+    figures["disk_bytes"] = sum(figures["disks"].values())
+    # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
+    if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
+        migrate.synchronise_clock(dest, move.uuid, tied.has_agent)
+    return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
 
 
 def watch(
@@ -69,7 +82,7 @@ def watch(
     pilot, suspends = convergence.Pilot(move.tuning), threading.Event()
 
     def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
-        why = INTERRUPTED if interrupted() else _lost(ends, move)
+        why = _INTERRUPTED if interrupted() else _lost(ends, move)
         now = migrate.paused_by_owner(domain) if paused and not suspends.is_set() else None
         if paused and now is not None:
             (paused.set if now else paused.clear)()
@@ -83,8 +96,9 @@ def watch(
 
 
 def abort(ends: Ends, move: Move) -> None:
-    """End the migration that another run watches."""
+    """End the migration that another run watches; raises Refused when it is too late for that."""
     migrate.abort(ends.source, move.uuid, functools.partial(_cut, move.guest))
+    verdicts.check_abort(move.guest, migrate.state_there(ends.source, move.uuid))
 
 
 @contextlib.contextmanager

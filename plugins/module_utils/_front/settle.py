@@ -15,11 +15,11 @@ from ansible_collections.corral.virt.plugins.module_utils._files import durable,
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict, judge, superseded
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, following, judge, outcome, superseded
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
-__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "let_run", "seen", "settled"]
+__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "let_run", "observe", "settled"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
 _LOOK_S = 0.5
@@ -64,7 +64,7 @@ def forget(connection: t.Any, uuid: str) -> None:
     made.remember(look.by_uuid(connection, uuid), {"moving": "", "moving_made": (), "moving_goes": ()})
 
 
-def seen(ends: Ends, uuid: str, *, was_paused: bool) -> Verdict:
+def observe(ends: Ends, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """One look at both ends, for this guest: others of its name are none of its copies."""
     source, dest = ends.or_none("source"), ends.or_none("dest")
     here = migrate.state_there(source, uuid)
@@ -72,7 +72,8 @@ def seen(ends: Ends, uuid: str, *, was_paused: bool) -> Verdict:
     was_paused = was_paused or (here == "paused" and _suspended(source, uuid))
     here = "paused" if here == "incoming" else here  # of the source: paused by its migration
     old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)
-    return judge(here, there, was_paused=was_paused, job_active=migrate.job_active(source, uuid), superseded=old)
+    job = migrate.job_active(source, uuid)
+    return Observation(here, there, was_paused=was_paused, job_active=job, superseded=old, again=again)
 
 
 def let_run(dest: t.Any, uuid: str) -> None:
@@ -96,27 +97,31 @@ def _suspended(source: t.Any, uuid: str) -> bool:
     return bool(migrate.paused_by_owner(look.by_uuid(source, uuid)))
 
 
-def settled(ends: Ends, move: Move) -> Verdict:
-    """Look until both ends agree, or libvirt has had its time; then do the one thing that is right."""
+def settled(ends: Ends, move: Move, *, again: bool = False) -> Verdict:
+    """Observe both ends, judge, do what follows, and observe again: until nothing follows. `again`: another run sent the guest."""
     deadline = time.monotonic() + _PATIENCE_S
-    verdict = seen(ends, move.uuid, was_paused=move.paused)
-    while verdict.wait and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-        verdict = seen(ends, move.uuid, was_paused=move.paused)
-    if verdict.action == "resume_dest":
-        let_run(ends.dest, move.uuid)
-    elif verdict.action == "finish_dest":
-        carry.release(ends.dest, move.uuid)
-    elif verdict.action == "clean_dest":
-        migrate.discard(ends.dest, move.uuid)
-        if seen(ends, move.uuid, was_paused=move.paused).action == "resume_source":
-            migrate.resume(ends.source, move.uuid)
-    elif verdict.action == "clean_source":
-        migrate.discard(ends.source, move.uuid)
-        return verdict._replace(action="done")
-    elif verdict.action == "resume_source":
-        migrate.resume(ends.source, move.uuid)
-    return verdict
+    acted: list[Verdict] = []
+    while True:
+        verdict = judge(observe(ends, move.uuid, was_paused=move.paused, again=again or bool(acted)))
+        action = following(verdict, acted, late=time.monotonic() >= deadline)
+        if not action:
+            return outcome(acted, verdict)
+        if action == "wait":
+            time.sleep(_LOOK_S)
+            continue
+        _act(ends, move.uuid, action)
+        acted.append(verdict)
+
+
+def _act(ends: Ends, uuid: str, action: str) -> None:
+    doers: dict[str, t.Callable[[], None]] = {
+        "resume_dest": lambda: let_run(ends.dest, uuid),
+        "finish_dest": lambda: carry.release(ends.dest, uuid),
+        "clean_dest": lambda: migrate.discard(ends.dest, uuid),
+        "clean_source": lambda: migrate.discard(ends.source, uuid),
+        "resume_source": lambda: migrate.resume(ends.source, uuid),
+    }
+    doers[action]()
 
 
 def clean_up(ends: Ends, uuid: str) -> list[str]:

@@ -11,13 +11,12 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 
 __all__ = [
     "abort",
-    "check_abort",
     "completed",
     "dirty_mib_s",
     "discard",
@@ -184,12 +183,6 @@ def paused_by_owner(domain: t.Any) -> bool | None:
     return None
 
 
-def check_abort(domain: t.Any) -> None:
-    """Raise Refused when the guest's migration cannot be ended any more."""
-    if _postcopy(domain):
-        raise Refused(f"cannot end the migration of {domain.name()}: in post-copy it would be lost; let it arrive, then move it back")
-
-
 def abort(connection: Connection, uuid: str, cut: Cut) -> None:
     """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
     domain, begun, over = look.by_uuid(connection, uuid), time.monotonic(), threading.Event()
@@ -197,7 +190,6 @@ def abort(connection: Connection, uuid: str, cut: Cut) -> None:
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
         time.sleep(_TICK_S)
     over.set()
-    check_abort(domain)
 
 
 def measure_dirtying(domain: t.Any) -> None:

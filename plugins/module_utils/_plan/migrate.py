@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how a guest moves, and what two observed ends mean. Pure."""
+"""Decide how a guest moves: the steps in order, and what libvirt is told. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, COPIED, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
-__all__ = ["MigrateStep", "Verdict", "call", "finish", "judge", "may_switch", "remedy", "steps"]
+__all__ = ["MigrateStep", "aborting", "call", "clearing", "finish", "may_switch", "remedy", "settling", "steps"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +75,22 @@ def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: b
     return [*result, MigrateStep(move, "forget", text=f"remove the record from {move.guest}")]
 
 
+def settling(move: Move) -> MigrateStep:
+    """Bring a migration that an earlier run began to its end, whatever that is."""
+    return MigrateStep(move, "settle", text=f"settle the migration of {move.guest} to {move.dest} that was interrupted")
+
+
+def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
+    """What ends a migration that is under way."""
+    return [MigrateStep(move, "abort", text=f"end the migration of {move.guest}")] if job_active else []
+
+
+def clearing(move: Move, moving: str | None, *, alone: bool) -> list[MigrateStep]:
+    """What is left to who is `alone` with a guest whose record says that it moves there: a run that moves it clears away what it made."""
+    text = f"clear away what the migration of {move.guest} to {move.dest} had made"
+    return [MigrateStep(move, "settle", text=text)] if moving == move.dest and alone else []
+
+
 def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
     """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that one copy runs.
 
@@ -132,111 +148,3 @@ _REMEDIES = {
 def remedy(reason: str) -> str:
     """The reason that libvirt gives, with what to do about it where that is known."""
     return next((f"{reason} ({what})" for said, what in _REMEDIES.items() if said in reason), reason)
-
-
-class Verdict(t.NamedTuple):
-    """What two observed ends mean, and the one thing to do."""
-
-    meaning: str
-    action: str  # done, resume_dest, finish_dest, resume_source, clean_dest, clean_source, rolled_back, nothing
-    wait: bool = False  # libvirt may still decide: look again
-
-
-def superseded(let_run_s: float, written_s: t.Iterable[float | None]) -> bool:
-    """Whether what the source has is old: it was let run on the destination, and no disk here was written since.
-
-    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may have been written.
-    """
-    return bool(let_run_s) and all(each is not None and each <= let_run_s for each in written_s)
-
-
-def judge(source: str, dest: str, *, was_paused: bool, job_active: bool = False, superseded: bool = False) -> Verdict:
-    """Decide from what both hosts say, never from a return code.
-
-    States: running, paused, shutdown, crashed, absent, unreachable; of the source also postcopy (a part of it is here) and migrated (off,
-    sent away); of the destination also incoming (not all of it is there) and reserved (nobody can start it). libvirt can report a failure
-    for a guest that arrived; a success is what both ends agree on: it was sent paused, so at most one copy runs until this is decided.
-    `superseded`: it was let run on the destination after it had ended on the source, and nobody wrote to the source's disks since.
-    """
-    if source == "postcopy":
-        return _split_memory(dest)
-    if job_active:
-        return Verdict("libvirt is still at work on it; wait, or end it with state: aborted, and run again", "nothing", wait=True)
-    if "unreachable" in (source, dest):
-        return Verdict("one end cannot be seen; the guest may be on either; run again when both can", "nothing", wait=True)
-    if source == "running" and dest == "running":
-        return Verdict("split: it runs on both ends; nothing was touched, compare them and destroy the wrong one", "nothing")
-    if source == "absent":
-        return _gone(dest, was_paused)
-    if source == "migrated" and dest in ("running", "paused", "incoming", "absent"):
-        return _sent_away(dest, was_paused)
-    if source in ("shutdown", "crashed") and dest == "running" and superseded:
-        return Verdict("runs on the destination; the source's host went down before its definition was removed", "clean_source")
-    if source in ("shutdown", "crashed", "migrated"):
-        return _stopped(dest)
-    if source in ("running", "paused"):
-        return _alive(source, dest, was_paused)
-    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
-
-
-def _split_memory(dest: str) -> Verdict:
-    """It ran on the destination before all of it was there."""
-    if dest in ("absent", "shutdown", "crashed"):
-        told = "what of its memory was there is lost; destroy and undefine it here, and start it there from its disks, which are newer"
-        return Verdict(f"post-copy, and {dest} on the destination: {told}", "nothing", wait=True)
-    told = "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
-    return Verdict(f"post-copy ({dest} on the destination): {told}", "nothing", wait=True)
-
-
-def _sent_away(dest: str, was_paused: bool) -> Verdict:
-    """libvirt gave it away, and left its definition on the source."""
-    if dest == "running" or (dest == "paused" and was_paused):
-        return Verdict("arrived; its definition was left on the source", "clean_source")
-    if dest == "paused":
-        return Verdict("arrived, paused; its definition was left on the source", "resume_dest")
-    if dest == "incoming":
-        return Verdict("given away by the source before all of it arrived", "nothing", wait=True)
-    told = "if its disks are left there, they are newer: define it there with them, and undefine it here; else start it here, and run again"
-    return Verdict(f"given away by the source, and the destination has it no more; nothing was touched; {told}", "nothing")
-
-
-def _alive(source: str, dest: str, was_paused: bool) -> Verdict:
-    """The source has it, whole."""
-    if dest == "absent":
-        if source == "paused" and not was_paused:
-            return Verdict("still on the source, paused", "resume_source")
-        return Verdict("still on the source", "rolled_back")
-    if dest == "running":
-        if was_paused:
-            return Verdict("paused on the source as before, and running on the destination; nothing was touched, compare them", "nothing")
-        return Verdict("runs on the destination; a paused copy was left on the source", "clean_source")
-    if dest == "incoming" and source == "paused":
-        return Verdict("not yet decided by libvirt", "clean_dest", wait=True)
-    if dest in ("paused", "incoming", "reserved", "shutdown", "crashed", "migrated"):
-        return Verdict("still on the source; a dead copy was left on the destination", "clean_dest")
-    return Verdict(f"unclear (source: {source}, destination: {dest})", "nothing")
-
-
-def _gone(dest: str, was_paused: bool) -> Verdict:
-    """The source has it no more."""
-    if dest in ("paused", "running"):
-        return Verdict("arrived", "done" if was_paused or dest == "running" else "resume_dest")
-    if dest == "reserved":
-        return Verdict("arrived, not yet to be started", "finish_dest")
-    if dest == "incoming":
-        return Verdict("gone from the source before all of it arrived", "nothing", wait=True)
-    return Verdict(f"stopped on the way (source: absent, destination: {dest})", "nothing")
-
-
-def _stopped(dest: str) -> Verdict:
-    """It is off on the source: its owner stopped it, or it crashed, or the host did."""
-    if dest == "absent":
-        return Verdict("it stopped on the source meanwhile", "rolled_back")
-    if dest in ("incoming", "reserved"):
-        told = "it stopped on the source meanwhile; what was begun on the destination never ran"
-        return Verdict(told, "clean_dest", wait=dest == "incoming")
-    told = "compare their disks; then undefine the one that is wrong" if dest != "paused" else (
-        "when the source's host died on the way, resume it there (virsh resume) and undefine it here; when it was used here since, destroy "
-        "and undefine it there"
-    )  # fmt: skip
-    return Verdict(f"off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; {told}", "nothing")

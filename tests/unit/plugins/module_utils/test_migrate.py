@@ -9,13 +9,19 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, FULL, DiskMove, Move, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, judge, steps
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, FULL, DiskMove, Move, Observation, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, steps
 
 STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
 DEAD = {"shutdown", "crashed", "absent", "migrated"}
 NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
+
+
+def judge(source: str, dest: str, **more: t.Any) -> verdicts.Verdict:
+    """What two states mean."""
+    return verdicts.judge(Observation(source, dest, **more))
 
 
 @pytest.mark.parametrize(("source", "dest", "was_paused"), ENDS)

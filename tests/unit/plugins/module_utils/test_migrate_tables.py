@@ -6,8 +6,10 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Move, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, finish, judge, may_switch, remedy, steps, superseded
+from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Move, Observation, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, finish, may_switch, remedy, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -66,6 +68,10 @@ MEANINGS = {
     ("postcopy", "crashed", False): "is lost",
 }
 
+def judge(source: str, dest: str, **more: t.Any) -> Verdict:
+    """What two states mean."""
+    return verdict.judge(Observation(source, dest, **more))
+
 
 def pairs() -> t.Iterator[tuple[str, str, str]]:
     """Source, destination and action of a guest that ran."""
@@ -78,8 +84,8 @@ def pairs() -> t.Iterator[tuple[str, str, str]]:
 
 def decided(source: str, dest: str, *, was_paused: bool, job_active: bool = False) -> str:
     """An action as the table writes it."""
-    verdict = judge(source, dest, was_paused=was_paused, job_active=job_active)
-    return ("-" if verdict.action == "nothing" else verdict.action) + ("~" if verdict.wait else "")
+    found = judge(source, dest, was_paused=was_paused, job_active=job_active)
+    return ("-" if found.action == "nothing" else found.action) + ("~" if found.wait else "")
 
 
 def test_judge_decides_as_the_whole_table_says() -> None:

@@ -12,24 +12,33 @@ from ansible_collections.corral.virt.plugins.module_utils._front import carry, m
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, SHARED, DiskMove, Move
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Verdict
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 
 UUID = "11111111-2222-3333-4444-555555555555"
 Look = tuple[str, str]  # states of the guest on the source and on the destination
 
 
 class Hosts:
-    """Both ends, with guests whose states follow a script; the last state stays. Notes what is done to them."""
+    """Both ends, with guests whose states follow a script; the last state stays until it is changed. Notes what is done to them."""
 
     def __init__(self, looks: t.Sequence[Look], *, jobs: int = 0, reachable: tuple[bool, bool] = (True, True)) -> None:
         self.looks, self.jobs, self.reachable = list(looks), jobs, reachable
         self.done: list[str] = []
         self.source, self.dest = "source", "dest"
         self.time_s = 0.0
+        self.later = len(self.looks) > 1  # the script goes on
 
     def or_none(self, end: str) -> str | None:
         """A host, or None when it cannot be reached."""
         return end if self.reachable[end == "dest"] else None
+
+    def act(self, verb: str, end: str) -> None:
+        """What a doer does; where the script says nothing about what comes of it, it works."""
+        self.done.append(f"{verb} {end}")
+        if len(self.looks) == 1 and not self.later:
+            here, there = self.looks[0]
+            now = {"resume": "running", "discard": "absent", "release": "shutdown"}[verb]
+            self.looks = [(now, there) if end == "source" else (here, now)]
 
     def state(self, end: str | None, *_more: t.Any, **_options: t.Any) -> str:
         """Of the guest on one host; both have been asked after the destination was."""
@@ -50,62 +59,73 @@ class Hosts:
             raise AssertionError("waits for ever")
 
 
-def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False) -> Verdict:
+def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False, again: bool = False) -> Verdict:
     """Settle the migration of web1."""
     patched: dict[str, t.Any] = {
         "state_there": hosts.state,
         "job_active": hosts.job_active,
-        "resume": lambda end, *_more: hosts.done.append(f"resume {end}"),
-        "discard": lambda end, *_more: hosts.done.append(f"discard {end}"),
+        "resume": lambda end, *_more: hosts.act("resume", end),
+        "discard": lambda end, *_more: hosts.act("discard", end),
     }
     for name, fake in patched.items():
         monkeypatch.setattr(migrate, name, fake)
     monkeypatch.setattr(settle, "_suspended", lambda *_more: False)
-    monkeypatch.setattr(settle, "let_run", lambda end, _uuid: hosts.done.append(f"resume {end}"))
-    monkeypatch.setattr(carry, "release", lambda end, *_more: hosts.done.append(f"release {end}"))
+    monkeypatch.setattr(settle, "_superseded", lambda *_more: False)
+    monkeypatch.setattr(settle, "let_run", lambda end, _uuid: hosts.act("resume", end))
+    monkeypatch.setattr(carry, "release", lambda end, *_more: hosts.act("release", end))
     monkeypatch.setattr(settle, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
-    return settle.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused))
+    return settle.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), again=again)
 
 
-# Looks (the last one stays), whether the guest was paused before; what is done, and the action that is reported.
+# Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where it is then.
 CASES: list[tuple[list[Look], bool, list[str], str]] = [
-    ([("absent", "running")], False, [], "done"),
-    ([("absent", "paused")], False, ["resume dest"], "resume_dest"),
-    ([("absent", "paused")], True, [], "done"),
-    ([("absent", "reserved")], False, ["release dest"], "finish_dest"),
-    ([("running", "absent")], False, [], "rolled_back"),
-    ([("running", "paused")], False, ["discard dest"], "clean_dest"),
-    ([("running", "paused"), ("running", "absent")], False, ["discard dest"], "clean_dest"),
-    ([("paused", "paused"), ("paused", "absent")], False, ["discard dest", "resume source"], "clean_dest"),
-    ([("paused", "paused"), ("paused", "absent")], True, ["discard dest"], "clean_dest"),
-    ([("paused", "paused"), ("paused", "unreachable")], False, ["discard dest"], "clean_dest"),
-    ([("paused", "absent")], False, ["resume source"], "resume_source"),
-    ([("paused", "absent")], True, [], "rolled_back"),
-    ([("incoming", "absent")], False, ["resume source"], "resume_source"),  # paused by its migration
-    ([("paused", "running")], False, ["discard source"], "done"),
-    ([("migrated", "running")], False, ["discard source"], "done"),
-    ([("migrated", "paused")], False, ["resume dest"], "resume_dest"),
-    ([("migrated", "paused")], True, ["discard source"], "done"),
-    ([("running", "running")], False, [], "nothing"),
-    ([("migrated", "absent")], False, [], "nothing"),
-    ([("absent", "absent")], False, [], "nothing"),
-    ([("absent", "incoming"), ("absent", "paused")], False, ["resume dest"], "resume_dest"),
-    ([("paused", "incoming"), ("absent", "paused")], False, ["resume dest"], "resume_dest"),
-    ([("paused", "incoming")], False, ["discard dest"], "clean_dest"),  # when libvirt has had its time
-    ([("shutdown", "incoming")], False, ["discard dest"], "clean_dest"),
-    ([("postcopy", "running")], False, [], "nothing"),
-    ([("unreachable", "running")], False, [], "nothing"),
+    ([("absent", "running")], False, [], "arrived"),
+    ([("absent", "paused")], False, ["resume dest"], "arrived"),
+    ([("absent", "paused")], True, [], "arrived"),
+    ([("absent", "reserved")], False, ["release dest"], "arrived"),
+    ([("absent", "paused"), ("absent", "crashed")], False, ["resume dest"], "arrived"),
+    ([("absent", "paused"), ("absent", "absent")], False, ["resume dest"], "open"),
+    ([("absent", "paused"), ("absent", "paused")], False, ["resume dest"], "arrived"),  # it stopped for another reason
+    ([("absent", "paused"), ("unreachable", "running")], False, ["resume dest"], "arrived"),
+    ([("running", "absent")], False, [], "stayed"),
+    ([("running", "paused")], False, ["discard dest"], "stayed"),
+    ([("running", "paused"), ("running", "absent")], False, ["discard dest"], "stayed"),
+    ([("paused", "paused")], False, ["discard dest", "resume source"], "stayed"),
+    ([("paused", "paused")], True, ["discard dest"], "stayed"),
+    ([("paused", "paused"), ("paused", "unreachable")], False, ["discard dest"], "stayed"),
+    ([("paused", "absent")], False, ["resume source"], "stayed"),
+    ([("paused", "absent")], True, [], "stayed"),
+    ([("incoming", "absent")], False, ["resume source"], "stayed"),  # paused by its migration
+    ([("paused", "running")], False, ["discard source"], "arrived"),
+    ([("migrated", "running")], False, ["discard source"], "arrived"),
+    ([("migrated", "paused")], False, ["resume dest", "discard source"], "arrived"),
+    ([("migrated", "paused")], True, ["discard source"], "arrived"),
+    ([("running", "running")], False, [], "open"),
+    ([("migrated", "absent")], False, [], "open"),
+    ([("absent", "absent")], False, [], "open"),
+    ([("absent", "shutdown")], False, [], "open"),
+    ([("absent", "incoming"), ("absent", "paused")], False, ["resume dest"], "arrived"),
+    ([("paused", "incoming"), ("absent", "paused")], False, ["resume dest"], "arrived"),
+    ([("paused", "incoming")], False, ["discard dest", "resume source"], "stayed"),  # when libvirt has had its time
+    ([("shutdown", "incoming")], False, ["discard dest"], "stayed"),
+    ([("postcopy", "running")], False, [], "open"),
+    ([("unreachable", "running")], False, [], "open"),
 ]
 
 
 def test_one_copy_remains_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = []
-    for looks, paused, done, action in CASES:
+    for looks, paused, done, end in CASES:
         hosts = Hosts(looks)
         verdict = play(monkeypatch, hosts, paused=paused)
-        if (hosts.done, verdict.action) != (done, action):
-            wrong.append((looks, paused, hosts.done, verdict.action))
+        if (hosts.done, verdict.end) != (done, end):
+            wrong.append((looks, paused, hosts.done, verdict.end))
     assert not wrong
+
+
+def test_a_guest_that_is_found_off_where_it_was_sent_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts([("absent", "shutdown")])
+    assert (play(monkeypatch, hosts, again=True).end, hosts.done) == ("arrived", [])
 
 
 def test_libvirt_is_given_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +133,7 @@ def test_libvirt_is_given_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     play(monkeypatch, hosts)
     assert 30 < hosts.time_s <= 60, "libvirt notices after 30 s that its other end is gone"
     hosts = Hosts([("running", "absent")], jobs=3)
-    assert play(monkeypatch, hosts).action == "rolled_back"
+    assert play(monkeypatch, hosts).end == "stayed"
     assert 0 < hosts.time_s < 5
     hosts = Hosts([("running", "running")])
     play(monkeypatch, hosts)
@@ -123,7 +143,7 @@ def test_libvirt_is_given_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch) 
 def test_an_end_that_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     for reachable in ((False, True), (True, False), (False, False)):
         hosts = Hosts([("absent", "paused")], reachable=reachable)
-        assert play(monkeypatch, hosts).action == "nothing"
+        assert play(monkeypatch, hosts).end == "open"
         assert not hosts.done
 
 

@@ -1,0 +1,201 @@
+"""The table of migration: every row of it decides something, and a run does with each what it says."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import aborting, clearing, settling
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, judge
+
+STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
+FLAGS = ("was_paused", "job_active", "superseded", "again", "same_host")
+EVERY = [
+    Observation(source, dest, begun=begun, **t.cast("dict[str, t.Any]", dict(zip(FLAGS, flags))))
+    for begun in verdicts.TABLES
+    for source, dest in itertools.product(STATES, STATES)
+    for flags in itertools.product((False, True), repeat=len(FLAGS))
+]
+
+
+def test_every_row_decides_something() -> None:
+    """One that never does is a mistake in the order of the table."""
+    for begun, table in verdicts.TABLES.items():
+        mine = [seen for seen in EVERY if seen.begun == begun]
+        deciding = {next(number for number, row in enumerate(table) if row.holds(seen)) for seen in mine}
+        assert deciding == set(range(len(table)))
+
+
+def test_no_condition_is_idle() -> None:
+    """Turned round, each gives another verdict for something that can be seen."""
+    for begun, table in verdicts.TABLES.items():
+        mine = [seen for seen in EVERY if seen.begun == begun]
+        for number, row in enumerate(table):
+            if row.when:
+                turned = [*table[:number], _Turned(row), *table[number + 1 :]]
+                assert any(first(turned, seen) != first(table, seen) for seen in mine), row
+
+
+class _Turned:
+    """A row with its condition inverted."""
+
+    def __init__(self, row: verdicts.Row) -> None:
+        self._row, self.verdict = row, row.verdict
+
+    def holds(self, seen: Observation) -> bool:
+        """Where the condition does not hold."""
+        return self._row._replace(when="").holds(seen) and not getattr(seen, self._row.when)
+
+
+def first(table: t.Sequence[t.Any], seen: Observation) -> Verdict:
+    """What a table decides."""
+    return t.cast(Verdict, next(row.verdict for row in table if row.holds(seen)))
+
+
+def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
+    for seen in EVERY:
+        action = judge(seen).action
+        if action == "resume_dest":
+            assert seen.dest == "paused" and seen.source in ("absent", "migrated") and not seen.was_paused
+        if action == "resume_source":
+            assert (seen.source, seen.dest, seen.was_paused) == ("paused", "absent", False)
+        if action == "clean_dest":
+            assert seen.dest not in ("running", "unreachable", "unknown", "absent") and seen.source not in ("absent", "unreachable")
+        if action == "clean_source":
+            assert seen.dest in ("running", "paused") and seen.source not in ("running", "absent", "unreachable")
+        if action in verdicts.DONE_BY:
+            assert seen.begun == "here" and not seen.same_host and not seen.job_active and "unreachable" not in (seen.source, seen.dest)
+
+
+HERE: dict[str, t.Any] = {"begun": "here"}
+NONE: dict[str, t.Any] = {"begun": "none"}
+ELSEWHERE: dict[str, t.Any] = {"begun": "elsewhere"}
+# What is seen; the verdict's state, what a run does then, or why it does not.
+TASKS: list[tuple[Observation, str, str]] = [
+    (Observation("absent", "absent", **NONE), "missing", "cannot migrate web1: it is neither on hyper1 nor on hyper2; where is it?"),
+    (Observation("absent", "running", **NONE), "is there", "leave"),
+    (Observation("absent", "incoming", **NONE), "is there", "leave"),
+    (Observation("running", "running", same_host=True, **NONE), "is there", "leave"),
+    (Observation("running", "running", same_host=True, **HERE), "is there", "leave"),
+    (Observation("running", "running", same_host=True, **ELSEWHERE), "is there", "leave"),
+    (Observation("running", "absent", **NONE), "is here", "move"),
+    (Observation("running", "running", **NONE), "is here", "move"),  # the preflight says why not
+    (Observation("running", "absent", **ELSEWHERE), "on its way", "its migration to hyper3 is under way, or was interrupted"),
+    (Observation("running", "absent", **HERE), "here", "move"),
+    (Observation("paused", "absent", **HERE), "here, paused", "settle"),
+    (Observation("paused", "absent", was_paused=True, **HERE), "here", "move"),
+    (Observation("running", "paused", **HERE), "dead copy", "settle"),
+    (Observation("running", "incoming", job_active=True, **HERE), "under way", "settle"),
+    (Observation("running", "running", **HERE), "split", "seen on both hosts: split"),
+    (Observation("migrated", "paused", **HERE), "left behind, paused", "settle"),
+    (Observation("absent", "paused", again=True, **HERE), "arrived, paused", "finish"),
+    (Observation("absent", "running", again=True, **HERE), "arrived", "finish"),
+    (Observation("absent", "reserved", again=True, **HERE), "arrived, reserved", "finish"),
+    (Observation("absent", "shutdown", again=True, **HERE), "arrived, off", "finish"),
+    (Observation("absent", "shutdown", **HERE), "stopped", "seen on both hosts: stopped on the way"),
+    (Observation("absent", "incoming", again=True, **HERE), "gone too early", "settle"),
+]
+
+
+@pytest.mark.parametrize(("seen", "state", "does"), TASKS, ids=str)
+def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
+    verdict = judge(seen)
+    try:
+        verdicts.check(verdict, "web1", source="hyper1", dest="hyper2", moving="hyper3")
+        told = verdicts.task(seen, verdict)
+    except VirtError as error:
+        told = str(error)
+        assert isinstance(error, NotFound if state == "missing" else Refused)
+    assert verdict.state == state and (told == does if does in ("leave", "move", "settle", "finish") else does in told)
+
+
+def test_a_record_tells_whether_it_moves() -> None:
+    to, origin = {"moving": "hyper2"}, {"moving_from": "1111"}
+    cases: list[tuple[dict[str, str], bool, str]] = [
+        ({}, True, "none"),
+        ({"moving": ""}, True, "none"),
+        (to, True, "here"),
+        ({"moving": "hyper3"}, True, "elsewhere"),
+        (origin, False, "here"),
+        ({"moving_from": "2222"}, False, "none"),
+        (to, False, "none"),
+    ]
+    assert [verdicts.begun(memory, here=here, source_uuid="1111", dest="hyper2") for memory, here, _begun in cases] == [
+        begun for *_case, begun in cases
+    ]
+    assert verdicts.begun({}, here=False, source_uuid="", dest="hyper2") == "none"
+
+
+def seen_as(action: str, meaning: str = "", *, wait: bool = False) -> Verdict:
+    """A verdict."""
+    return Verdict("", action, meaning, wait)
+
+
+def test_each_action_is_taken_once_and_libvirt_waited_for_before() -> None:
+    clean, unseen = seen_as("clean_dest"), seen_as("nothing", wait=True)
+    cases: list[tuple[Verdict, list[Verdict], bool, str]] = [
+        (clean, [], False, "clean_dest"),
+        (clean, [clean], False, ""),
+        (seen_as("resume_source"), [clean], False, "resume_source"),
+        (unseen, [], False, "wait"),
+        (unseen, [], True, ""),
+        (unseen, [clean], False, ""),
+        (seen_as("clean_dest", wait=True), [], False, "wait"),
+        (seen_as("clean_dest", wait=True), [], True, "clean_dest"),
+        *[(seen_as(action), [], late, "") for action in ("done", "rolled_back", "nothing", "leave", "move") for late in (False, True)],
+    ]
+    assert [verdicts.following(verdict, acted, late=late) for verdict, acted, late, _next in cases] == [case[3] for case in cases]
+
+
+def test_what_was_acted_upon_first_says_why() -> None:
+    clean, unseen, lost = seen_as("clean_dest", "a"), seen_as("nothing", "b", wait=True), seen_as("nothing", "c")
+    cases: list[tuple[list[Verdict], Verdict, tuple[str, str]]] = [
+        ([], lost, ("open", "c")),
+        ([], seen_as("done", "d"), ("arrived", "d")),
+        ([clean], seen_as("rolled_back", "d"), ("stayed", "a")),
+        ([clean], lost, ("open", "c")),
+        ([clean], unseen, ("stayed", "a")),
+        ([seen_as("resume_dest", "a"), seen_as("clean_source", "d")], unseen, ("arrived", "a")),
+    ]
+    found = [verdicts.outcome(acted, last) for acted, last, _expected in cases]
+    assert [(verdict.end, verdict.meaning) for verdict in found] == [expected for *_case, expected in cases]
+
+
+def test_only_a_guest_that_stays_moves_after_it_was_settled() -> None:
+    told = {action: verdicts.foreseen(seen_as(action)) for action in ("clean_dest", "resume_source", "resume_dest", "nothing")}
+    assert told == {"clean_dest": True, "resume_source": True, "resume_dest": False, "nothing": False}
+    assert not verdicts.foreseen(seen_as("clean_dest", wait=True))
+
+
+def test_what_failed_is_told_with_what_was_seen() -> None:
+    verdicts.check_arrived(seen_as("done"), "web1", "hyper2", "reset", [])
+    with pytest.raises(Failed, match=r"^cannot migrate web1 to hyper2: reset\. Seen on both hosts: still there; /a stays$"):
+        verdicts.check_arrived(seen_as("rolled_back", "still there"), "web1", "hyper2", "reset", ["/a stays"])
+    with pytest.raises(Failed, match=r"reset\. Seen on both hosts: unclear$"):
+        verdicts.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
+    error = verdicts.unsettled("web1", "hyper2", "reset", Failed("busy"))
+    assert str(error).endswith("hyper2: reset. What it left was not settled: busy; run again")
+    verdicts.check_settled(seen_as("rolled_back"), "web1", "hyper2")
+    for verdict, still in ((seen_as("nothing", "split"), False), (seen_as("done", "split"), True)):
+        with pytest.raises(Failed, match=r"^cannot settle the migration of web1 to hyper2: seen on both hosts: split$"):
+            verdicts.check_settled(verdict, "web1", "hyper2", still=still)
+
+
+def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
+    for state in ("running", "paused", "absent", "unreachable"):
+        verdicts.check_abort("web1", state)
+    with pytest.raises(Refused, match="cannot end the migration of web1: in post-copy it would be lost"):
+        verdicts.check_abort("web1", "postcopy")
+
+
+def test_who_is_alone_clears_away_what_moves_there() -> None:
+    move = Move("web1", "aaaa", "hyper2", "")
+    assert [step.verb for step in aborting(move, job_active=True)] == ["abort"] and not aborting(move, job_active=False)
+    cases = [("hyper2", True, 1), ("hyper2", False, 0), ("hyper3", True, 0), (None, True, 0), ("", True, 0)]
+    assert [len(clearing(move, moving, alone=alone)) for moving, alone, _steps in cases] == [steps for *_case, steps in cases]
+    assert str(settling(move)) == "settle the migration of web1 to hyper2 that was interrupted" and settling(move).verb == "settle"
