@@ -50,21 +50,29 @@ class ActionModule(ActionBase):
 
 def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str, str]:
     """The text before and after; another run on this machine waits."""
-    folder = os.path.dirname(path)
     with contextlib.ExitStack() as stack:
-        if gate.open:
-            try:
-                os.makedirs(folder, mode=0o700, exist_ok=True)
-                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            except OSError as error:
-                raise BadInput(f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours") from error
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        gate.hold(stack, lambda: _locked(path))
         before = configuration.read(path)
         after = _known_hosts.edited(before, **wanted)
         if before != after:
             gate.run([f"write {path}"], lambda _step: configuration.write(path, after))
     return before, after
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> t.Iterator[None]:
+    """One run at a time in the folder of the file, which is made; raises BadInput where that cannot be."""
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise BadInput(f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check(options: t.Mapping[str, t.Any]) -> None:

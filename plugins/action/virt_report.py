@@ -49,9 +49,8 @@ class ActionModule(ActionBase):
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
-            gate = Gate(check_mode=self._task.check_mode)
-            _write(result["out"], f"{text}\n", gate)
-            _terminal.say(f"the report {'is' if gate.open else 'would be'} in {result['out']}")
+            written = _write(result["out"], f"{text}\n", Gate(check_mode=self._task.check_mode))
+            _terminal.say(f"the report {'is' if written else 'would be'} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
         if odd := sorted({host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}):
@@ -76,8 +75,8 @@ def _built(
     return _table.text(report), _table.text(report, _terminal.paint)
 
 
-def _write(path: str, content: str, gate: Gate) -> None:
-    """Replace the file as a whole, so that nobody reads half of it."""
+def _write(path: str, content: str, gate: Gate) -> bool:
+    """Replace the file as a whole, so that nobody reads half of it; whether that was done."""
     folder = os.path.dirname(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         what = (
@@ -89,6 +88,6 @@ def _write(path: str, content: str, gate: Gate) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AnsibleActionFail(f"out: cannot write the report to {path}: {folder} is no directory that you can write to")
     try:
-        gate.run([f"write {path}"], lambda _step: configuration.write(path, content))
+        return bool(gate.run([f"write {path}"], lambda _step: configuration.write(path, content)))
     except VirtError as error:
         raise AnsibleActionFail(f"out: {error}") from error

@@ -25,7 +25,7 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Whether steps are carried out: what must be locked or looked at again only then."""
+        """Whether steps are carried out. The verbs below say it better: test_rooms.py lists who still asks."""
         return not self._check_mode
 
     def hold(self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[T]]) -> T | None:
@@ -35,6 +35,10 @@ class Gate:
     def rehearse(self, look: t.Callable[[], T]) -> T | None:
         """Look at what a real run finds out by doing, or does not wait for; None when steps are carried out."""
         return look() if self._check_mode else None
+
+    def perform(self, do: t.Callable[[], T], *, otherwise: T) -> T:
+        """What doing it gives; in check mode what is known without doing it."""
+        return otherwise if self._check_mode else do()
 
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
         """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.

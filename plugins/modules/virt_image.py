@@ -363,13 +363,12 @@ from urllib.parse import urlsplit
 from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 HTTP_OPTIONS = {
@@ -404,7 +403,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
                 **said,
             )
         except UrlsError as error:
-            raise Failed(f"cannot fetch {without_secrets(location)}: {error}") from error
+            raise arrival.unread(location, error) from error
 
     return read
 
@@ -415,8 +414,7 @@ def main() -> None:
     module = Module(argument_spec=spec, supports_check_mode=True)
     gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
     with failures(module):
-        if module.params["catalogue"]:
-            raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
+        image_spec.refuse_bypass(module.params)
         detach("virt_image")
         with opened(module.params["uri"], watched=disk) as connection:
             if disk:

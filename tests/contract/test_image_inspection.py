@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image, pool_directory, travel
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, Source
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File
@@ -276,7 +276,8 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
     else:
         received.write_bytes(bytes(4096))
     source = Source("origin", "qemu+tls://hyper1/system")
-    work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), {}, t.cast(t.Any, None), Bounds("new.qcow2", 1024**3))
+    said = ImageSpec("new.qcow2", Bounds("new.qcow2", 1024**3))
+    work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), said, t.cast(t.Any, None))
     with pytest.raises(Refused, match=r"refers to another file \(/etc/shadow\)|is qcow2 by its name, raw by its first bytes"):
         work._inspect(str(received))
     assert not received.exists()

@@ -126,10 +126,7 @@ def test_only_the_gate_knows_check_mode(path: Path) -> None:
 
 
 # Fronts that still refuse by themselves. Take a file out once it raises nothing of ours; none is added.
-RAISING = {
-    "carry", "clone", "domain_options", "fetching", "guest", "image", "many", "migrate", "migrate_options",
-    "migrations", "noun", "reach", "send", "tls", "travel",
-}  # fmt: skip
+RAISING = {"clone", "domain_options", "guest", "many", "noun", "reach", "tls"}
 
 
 def raises(path: Path) -> set[str]:
@@ -142,6 +139,25 @@ def test_fronts_decide_nothing() -> None:
     """A refusal is decided in a plan, where a table tests it."""
     fronts = [path for path in FILES if label(path).startswith("module_utils/_front/")]
     assert {path.stem for path in fronts if raises(path)} == RAISING
+
+
+# Who still asks the gate whether it is open, which is check mode under another name: this set only shrinks.
+ASK_THE_GATE = {
+    "module_utils/_front/clone.py",
+    "module_utils/_front/guest.py",
+    "modules/virt_tls.py",
+    "plugin_utils/_certifier.py",
+}
+
+
+def asks_the_gate(path: Path) -> bool:
+    """Whether code reads `open` off something called gate."""
+    reads = [node.value for node in ast.walk(payload.tree(path)) if isinstance(node, ast.Attribute) and node.attr == "open"]
+    return any((read.id if isinstance(read, ast.Name) else getattr(read, "attr", "")) == "gate" for read in reads)
+
+
+def test_nobody_else_asks_whether_the_gate_is_open() -> None:
+    assert {label(path) for path in FILES if asks_the_gate(path)} == ASK_THE_GATE
 
 
 def banned(path: Path) -> list[str]:
@@ -169,7 +185,7 @@ def test_module_utils_are_private_python() -> None:
 
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS_KIB = {"virt_domain": 158, "virt_domains": 158, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 95}
+BUDGETS_KIB = {"virt_domain": 158, "virt_domains": 158, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 98}
 BUDGETS_KIB |= {
     "virt_pool": 42,
     "virt_network": 61,

@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.content import 
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["CHUNK", "digest_of", "look", "manifest_of", "point", "publish", "read_manifest", "verified", "verify"]
+__all__ = ["CHUNK", "digest_of", "look", "manifest_of", "point", "publish", "read_manifest", "verified", "verify", "vouch"]
 
 CHUNK = 1024 * 1024
 
@@ -79,7 +79,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
         os.fsync(out.fileno())
     os.rename(aside, beside)
     os.rename(path, os.path.join(image.directory, manifest.content))
-    _stamp(image.directory, manifest)  # a rename changes the file's time
+    vouch(image.directory, manifest)  # a rename changes the file's time
     settle(image.directory)
 
 
@@ -89,23 +89,17 @@ def verified(directory: str, content: str) -> bool:
     return bool(manifest and manifest.is_of(size=now.st_size, changed_ns=now.st_ctime_ns, inode=now.st_ino))
 
 
-def verify(directory: str, content: str, offered: Manifest | None, *, write: bool) -> bool:
-    """Whether a content is what its manifest says, or else what is `offered`; without either nobody knows, and it is not.
+def verify(directory: str, content: str, offered: Manifest | None) -> Manifest | None:
+    """The manifest of a content that is what this says, or else what is `offered`; None for another one, and where nobody knows.
 
-    It is read again only where the file is not the very one that was verified; with `write` its manifest then says that this one was.
+    It is read again only where the file is not the very one that was verified.
     """
     manifest = manifest_of(directory, content) or offered
-    if manifest is None:
-        return False
+    if manifest is None or verified(directory, content):
+        return manifest
     path = os.path.join(directory, content)
-    now = os.stat(path)
-    if verified(directory, content):
-        return True
-    if now.st_size != manifest.bytes or digest_of(path, "sha256", lambda _done: None) != manifest.sha256:
-        return False
-    if write:
-        _stamp(directory, manifest)
-    return True
+    same = os.stat(path).st_size == manifest.bytes and digest_of(path, "sha256", lambda _done: None) == manifest.sha256
+    return manifest if same else None
 
 
 def manifest_of(directory: str, content: str) -> Manifest | None:
@@ -117,7 +111,7 @@ def manifest_of(directory: str, content: str) -> Manifest | None:
         return None
 
 
-def _stamp(directory: str, manifest: Manifest) -> None:
+def vouch(directory: str, manifest: Manifest) -> None:
     """Say which file was verified: in place, as others may hold the manifest locked."""
     now = os.stat(os.path.join(directory, manifest.content))
     text = json.dumps(dataclasses.asdict(dataclasses.replace(manifest, inode=now.st_ino, changed_ns=now.st_ctime_ns)), sort_keys=True)

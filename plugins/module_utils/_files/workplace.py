@@ -38,11 +38,11 @@ def path(named: Named, kind: str = "") -> str:
 
 
 @contextlib.contextmanager
-def locked(named: Named) -> t.Iterator[None]:
-    """One writer per name: a second run waits and then finds the work done. The lock ends with the process that holds it."""
+def locked(named: Named) -> t.Iterator[str]:
+    """One writer per name, who is given the place; a second run waits and then finds the work done. The lock ends with its process."""
     with _lock(named):
         try:
-            yield
+            yield path(named)
         finally:
             if os.listdir(path(named)) == [_LOCK]:  # nothing to go on with: leave no trace
                 os.unlink(path(named, _LOCK))

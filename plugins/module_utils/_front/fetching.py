@@ -6,22 +6,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import content, fetch, header, room, signature, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._files.fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source, Sums, checksum_in
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, ImageSpec, Manifest, Source, Sums
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
-from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 
@@ -36,35 +37,38 @@ class World:
     open_libvirt: t.Callable[[str], t.ContextManager[t.Any]]
 
 
-def published(opener: fetch.Opener, sums: Sums, source: Source | None, params: t.Mapping[str, t.Any]) -> tuple[Checksum | None, str]:
-    """What the list says of the source's file, after its signature was checked, and why nobody can rely on it (empty: one can)."""
+def published(opener: fetch.Opener, said: ImageSpec) -> tuple[Checksum | None, str]:
+    """The checksum that is asked for, and why nobody can rely on it (empty: one can); one in a list after its signature was checked."""
+    sums, source = said.checksum, said.source
+    if not isinstance(sums, Sums):
+        return sums, ""
     if source is None:
         return None, ""
-    what, signed_by = without_secrets(sums.url), params["signature"]
-    listed, origin = fetch.read_bytes(opener, sums.url, retries=params["retries"])
-    if signed_by:
-        beside = None if signed_by == "inline" else fetch.read_bytes(opener, signed_by, retries=params["retries"])[0]
-        listed = signature.signed(listed, signature=beside, keyring=params["keyring"], what=what)
-    found = checksum_in(listed.decode(errors="replace"), source, sums)
-    if found is None:
-        raise Failed(
-            f"cannot verify {source.shown}: {what} holds no {sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; "
-            "is it the right SUMS file?"
-        )
-    return found, inspect.doubt(sums.url, origin, signed=bool(signed_by), certified=params.get("validate_certs", True))
+    listed, origin = fetch.read_bytes(opener, sums.url, retries=said.retries)
+    if said.signature:
+        beside = None if said.signature == "inline" else fetch.read_bytes(opener, said.signature, retries=said.retries)[0]
+        listed = signature.signed(listed, signature=beside, keyring=t.cast(str, said.keyring), what=without_secrets(sums.url))
+    found = arrival.listed(listed.decode(errors="replace"), sums, source)
+    return found, inspect.doubt(sums.url, origin, signed=bool(said.signature), certified=said.certified)
 
 
 class Fetching:
     """One image on its way into the pool."""
 
-    def __init__(self, image: Image, params: t.Mapping[str, t.Any], world: World, bounds: Bounds) -> None:
-        self.image, self.params, self.world, self.bounds = image, params, world, bounds
+    def __init__(self, image: Image, said: ImageSpec, world: World) -> None:
+        self.image, self.world, self.bounds = image, world, said.bounds
+        self.retries, self.origin_pool = said.retries, said.origin_pool
         self.offered: Manifest | None = None
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from; nobody fetches an image without one."""
+        return t.cast(Source, self.image.source)
 
     @property
     def part(self) -> str:
         """Where what is fetched grows: another place for each source, so that nothing goes on with another's bytes."""
-        source = t.cast(Source, self.image.source)
+        source = self.source
         told = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
         return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}.part")
 
@@ -76,20 +80,17 @@ class Fetching:
 
     def fetch(self, tell: Tell) -> Manifest:
         """Bring it here, and publish it under its content's name."""
-        image, source, path = self.image, t.cast(Source, self.image.source), self.part
-        workplace.tidy(image, but=path)
+        path = self.part
+        workplace.tidy(self.image, but=path)
         if self.offered:
-            self._receive(self.offered, path, source, tell)
+            self._receive(self.offered, path, tell)
             self._inspect(path)
-            return self._published(path, t.cast(Checksum, image.checksum), tell, as_published=True)
-        checksum, received = self._received(path, source, tell), path
-        try:
-            if source.compression:
-                path = fetch.unpack(path, source.compression, tell, self.bounds)
+            return self._published(path, t.cast(Checksum, self.image.checksum), tell, as_published=True)
+        checksum, received = self._received(path, tell), path
+        with _removed_upon(Refused, received):
+            if self.source.compression:
+                path = fetch.unpack(path, self.source.compression, tell, self.bounds)
             path = self._converted(path, tell)
-        except Refused:
-            remove(received)
-            raise
         return self._published(path, checksum, tell, as_published=path == received)
 
     def _published(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
@@ -113,7 +114,7 @@ class Fetching:
             content=image.content_name(checksum.hex),
             sha256=known or files.digest_of(path, "sha256", lambda done: tell("reading", done, os.path.getsize(path))),
             bytes=os.path.getsize(path),
-            source=t.cast(Source, image.source).shown,
+            source=self.source.shown,
             checksum=str(checksum),
             fetched=_now(),
             verified=image.verified,
@@ -122,71 +123,57 @@ class Fetching:
 
     def _inspect(self, path: str) -> None:
         """What another hypervisor calls an image is one, and reads no other file; else it is removed."""
-        try:
-            form, _size = self._seen(path, t.cast(Source, self.image.source).file)
-            if form != self.image.format:
-                raise Refused(f"refusing image {self.image.name}: it is {self.image.format} by its name, {form} by its first bytes")
-        except Refused:
-            remove(path)
-            raise
+        with _removed_upon(Refused, path):
+            arrival.refuse_other_format(self.image, self._seen(path, self.source.file)[0])
 
-    def _received(self, path: str, source: Source, tell: Tell) -> Checksum:
+    def _received(self, path: str, tell: Tell) -> Checksum:
         """The source's bytes in `path`, verified; returns their digest."""
-        wanted, retries = self.image.checksum, self.params["retries"]
+        wanted = self.image.checksum
         algorithm = wanted.algorithm if wanted else "sha256"
         with fetch.Part(path, algorithm, self.bounds) as part:
             part.expect(part.size)
             begun = part.size > 0
-            if wanted and part.digest() == wanted.hex:
-                pass  # an earlier run had all of it
-            elif source.kind == "url":
-                fetch.download(self.world.open_url, source.location, part, retries=retries, tell=tell, trusted=wanted is not None)
-            elif source.kind == "file":
-                fetch.copy(source.location, part, tell)
-            elif not begun:
-                raise Failed(f"cannot fetch {source.shown} from the controller: it did not arrive; was the action plugin bypassed?")
+            if not (wanted and part.digest() == wanted.hex):  # else an earlier run had all of it
+                self._take(part, tell)
             digest = part.finish()
-            if wanted and digest != wanted.hex and begun and source.kind == "url":
+            if wanted and digest != wanted.hex and begun and self.source.kind == "url":
                 part.restart()  # what an earlier run left was of something else
-                fetch.download(self.world.open_url, source.location, part, retries=retries, tell=tell, trusted=True)
+                self._take(part, tell)
                 digest = part.finish()
-        if wanted and digest != wanted.hex:
-            remove(path)
-            raise Failed(
-                f"refusing image {self.image.name}: {source.shown} has {algorithm} {digest}, not {wanted.hex}; the file was changed, "
-                "damaged on the way, or the checksum belongs to another version"
-            )
+        with _removed_upon(Failed, path):
+            arrival.refuse_other_bytes(self.image, self.source, Checksum(algorithm, digest))
         return Checksum(algorithm, digest)
+
+    def _take(self, part: Part, tell: Tell) -> None:
+        """The rest of the source; the action plugin has sent what comes from the controller."""
+        if self.source.kind == "url":
+            trusted = self.image.checksum is not None
+            fetch.download(self.world.open_url, self.source.location, part, retries=self.retries, tell=tell, trusted=trusted)
+        elif self.source.kind == "file":
+            fetch.copy(self.source.location, part, tell)
+        else:
+            arrival.refuse_unsent(self.source, size_bytes=part.size)
 
     def ask_origin(self) -> None:
         """Look what the other hypervisor has; raises NotFound or Refused when that is not what is wanted."""
-        source, image = t.cast(Source, self.image.source), self.image
+        source, image = self.source, self.image
         with self.world.open_libvirt(source.location) as origin:
-            storage.refresh(origin, self._origin_pool())
-            offers = [image.content_name(image.checksum.hex)] if image.checksum else []
-            found = [self._offer(origin, name) for name in (*offers, image.name)]
-        offered = next((offer for offer in found if offer and inspect.offers(image, offer)), None)
-        if offered is None and any(found):
-            inspect.refuse_offer(image, source.shown, next(filter(None, found)))
-        if offered is None:
-            what = offers[0] if offers else image.name
-            raise NotFound(
-                f"cannot fetch image {image.name} from {source.shown}: its pool {self._origin_pool()} has no {what} that virt_image "
-                "brought there"
-            )
-        self.offered = offered
+            storage.refresh(origin, self.origin_pool)
+            names = [*([image.content_name(image.checksum.hex)] if image.checksum else []), image.name]
+            found = [self._offer(origin, name) for name in names]
+        self.offered = arrival.chosen(image, source, self.origin_pool, found)
         doubt = image.doubt if image.checksum else f"only {source.shown} says what it is"
-        self.image = dataclasses.replace(image, checksum=image.checksum or offered.of_bytes, doubt=doubt)
+        self.image = dataclasses.replace(image, checksum=image.checksum or self.offered.of_bytes, doubt=doubt)
 
     def _offer(self, origin: t.Any, name: str) -> Manifest | None:
         """The manifest of a content, or of that behind a name."""
-        text = storage.read(origin, self._origin_pool(), content.manifest_name(name))
-        return (text and files.read_manifest(text.decode(errors="replace"), f"{name} on {t.cast(Source, self.image.source).shown}")) or None
+        text = storage.read(origin, self.origin_pool, content.manifest_name(name))
+        return (text and files.read_manifest(text.decode(errors="replace"), f"{name} on {self.source.shown}")) or None
 
-    def _receive(self, offered: Manifest, path: str, source: Source, tell: Tell) -> None:
+    def _receive(self, offered: Manifest, path: str, tell: Tell) -> None:
         """The other hypervisor's content in `path`: the very bytes of the checksum, whatever its manifest says of them."""
-        image, wanted, pool = self.image, t.cast(Checksum, self.image.checksum), self._origin_pool()
-        with fetch.Part(path, wanted.algorithm, self.bounds) as part, self.world.open_libvirt(source.location) as origin:
+        wanted, pool = t.cast(Checksum, self.image.checksum), self.origin_pool
+        with fetch.Part(path, wanted.algorithm, self.bounds) as part, self.world.open_libvirt(self.source.location) as origin:
             if part.size > offered.bytes:
                 part.restart()
             volume = storage.volume_in(origin, pool, offered.content)
@@ -199,26 +186,20 @@ class Fetching:
             if part.digest() != wanted.hex:
                 storage.receive(origin, pool, offered.content, part.size, write, part.skip)
             digest = part.finish()
-        if digest != wanted.hex:
-            remove(path)
-            raise Failed(
-                f"refusing image {image.name}: {offered.content} from {source.shown} has {wanted.algorithm} {digest}, not {wanted.hex}: it "
-                "was damaged there or on the way, or it is not what that host says; look at that host's disk, or bring the image from its "
-                "source (url, src)"
-            )
+        with _removed_upon(Failed, path):
+            arrival.refuse_other_copy(self.image, self.source, offered, Checksum(wanted.algorithm, digest))
 
     def _seen(self, path: str, name: str) -> tuple[str, int]:
         """Format and size of an image that no reader will be led away by: it could read any file of the host; raises Refused."""
         form = inspect.fetched(self.image.name, name, header.read(path))
         info = qemu_img.info(path, form)
-        if others := [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)]:
-            raise Refused(f"refusing image {self.image.name}: it refers to another file ({others[0]})")
+        arrival.refuse_more_files(self.image, [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)])
         self.bounds.check(info["virtual-size"])
         return form, info["virtual-size"]
 
     def _converted(self, path: str, tell: Tell) -> str:
         """The image in the wanted format; raises Refused."""
-        image, source = self.image, t.cast(Source, self.image.source)
+        image, source = self.image, self.source
         form, size = self._seen(path, source.file.rpartition(".")[0] if source.compression else source.file)
         if form == image.format:
             return path
@@ -226,21 +207,26 @@ class Fetching:
         remove(converted)
         place = room.look(image.directory, self.bounds.reserve_bytes)
         self.bounds.refuse(place.problem(qemu_img.flat_bytes(path, form), "its pool"))
+
+        def percent(done: float) -> None:
+            tell("converting", int(size * done / 100), size)
+
         try:
-            qemu_img.convert(
-                path,
-                converted,
-                from_format=form,
-                to_format=image.format,
-                progress=lambda percent: tell("converting", int(size * percent / 100), size),
-            )
+            qemu_img.convert(path, converted, from_format=form, to_format=image.format, progress=percent)
         except Failed:
             remove(converted)
             raise
         return converted
 
-    def _origin_pool(self) -> str:
-        return t.cast(str, self.params["origin_pool"] or self.params["pool"])
+
+@contextlib.contextmanager
+def _removed_upon(refusal: type[VirtError], path: str) -> t.Iterator[None]:
+    """Nobody goes on with what was refused."""
+    try:
+        yield
+    except refusal:
+        remove(path)
+        raise
 
 
 def _now() -> str:

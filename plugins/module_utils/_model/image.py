@@ -13,9 +13,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["COMPRESSIONS", "Checksum", "Header", "Image", "Manifest", "Present", "Source", "Sums", "checksum_in", "parse_checksum"]
+__all__ = ["COMPRESSIONS", "Checksum", "Header", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
+__all__ += ["checksum_in", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
 _LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the strongest first
@@ -69,6 +71,26 @@ class Source:
         """gz, xz, bz2 or zst by the ending of the name."""
         ending = self.file.rsplit(".", 1)[-1].lower()
         return ending if ending in COMPRESSIONS and self.kind != "origin" else None
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSpec:
+    """Everything that one call says of an image."""
+
+    name: str
+    bounds: Bounds
+    pool: str = "default"
+    state: str = "present"
+    format: str = "qcow2"
+    source: Source | None = None
+    checksum: Checksum | Sums | None = None
+    current: bool = True
+    prune: bool = False
+    retries: int = 0
+    signature: str | None = None
+    keyring: str | None = dataclasses.field(default=None, repr=False)
+    certified: bool = True  # certificates of servers are checked
+    origin_pool: str = "default"
 
 
 @dataclasses.dataclass(frozen=True)

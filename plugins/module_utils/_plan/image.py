@@ -9,10 +9,15 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Present
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
 
-__all__ = ["Fetch", "ImageStep", "Point", "Remove", "absent", "old", "present", "refuse_stranger", "replaced", "strangers", "superseded"]
+__all__ = ["Fetch", "ImageStep", "Outcome", "Point", "Remove", "Vouch"]
+__all__ += ["absent", "is_settled", "is_verified", "needs_origin", "old", "outcome", "present", "refuse_stranger", "replaced"]
+__all__ += ["stranger", "strangers", "superseded", "warnings"]
+
+_PROOF = "give as checksum the digest itself, or a list that comes over https or is signed (signature, keyring)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +58,24 @@ class Remove(ImageStep):
         return f"remove {self.file}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Vouch(ImageStep):
+    """Note that a content was read, and is what its manifest says: no change of the image."""
+
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"note that {self.manifest.content} was verified"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """Where the name points after the steps (None: nowhere, or not known before the fetch), and what they change."""
+
+    content: str | None
+    changes: t.Sequence[Change] = ()
+
+
 def present(image: Image, found: Present) -> list[ImageStep]:
     """Steps until the name points to the wanted content; raises Refused or BadInput."""
     if found.foreign and image.current:
@@ -74,13 +97,35 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
 
 
-def refuse_stranger(image: Image) -> t.NoReturn:
-    """Raises Refused: a file has the name of the content that was asked for, and its bytes are others."""
-    content = image.content_name(t.cast(Checksum, image.checksum).hex)
-    raise Refused(
-        f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did not bring it; "
-        "look at it, and move it away"
-    )
+def needs_origin(image: Image, steps: t.Sequence[ImageStep]) -> bool:
+    """Whether another hypervisor is to be asked what it has, before it is known what is to be done."""
+    return bool(image.source and image.source.kind == "origin" and steps and isinstance(steps[0], Fetch))
+
+
+def stranger(image: Image, found: Present) -> str | None:
+    """A file with the name of the content that was asked for, which no manifest calls so: its bytes decide."""
+    content = image.content_name(image.checksum.hex) if image.checksum else None
+    return content if content in found.strangers else None
+
+
+def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
+    """Raises Refused where a file has the name of the content that was asked for, and its bytes are others."""
+    if not same:
+        raise Refused(
+            f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did not bring it; "
+            "look at it, and move it away"
+        )
+
+
+def is_settled(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
+    """Whether the content that was asked for need not be compared again before disks may stand on it.
+
+    The bytes of a stranger have been; what a name points to is verified when it is pointed there.
+    """
+    if steps or image.current or image.checksum is None:
+        return True
+    content = image.content_name(image.checksum.hex)
+    return content not in found.files or content in found.strangers
 
 
 def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
@@ -128,3 +173,36 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
         raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")
     name = [image.name] if image.name in found.files else []
     return [Remove(image, file) for file in (*name, *contents)]
+
+
+def is_verified(image: Image, manifest: Manifest | None) -> bool:
+    """Whether an image is what a checksum says that nobody on the way can have written; without a manifest it is yet to be fetched."""
+    if manifest is None:
+        return image.verified
+    return manifest.verified or (image.verified and manifest.checksum == str(image.checksum))
+
+
+def warnings(image: Image) -> list[str]:
+    """What the user must know of an image that anybody may have made."""
+    return [f"image {image.name} is NOT verified: {image.doubt}; {_PROOF}"] if image.doubt else []
+
+
+def outcome(image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None) -> Outcome:
+    """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
+    points = [step.target for step in steps if isinstance(step, Point)]
+    after = fetched or _after(image, points, before, absent=absent)
+    shown = after or "(fetched)" if points else after
+    changes = [Change("image", before, shown)] if before != shown and image.current else []
+    if steps and not image.current and not absent:
+        changes.append(Change(f"content {after}", "absent", "present"))
+    removed = [step.file for step in steps if isinstance(step, Remove) and step.file != image.name]
+    changes += [Change(f"content {file}", "present", "absent") for file in removed if file != before]
+    return Outcome(after, changes)
+
+
+def _after(image: Image, points: t.Sequence[str | None], before: str | None, *, absent: bool) -> str | None:
+    if absent:
+        return None
+    if image.checksum and not image.current:
+        return image.content_name(image.checksum.hex)
+    return points[-1] if points else before

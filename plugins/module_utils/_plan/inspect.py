@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
 
-__all__ = ["base", "doubt", "fetched", "offers", "refuse_namesake", "refuse_offer"]
+__all__ = ["base", "doubt", "fetched", "offers", "refuse_namesake"]
 
 _OURS = ("qcow2", "raw")
 _ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "vpc"}
@@ -68,17 +66,6 @@ def refuse_namesake(image: Image, known: Manifest | None) -> None:
             f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, which begins alike; "
             "remove it (state: absent), and find out who brought it"
         )
-
-
-def refuse_offer(image: Image, origin: str, offer: Manifest) -> t.NoReturn:
-    """Raises Refused: why what another hypervisor has cannot be taken."""
-    if image.checksum is not None and offer.checksum == str(image.checksum):
-        raise Refused(
-            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be compared with "
-            f"{image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of the file itself, taken where you "
-            "trust it"
-        )
-    raise Refused(f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was asked for")
 
 
 def fetched(image: str, source: str, header: Header) -> str:

@@ -8,23 +8,25 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 
 PLACES = ("playbooks/tasks/move.yml", "roles/maintenance/tasks/move.yml")
 SUM = Checksum("sha256", "0" * 64)
 IMAGE = Image("a.qcow2", "/pool", "qcow2", None, SUM, current=False)
-OFFER = Manifest(IMAGE.content_name(SUM.hex), "1" * 64, 1, "https://example.org/a.qcow2.xz", str(SUM), "2026-01-01T00:00:00+00:00")
+OFFER = Manifest(
+    IMAGE.content_name(SUM.hex), "1" * 64, 1, "https://example.org/a.qcow2.xz", str(SUM), "2026-01-01T00:00:00+00:00", as_published=False
+)
 
 
 def refusals() -> t.Iterator[t.Callable[[], object]]:
     """Why virt_image does not bring what it was asked for."""
-    yield lambda: plans.refuse_stranger(IMAGE)
+    yield lambda: plans.refuse_stranger(IMAGE, OFFER.content, same=False)
     yield lambda: plans.replaced(IMAGE, {IMAGE.content_name(SUM.hex): "guest web1"})
     yield lambda: plans.replaced(IMAGE, {})
-    yield lambda: inspect.refuse_offer(IMAGE, "hyper1", OFFER)
+    yield lambda: arrival.chosen(IMAGE, Source("origin", "qemu+tls://hyper1/system"), "default", [OFFER])
 
 
 @pytest.mark.parametrize("place", PLACES)

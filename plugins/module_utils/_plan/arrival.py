@@ -1,0 +1,92 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether what arrived, or is offered, is the image that was asked for. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source, Sums, checksum_in
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import offers
+
+__all__ = ["chosen", "listed", "refuse_more_files", "refuse_other_bytes", "refuse_other_copy", "refuse_other_format", "refuse_unsent"]
+__all__ += ["unread"]
+
+
+def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:
+    """What of another hypervisor's contents is the wanted one; raises Refused or NotFound."""
+    there = [offer for offer in found if offer]
+    if fits := [offer for offer in there if offers(image, offer)]:
+        return fits[0]
+    if there:
+        raise _refused(image, source.shown, there[0])
+    what = image.content_name(image.checksum.hex) if image.checksum else image.name
+    raise NotFound(f"cannot fetch image {image.name} from {source.shown}: its pool {pool} has no {what} that virt_image brought there")
+
+
+def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
+    """Why what another hypervisor has cannot be taken."""
+    if image.checksum is not None and offer.checksum == str(image.checksum):
+        return Refused(
+            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be compared with "
+            f"{image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of the file itself, taken where you "
+            "trust it"
+        )
+    return Refused(f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was asked for")
+
+
+def listed(text: str, sums: Sums, source: Source) -> Checksum:
+    """What a published list says of the source's file; raises Failed where it says nothing."""
+    found = checksum_in(text, source, sums)
+    if found is None:
+        raise Failed(
+            f"cannot verify {source.shown}: {without_secrets(sums.url)} holds no {sums.algorithm or 'sha512, sha384 or sha256'} of "
+            f"{source.file}; is it the right SUMS file?"
+        )
+    return found
+
+
+def unread(location: str, error: object) -> Failed:
+    """An address that cannot be read."""
+    return Failed(f"cannot fetch {without_secrets(location)}: {error}")
+
+
+def refuse_unsent(source: Source, *, size_bytes: int) -> None:
+    """Raises Failed where nothing came from the controller."""
+    if not size_bytes:
+        raise Failed(f"cannot fetch {source.shown} from the controller: it did not arrive; was the action plugin bypassed?")
+
+
+def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
+    """Raises Failed where the source has other bytes than the checksum says."""
+    if image.checksum and got.hex != image.checksum.hex:
+        raise Failed(
+            f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the file was changed, "
+            "damaged on the way, or the checksum belongs to another version"
+        )
+
+
+def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Checksum) -> None:
+    """Raises Failed where another hypervisor sent other bytes than it was asked for."""
+    if image.checksum and got.hex != image.checksum.hex:
+        raise Failed(
+            f"refusing image {image.name}: {offered.content} from {source.shown} has {got.algorithm} {got.hex}, not "
+            f"{image.checksum.hex}: it was damaged there or on the way, or it is not what that host says; look at that host's disk, or "
+            "bring the image from its source (url, src)"
+        )
+
+
+def refuse_other_format(image: Image, form: str) -> None:
+    """Raises Refused where another hypervisor's image is not what its name says."""
+    if form != image.format:
+        raise Refused(f"refusing image {image.name}: it is {image.format} by its name, {form} by its first bytes")
+
+
+def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
+    """Raises Refused where QEMU would open other files for the image."""
+    if others:
+        raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]})")

@@ -1,0 +1,107 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the user says of an image, and what contradicts itself in it. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, ImageSpec, Source, Sums, parse_checksum
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds, reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+
+__all__ = ["refuse_bypass", "spec"]
+
+_SOURCES = ("url", "src", "origin")
+_URL = ("http://", "https://")
+
+
+def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
+    """Raises BadInput for what only the controller can read."""
+    if params["catalogue"]:
+        raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
+
+
+def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
+    """The image that is asked for; raises BadInput with every problem."""
+    name, problems = params["name"], Problems()
+    problems.tried(lambda: _units.check_name(name, what="name"))
+    bounds = problems.tried(lambda: _bounds(params)) or Bounds(name, 0)
+    problems.found += _about_source(params)
+    checksum = problems.tried(lambda: _checksum(params))
+    form = params["format"] or _units.format_of(name)
+    problems.found += _contradictions(params, checksum)
+    if form is None and params["state"] != "absent":
+        problems.found.append(f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format")
+    problems.refuse()
+    return ImageSpec(
+        name=name,
+        pool=params["pool"],
+        state=params["state"],
+        format=form or "qcow2",  # nothing is made
+        source=_source(params),
+        checksum=checksum,
+        bounds=bounds,
+        current=params["current"],
+        prune=params["prune"],
+        retries=params["retries"],
+        signature=params["signature"],
+        keyring=params["keyring"],
+        certified=params.get("validate_certs", True),
+        origin_pool=params["origin_pool"] or params["pool"],
+    )
+
+
+def _bounds(params: t.Mapping[str, t.Any]) -> Bounds:
+    most = _units.bytes_of(params["max_size"], bare="G", what="max_size")
+    return Bounds(params["name"], most, reserve_of(params["reserve"]))
+
+
+def _checksum(params: t.Mapping[str, t.Any]) -> Checksum | Sums | None:
+    given = params["checksum"]
+    if given is None and params["url"] and params["state"] == "present":
+        raise BadInput(f"checksum of {params['name']} is missing: nothing is downloaded unverified; give it, or say checksum: none")
+    return None if given in (None, "none") else parse_checksum(given)
+
+
+def _source(params: t.Mapping[str, t.Any]) -> Source | None:
+    if params["url"]:
+        return Source("url", params["url"])
+    if params["src"]:
+        return Source("file" if params["remote_src"] else "upload", params["src"])
+    if params["origin"]:
+        return Source("origin", params["origin_uri"] or f"qemu+tls://{params['origin']}/system")
+    return None
+
+
+def _about_source(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    given = [option for option in _SOURCES if params[option]]
+    if given[1:]:
+        yield f"{' and '.join(given)} exclude each other; say one place the image comes from"
+
+
+def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | None) -> t.Iterator[str]:
+    if params["url"] and not params["url"].startswith(_URL):
+        yield f"url: {without_secrets(params['url'])!r} must begin with http:// or https://"
+    if not params["current"] and (checksum is None or params["state"] == "absent" or params["prune"]):
+        yield "current: false brings one content and lets the name be; say with checksum which, and leave out state and prune"
+    if params["retries"] < 0:
+        yield f"retries: must not be below 0, it is {params['retries']}"
+    yield from _about_signature(params, isinstance(checksum, Sums))
+
+
+def _about_signature(params: t.Mapping[str, t.Any], sums: bool) -> t.Iterator[str]:
+    said, keyring = params["signature"], params["keyring"]
+    if said and not sums:
+        yield "signature: a list of checksums is signed; give its URL as checksum"
+    if said and not keyring:
+        yield "signature: say with keyring whose signature is trusted"
+    if keyring and not said:
+        yield "keyring: say with signature where the list's signature is (a URL, or inline)"
+    if said and said != "inline" and not said.startswith(_URL):
+        yield f"signature: {without_secrets(said)!r} must be inline, or begin with http:// or https://"

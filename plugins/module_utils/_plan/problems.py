@@ -1,0 +1,35 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Tell everything that is wrong with a request at once, not only the first of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+__all__ = ["Problems"]
+
+T = t.TypeVar("T")
+
+
+class Problems:
+    """What is wrong with one request."""
+
+    def __init__(self, found: t.Iterable[str] = ()) -> None:
+        self.found = list(found)
+
+    def tried(self, make: t.Callable[[], T]) -> T | None:
+        """What it gives; where that is BadInput, its problems are noted and None comes back."""
+        try:
+            return make()
+        except BadInput as error:
+            self.found += error.problems
+            return None
+
+    def refuse(self) -> None:
+        """Raises BadInput when there are any."""
+        if self.found:
+            raise BadInput(self.found)

@@ -1,0 +1,268 @@
+"""What is asked of an image, what contradicts itself in it, and what the steps make of it, as tables."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front.image import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present, Source, Sums
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival
+from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import refuse_bypass, spec
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+
+HEX = "ab" * 32
+DIGEST = f"sha256:{HEX}"
+SUMS = "https://there/SUMS"
+URL = {"url": "https://there/debian-12.qcow2", "checksum": DIGEST}
+
+
+def params(**said: t.Any) -> dict[str, t.Any]:
+    return {**{name: option.get("default") for name, option in OPTIONS.items()}, "name": "debian-12.qcow2", **said}
+
+
+@pytest.mark.parametrize(
+    ("said", "problems"),
+    [
+        ({}, []),
+        (URL, []),
+        ({**URL, "checksum": "none"}, []),
+        ({**URL, "state": "absent", "checksum": None}, []),
+        ({**URL, "checksum": None}, ["checksum of debian-12.qcow2 is missing"]),
+        ({"checksum": None, "src": "/x"}, []),
+        ({"name": "../x.raw"}, ["name"]),
+        ({"name": "x"}, ["format of x is unclear"]),
+        ({"name": "x", "format": "raw"}, []),
+        ({"name": "x", "state": "absent"}, []),
+        ({"max_size": "much"}, ["max_size"]),
+        ({"reserve": "much"}, ["reserve"]),
+        ({**URL, "src": "/x"}, ["url and src exclude each other"]),
+        ({"src": "/x", "origin": "hyper1", "checksum": "odd"}, ["src and origin exclude each other", "checksum: cannot read"]),
+        ({**URL, "url": "ftp://there/x"}, ["url: 'ftp://there/x' must begin"]),
+        ({**URL, "url": "http://there/x"}, []),
+        ({**URL, "current": False}, []),
+        ({"current": False}, ["current: false"]),
+        ({**URL, "current": False, "state": "absent"}, ["current: false"]),
+        ({**URL, "current": False, "prune": True}, ["current: false"]),
+        ({"retries": 0}, []),
+        ({"retries": -1}, ["retries: must not be below 0"]),
+        ({**URL, "checksum": SUMS, "signature": "inline", "keyring": "k"}, []),
+        ({**URL, "checksum": SUMS, "signature": "https://there/sig", "keyring": "k"}, []),
+        ({**URL, "checksum": SUMS, "signature": "sig", "keyring": "k"}, ["signature: 'sig' must be inline"]),
+        ({**URL, "checksum": SUMS, "signature": "inline"}, ["signature: say with keyring"]),
+        ({**URL, "checksum": SUMS, "keyring": "k"}, ["keyring: say with signature"]),
+        ({**URL, "signature": "inline", "keyring": "k"}, ["signature: a list of checksums is signed"]),
+    ],
+)
+def test_contradictions(said: dict[str, t.Any], problems: list[str]) -> None:
+    found: list[str] = []
+    try:
+        spec(params(**said))
+    except BadInput as error:
+        found = error.problems
+    assert len(found) == len(problems) and all(text.startswith(start) for text, start in zip(found, problems)), found
+
+
+@pytest.mark.parametrize(
+    ("said", "source"),
+    [
+        ({}, None),
+        (URL, Source("url", URL["url"])),
+        ({"src": "/x.raw"}, Source("upload", "/x.raw")),
+        ({"src": "/x.raw", "remote_src": True}, Source("file", "/x.raw")),
+        ({"origin": "hyper1"}, Source("origin", "qemu+tls://hyper1/system")),
+        ({"origin": "hyper1", "origin_uri": "qemu+ssh://hyper1/system"}, Source("origin", "qemu+ssh://hyper1/system")),
+    ],
+)
+def test_where_it_comes_from(said: dict[str, t.Any], source: Source | None) -> None:
+    assert spec(params(**said)).source == source
+
+
+def test_what_is_said_is_kept() -> None:
+    found = spec(params(**{**URL, "checksum": SUMS}, pool="fast", max_size="1", reserve="0", validate_certs=False))
+    assert (found.format, found.checksum, found.origin_pool, found.certified) == ("qcow2", Sums(None, SUMS), "fast", False)
+    assert (found.bounds.image, found.bounds.max_bytes, found.bounds.reserve_bytes) == ("debian-12.qcow2", 1024**3, 0)
+    other = spec(params(name="x.qcow2", format="raw", origin_pool="theirs", checksum="none"))
+    assert (other.format, other.checksum, other.origin_pool, other.certified) == ("raw", None, "theirs", True)
+    assert spec(params(name="x", state="absent")).format == "qcow2"
+
+
+def test_only_the_controller_reads_the_catalogue() -> None:
+    refuse_bypass({"catalogue": None})
+    with pytest.raises(BadInput, match="bypassed"):
+        refuse_bypass({"catalogue": "images.yml"})
+
+
+def test_problems_are_told_together() -> None:
+    problems = Problems(["first"])
+    assert problems.tried(lambda: 5) == 5
+    assert problems.tried(lambda: spec(params(name="x"))) is None
+    with pytest.raises(BadInput, match=r"first; format of x"):
+        problems.refuse()
+    Problems().refuse()
+
+
+SOURCE = Source("origin", "qemu+tls://hyper1/system")
+CHECKSUM = Checksum("sha256", HEX)
+IMAGE = Image("debian-12.qcow2", "/images", "qcow2", SOURCE, CHECKSUM)
+CONTENT = f"debian-12.{HEX[:12]}.qcow2"
+OLD = "debian-12.000000000000.qcow2"
+
+
+def image(**more: t.Any) -> Image:
+    return Image(**{"name": IMAGE.name, "directory": "/images", "format": "qcow2", "source": SOURCE, "checksum": CHECKSUM, **more})
+
+
+def manifest(**more: t.Any) -> Manifest:
+    known: dict[str, t.Any] = {"content": CONTENT, "sha256": HEX, "bytes": 1, "source": "there", "checksum": DIGEST, "fetched": ""}
+    return Manifest(**{**known, **more})
+
+
+def test_another_hypervisor_is_asked_before_something_is_fetched_from_it() -> None:
+    assert plans.needs_origin(IMAGE, [plans.Fetch(IMAGE)])
+    assert not plans.needs_origin(IMAGE, [])
+    assert not plans.needs_origin(IMAGE, [plans.Point(IMAGE, CONTENT)])
+    assert not plans.needs_origin(image(source=Source("url", "x")), [plans.Fetch(IMAGE)])
+    assert not plans.needs_origin(image(source=None), [plans.Fetch(IMAGE)])
+
+
+def test_strangers() -> None:
+    there = Present(None, frozenset({CONTENT}), strangers=frozenset({CONTENT}))
+    assert plans.stranger(IMAGE, there) == CONTENT
+    assert plans.stranger(IMAGE, Present(None, frozenset({CONTENT}))) is None
+    assert plans.stranger(image(checksum=None), there) is None
+    plans.refuse_stranger(IMAGE, CONTENT, same=True)
+    with pytest.raises(Refused, match="holds something else"):
+        plans.refuse_stranger(IMAGE, CONTENT, same=False)
+
+
+KEPT = Present(None, frozenset({CONTENT}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "steps", "expected"),
+    [
+        (image(current=False), KEPT, [], False),
+        (image(current=False), KEPT, [plans.Fetch(IMAGE)], True),
+        (image(), KEPT, [], True),
+        (image(current=False, checksum=None), KEPT, [], True),
+        (image(current=False), Present(None, frozenset()), [], True),
+        (image(current=False), Present(None, frozenset({CONTENT}), strangers=frozenset({CONTENT})), [], True),
+    ],
+)
+def test_what_is_compared_again(wanted: Image, found: Present, steps: list[plans.ImageStep], expected: bool) -> None:
+    assert plans.is_settled(wanted, found, steps) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "expected"),
+    [
+        (image(), None, True),
+        (image(doubt="plain http"), None, False),
+        (image(), manifest(), True),
+        (image(), manifest(checksum=f"sha256:{'0' * 64}"), False),
+        (image(doubt="plain http"), manifest(), False),
+        (image(doubt="plain http"), manifest(verified=True), True),
+    ],
+)
+def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool) -> None:
+    assert plans.is_verified(wanted, known) is expected
+    assert bool(plans.warnings(wanted)) is bool(wanted.doubt)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps", "said", "content", "changes"),
+    [
+        (image(), [], {"before": CONTENT}, CONTENT, []),
+        (image(), [plans.Point(IMAGE, CONTENT)], {"before": OLD}, CONTENT, [Change("image", OLD, CONTENT)]),
+        (image(), [plans.Point(IMAGE, None)], {}, None, [Change("image", None, "(fetched)")]),
+        (image(), [plans.Point(IMAGE, None)], {"fetched": OLD}, OLD, [Change("image", None, OLD)]),
+        (image(current=False), [], {"before": OLD}, CONTENT, []),
+        (image(current=False), [plans.Fetch(IMAGE)], {}, CONTENT, [Change(f"content {CONTENT}", "absent", "present")]),
+        (image(checksum=None), [], {"before": OLD}, OLD, []),
+        (
+            image(),
+            [plans.Remove(IMAGE, IMAGE.name), plans.Remove(IMAGE, CONTENT), plans.Remove(IMAGE, OLD)],
+            {"before": CONTENT, "absent": True},
+            None,
+            [Change("image", CONTENT, None), Change(f"content {OLD}", "present", "absent")],
+        ),
+        (image(current=False), [plans.Remove(IMAGE, OLD)], {"absent": True}, None, [Change(f"content {OLD}", "present", "absent")]),
+    ],
+)
+def test_outcome(wanted: Image, steps: list[plans.ImageStep], said: dict[str, t.Any], content: str | None, changes: list[Change]) -> None:
+    found = plans.outcome(wanted, steps, **{"before": None, "absent": False, "fetched": None, **said})
+    assert (found.content, list(found.changes)) == (content, changes)
+
+
+UNPACKED = manifest(as_published=False, sha256="0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offers", "expected"),
+    [
+        (image(), [None, manifest()], manifest()),
+        (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64), manifest()], manifest()),
+        (image(), [None, None], "NotFound has no " + CONTENT),
+        (image(checksum=None), [None], "NotFound has no debian-12.qcow2 that"),
+        (image(), [UNPACKED], "Refused unpacked or converted there"),
+        (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)], "Refused not what was asked for"),
+        (image(checksum=None), [manifest(content="other.raw")], "Refused not what was asked for"),
+    ],
+)
+def test_what_is_taken_of_another_hypervisor(wanted: Image, offers: list[Manifest | None], expected: Manifest | str) -> None:
+    found: Manifest | str
+    try:
+        found = arrival.chosen(wanted, SOURCE, "default", offers)
+    except VirtError as error:
+        kind, _space, words = str(expected).partition(" ")
+        assert words in str(error)
+        found = f"{type(error).__name__} {words}"
+        assert kind == type(error).__name__
+    assert found == expected
+
+
+def test_a_list_must_have_the_file() -> None:
+    source = Source("url", "https://there/x.raw")
+    assert arrival.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
+    with pytest.raises(Failed, match=r"holds no sha512, sha384 or sha256 of x\.raw; is it"):
+        arrival.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
+    with pytest.raises(Failed, match=r"holds no sha512 of x\.raw"):
+        arrival.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
+
+
+OTHER = Checksum("sha256", "cd" * 32)
+
+
+@pytest.mark.parametrize(
+    ("check", "refusal"),
+    [
+        (lambda: arrival.refuse_other_bytes(IMAGE, SOURCE, CHECKSUM), None),
+        (lambda: arrival.refuse_other_bytes(image(checksum=None), SOURCE, OTHER), None),
+        (lambda: arrival.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
+        (lambda: arrival.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
+        (lambda: arrival.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
+        (lambda: arrival.refuse_unsent(SOURCE, size_bytes=1), None),
+        (lambda: arrival.refuse_unsent(SOURCE, size_bytes=0), Failed),
+        (lambda: arrival.refuse_other_format(IMAGE, "qcow2"), None),
+        (lambda: arrival.refuse_other_format(IMAGE, "raw"), Refused),
+        (lambda: arrival.refuse_more_files(IMAGE, []), None),
+        (lambda: arrival.refuse_more_files(IMAGE, ["/etc/shadow"]), Refused),
+    ],
+)
+def test_what_arrived(check: t.Callable[[], None], refusal: type[VirtError] | None) -> None:
+    if refusal is None:
+        check()
+        return
+    with pytest.raises(refusal, match=r"^(refusing image debian-12.qcow2|cannot fetch)"):
+        check()
+
+
+def test_an_address_that_cannot_be_read_keeps_its_secret() -> None:
+    assert str(arrival.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
+    assert "secret" not in str(arrival.unread("https://me:secret@there/x", "404"))
+    assert not isinstance(arrival.unread("x", ""), NotFound)
