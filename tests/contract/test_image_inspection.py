@@ -16,7 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image, pool_directory, travel
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, ImageSpec, Source
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File

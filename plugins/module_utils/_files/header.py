@@ -12,7 +12,7 @@ import struct
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 
 __all__ = ["chain", "mentioned", "read"]
 

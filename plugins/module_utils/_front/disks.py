@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import content 
 from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Origin, Question, Site, SiteOf, Size
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps

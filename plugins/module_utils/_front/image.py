@@ -23,8 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._front.fetching import
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, ImageSpec, Manifest, Source
 from ansible_collections.corral.virt.plugins.module_utils._model.room import MAX_SIZE
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_spec, inspect
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 __all__ = ["OPTIONS", "World", "converge"]
@@ -118,7 +118,7 @@ class _Work:
     def _present(self) -> list[plans.ImageStep]:
         if self.image.checksum:
             content = self.image.content_name(self.image.checksum.hex)
-            inspect.refuse_namesake(self.image, files.manifest_of(self.image.directory, content))
+            arrival.refuse_namesake(self.image, files.manifest_of(self.image.directory, content))
         return plans.present(self.image, self.found)
 
     def _is_wanted(self, content: str) -> bool:

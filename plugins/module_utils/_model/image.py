@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import w
 from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["COMPRESSIONS", "Checksum", "Header", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
+__all__ = ["COMPRESSIONS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
 __all__ += ["checksum_in", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
@@ -32,14 +32,6 @@ class Checksum(t.NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.hex}"
-
-
-class Header(t.NamedTuple):
-    """What the first bytes of a file say, whoever wrote them."""
-
-    format: str  # raw where they say nothing
-    backing: str | None = None  # what a qcow2 stands on, as it names it
-    data_file: str | None = None  # other files that hold its data
 
 
 class Sums(t.NamedTuple):

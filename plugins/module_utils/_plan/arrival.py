@@ -11,10 +11,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source, Sums, checksum_in
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import offers
 
 __all__ = ["chosen", "listed", "refuse_more_files", "refuse_other_bytes", "refuse_other_copy", "refuse_other_format", "refuse_unsent"]
-__all__ += ["unread"]
+__all__ += ["offers", "refuse_namesake", "unread"]
 
 
 def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:
@@ -90,3 +89,19 @@ def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
     """Raises Refused where QEMU would open other files for the image."""
     if others:
         raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]})")
+
+
+def offers(image: Image, offer: Manifest) -> bool:
+    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was asked for."""
+    if image.checksum is None:
+        return image.owns(offer.content)
+    return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
+
+
+def refuse_namesake(image: Image, known: Manifest | None) -> None:
+    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be made to fit."""
+    if known and image.checksum and known.checksum != str(image.checksum):
+        raise Refused(
+            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, which begins alike; "
+            "remove it (state: absent), and find out who brought it"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
 __all__ = [

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header, Image, Manifest
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
 
-__all__ = ["base", "doubt", "fetched", "offers", "refuse_namesake"]
+__all__ = ["base", "doubt", "fetched"]
 
 _OURS = ("qcow2", "raw")
 _ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "vpc"}
@@ -50,22 +50,6 @@ def doubt(sums: str, origin: str, *, signed: bool, certified: bool) -> str:
     if not (sums.startswith("https://") and origin.startswith("https://")):
         return "its list of checksums came over plain http"
     return "" if certified else "its list of checksums came from a server whose certificate was not checked"
-
-
-def offers(image: Image, offer: Manifest) -> bool:
-    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was asked for."""
-    if image.checksum is None:
-        return image.owns(offer.content)
-    return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
-
-
-def refuse_namesake(image: Image, known: Manifest | None) -> None:
-    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be made to fit."""
-    if known and image.checksum and known.checksum != str(image.checksum):
-        raise Refused(
-            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, which begins alike; "
-            "remove it (state: absent), and find out who brought it"
-        )
 
 
 def fetched(image: str, source: str, header: Header) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 
@@ -36,5 +36,5 @@ def test_a_base_that_cannot_be_stood_on_does_not_end_the_run(place: str) -> None
         with pytest.raises(Refused, match=pattern):
             refuse()
     with pytest.raises(Refused, match="begins alike") as other:
-        inspect.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
+        arrival.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
     assert not re.search(pattern, str(other.value))

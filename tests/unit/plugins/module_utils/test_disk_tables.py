@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Device, Known, Origin, Site, SiteOf, Size, SizeOf
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool

@@ -68,6 +68,7 @@ MEANINGS = {
     ("postcopy", "crashed", False): "is lost",
 }
 
+
 def judge(source: str, dest: str, **more: t.Any) -> Verdict:
     """What two states mean."""
     return verdict.judge(Observation(source, dest, **more))

@@ -1,0 +1,19 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a disk image says of itself."""
+
+from __future__ import annotations
+
+import typing as t
+
+__all__ = ["Header"]
+
+
+class Header(t.NamedTuple):
+    """What the first bytes of a file say, whoever wrote them."""
+
+    format: str  # raw where they say nothing
+    backing: str | None = None  # what a qcow2 stands on, as it names it
+    data_file: str | None = None  # other files that hold its data
