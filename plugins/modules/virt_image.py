@@ -368,7 +368,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import clone, i
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, image_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, clone_spec, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 HTTP_OPTIONS = {
@@ -412,7 +412,7 @@ def main() -> None:
     """Parameters in, one image or disk in its place, result out."""
     spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
     module = Module(argument_spec=spec, supports_check_mode=True)
-    gate, disk = Gate(check_mode=module.check_mode), clone.concerns(module.params)
+    gate, disk = Gate(check_mode=module.check_mode), clone_spec.concerns(module.params)
     with failures(module):
         image_spec.refuse_bypass(module.params)
         detach("virt_image")

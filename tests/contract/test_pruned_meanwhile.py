@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -56,7 +57,7 @@ def converge(uri: str, gate: Gate | None = None, **said: t.Any) -> dict[str, t.A
     gate, known = gate or Gate(check_mode=False), {**image.OPTIONS, **clone.OPTIONS}
     params = {**{name: option.get("default") for name, option in known.items()}, **said}
     with opened(uri) as connection:
-        if clone.concerns(params):
+        if clone_spec.concerns(params):
             return clone.converge(connection, params, gate, lambda *_phase: None)
         return image.converge(connection, params, gate, image.World(nowhere, opened))
 

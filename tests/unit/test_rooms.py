@@ -126,7 +126,7 @@ def test_only_the_gate_knows_check_mode(path: Path) -> None:
 
 
 # Fronts that still refuse by themselves. Take a file out once it raises nothing of ours; none is added.
-RAISING = {"clone", "domain_options", "guest", "many", "noun", "reach", "tls"}
+RAISING = {"domain_options", "guest", "reach"}
 
 
 def raises(path: Path) -> set[str]:
@@ -143,8 +143,6 @@ def test_fronts_decide_nothing() -> None:
 
 # Who still asks the gate whether it is open, which is check mode under another name: this set only shrinks.
 ASK_THE_GATE = {
-    "module_utils/_front/clone.py",
-    "module_utils/_front/guest.py",
     "modules/virt_tls.py",
     "plugin_utils/_certifier.py",
 }
@@ -185,7 +183,7 @@ def test_module_utils_are_private_python() -> None:
 
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS_KIB = {"virt_domain": 156, "virt_domains": 156, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 98}
+BUDGETS_KIB = {"virt_domain": 156, "virt_domains": 156, "virt_domain_info": 84, "virt_host_info": 63, "virt_image": 100}
 BUDGETS_KIB |= {
     "virt_pool": 42,
     "virt_network": 61,

@@ -12,7 +12,6 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, header, room, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
@@ -21,12 +20,12 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockj
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, chain
 
-__all__ = ["OPTIONS", "concerns", "converge"]
+__all__ = ["OPTIONS", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "rebased", "flattened"], "default": "present"},
@@ -38,33 +37,19 @@ OPTIONS: dict[str, t.Any] = {
     "remove_storage": {"type": "bool", "default": False},
     "job_timeout": {"type": "int", "default": 1800},
 }
-_SECTOR_BYTES = 512  # QEMU rounds sizes up to these
-# What only a disk that is there or made has to do with, by state.
-_SPOKEN = {
-    "present": ("image", "image_pool", "clone", "size", "format", "allow_shrink"),
-    "rebased": ("image", "image_pool"),
-    "flattened": (),
-    "absent": ("remove_storage",),
-}
-
-
-def concerns(params: t.Mapping[str, t.Any]) -> bool:
-    """Whether `name` is a disk, not an image that is brought into the pool."""
-    return params["state"] in ("rebased", "flattened") or any(params[option] for option in ("image", "size", "clone", "remove_storage"))
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None) -> dict[str, t.Any]:
     """Do what the parameters say; `progress` hears of long work, and without one the file of which check mode tells."""
-    size_bytes = _checked(params)
-    if ":///" not in connection.getURI():
-        raise Refused(f"cannot work on disks over {connection.getURI()}: run the module on the hypervisor itself")
+    size_bytes = clone_spec.size_bytes(params)
+    clone_spec.check_local(connection.getURI())
     directory = os.path.realpath(pool_directory.directory(connection, params["pool"], "disks"))
     with contextlib.ExitStack() as stack:
         wanted = Wanted(
             name=params["name"],
             state=params["state"],
             directory=directory,
-            format=_format(params),
+            format=clone_spec.format_of(params),
             base=_base(connection, params, stack) if params["image"] else None,
             copy=params["clone"] == "copy",
             size_bytes=size_bytes,
@@ -76,15 +61,8 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
         left = workplace.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
         note = workplace.path(wanted, "progress")
-        if gate.open and (plan.steps or left):
-            # Another run may be at it: wait, and look again.
-            stack.enter_context(workplace.locked(wanted))
-            workplace.tidy(wanted)
-            plan = plans.plan(wanted, _found(connection, wanted))
-            tell = progress or stack.enter_context(Progress(note))
-            gate.run(plan.steps, lambda step: _do(connection, step, tell, plan, wanted))
-        if gate.open and plan.steps:
-            storage.refresh(connection, params["pool"])
+        if plan.steps or left:
+            plan = gate.perform(lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=plan)
     return {
         "changed": bool(plan.steps),
         "steps": [str(step) for step in plan.steps],
@@ -93,74 +71,27 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
         "path": wanted.path,
         "size_bytes": plan.size_bytes,
         "stands_on": plan.stands_on,
-        **({"progress": note} if not gate.open and any(step.doing for step in plan.steps) else {}),
+        **({"progress": note} if gate.rehearse(lambda: any(step.doing for step in plan.steps)) else {}),
     }
 
 
-def _checked(params: t.Mapping[str, t.Any]) -> int | None:
-    """The size in bytes; raises BadInput with every problem."""
-    problems: list[str] = []
-    size = None
-    for option in ("name", "image"):
-        if params[option] is not None:
-            _try(functools.partial(_units.check_name, params[option], what=option), problems)
-    _try(functools.partial(reserve_of, params["reserve"]), problems)
-    if params["size"] is not None:
-        size = _try(functools.partial(_units.bytes_of, params["size"], bare="G", what="size"), problems)
-    problems += _contradictions(params)
-    if problems:
-        raise BadInput(problems)
-    return None if size is None else -(-size // _SECTOR_BYTES) * _SECTOR_BYTES
-
-
-def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """What does not go together."""
-    name, state, image, form = params["name"], params["state"], params["image"], _format(params)
-    present = state == "present"
-    for option in ("url", "src", "origin", "checksum", "prune"):
-        if params.get(option):
-            yield f"{option}: it brings an image into the pool; make a disk from that image in a task of its own"
-    for option in sorted({option for options in _SPOKEN.values() for option in options} - set(_SPOKEN[state])):
-        if params[option]:
-            yield f"{option}: it has nothing to do with state {state}; leave it out"
-    for option in ("clone", "image_pool"):
-        if present and params[option] and not image:
-            yield f"{option}: it says how a disk is made from image; give that too"
-    rules = {
-        f"name: {name} is the content of an image, which others may stand on and nobody changes; choose another name": (
-            _units.CONTENT_NAME.search(name)
-        ),
-        f"image: a disk is not made from itself; {name} is both": image == name and params["image_pool"] in (None, params["pool"]),
-        "image: state rebased needs it, to say what the disk is to stand on": state == "rebased" and not image,
-        "allow_shrink: it allows a smaller size; give size too": present and params["allow_shrink"] and not params["size"],
-        f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format": state != "absent" and not form,
-        "format: only qcow2 can stand on an image; set clone: copy for a raw disk": (
-            present and image and form == "raw" and params["clone"] != "copy"
-        ),
-        f"job_timeout: {params['job_timeout']} must be at least 1 second": params["job_timeout"] < 1,
-    }
-    yield from (problem for problem, holds in rules.items() if holds)
-
-
-def _try(make: t.Callable[[], t.Any], problems: list[str]) -> t.Any:
-    try:
-        return make()
-    except BadInput as error:
-        problems.extend(error.problems)
-        return None
-
-
-def _format(params: t.Mapping[str, t.Any]) -> str:
-    """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what it is."""
-    return str(params["format"] or _units.format_of(params["name"]) or "")
+def _done(connection: t.Any, wanted: Wanted, pool: str, gate: Gate, progress: Tell | None, held: contextlib.ExitStack) -> plans.Plan:
+    """What was done: another run may have been at it, so wait for that, and look again."""
+    held.enter_context(workplace.locked(wanted))
+    workplace.tidy(wanted)
+    plan = plans.plan(wanted, _found(connection, wanted))
+    tell = progress or held.enter_context(Progress(workplace.path(wanted, "progress")))
+    gate.run(plan.steps, lambda step: _do(connection, step, tell, plan, wanted))
+    if plan.steps:
+        storage.refresh(connection, pool)
+    return plan
 
 
 def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.ExitStack) -> Origin:
     """What the disk is made from. It stays until `held` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), held)
-    if not os.path.isfile(path):
-        raise NotFound(f"there is no image {name} in pool {pool}; bring it there with virt_image")
+    clone_spec.check_image(name, pool, there=os.path.isfile(path))
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
     below = header.chain(path)
     managed = bool(below[1:]) and all(map(content.is_managed, below[1:]))

@@ -108,7 +108,7 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
         "pending": plan.pending,
         "notes": plan.notes,
         "diff": _changes.diff([*changes, *_state_change(found, wanted, plan), *_autostart_change(found, plan)]),
-        **({"awaits": {guest_uuid: wait}} if wait and gate.open else {}),
+        **gate.perform(lambda: {"awaits": {guest_uuid: wait}} if wait else {}, otherwise={}),
         **({"ssh_host_key": key} if key else {}),
     }
 

@@ -7,31 +7,25 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 
 __all__ = ["all_wanted", "each", "summary", "waited"]
 
 
 def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[Wanted]:
     """Every guest as wanted; raises BadInput with the problems of all of them."""
-    found, problems = [], []
-    for item in items:
-        try:
-            found.append(domain_options.wanted(item))
-        except BadInput as error:
-            problems.extend(error.problems)
-    names = [item["name"] for item in items]
-    if at_once < 1:
-        problems.append(f"at_once: must be at least 1, not {at_once}")
-    problems += [f"domains: guest {name} is given twice" for name in sorted({n for n in names if names.count(n) > 1})]
-    if problems:
-        raise BadInput(problems)
-    return found
+    problems = Problems()
+    found = [problems.tried(functools.partial(domain_options.wanted, item)) for item in items]
+    problems.found += contradictions([item["name"] for item in items], at_once)
+    problems.refuse()
+    return [one for one in found if one]
 
 
 def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.Any]], *, at_once: int = 1) -> list[dict[str, t.Any]]:

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import document, fit, merge
 
@@ -43,35 +44,27 @@ def argument_spec(noun: Noun) -> dict[str, t.Any]:
 
 def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     """What the user says of one object; raises BadInput with every problem."""
-    problems: list[str] = []
-    name = params["name"]
+    name, problems = params["name"], Problems()
     what = f"{noun.kind} {name}"
-    try:
-        _units.check_name(name, what="name")
-    except BadInput as error:
-        problems += error.problems
+    problems.tried(lambda: _units.check_name(name, what="name"))
     spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
-    for found in _units.control_characters(spoken):
-        problems.append(found.replace(": ", f" of {what}: ", 1))
-    fields = options.fields_of(noun.said, params, what, problems)
-    problems += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.said, fields)]
+    problems.found += [found.replace(": ", f" of {what}: ", 1) for found in _units.control_characters(spoken)]
+    fields = options.fields_of(noun.said, params, what, problems.found)
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.said, fields)]
     more = _extras(noun, params, what, problems)
-    if problems:
-        raise BadInput(problems)
+    problems.refuse()
     return Spec(name, params["state"], fields, params["autostart"], **more)
 
 
-def _extras(noun: Noun, params: t.Mapping[str, t.Any], what: str, problems: list[str]) -> dict[str, t.Any]:
+def _extras(noun: Noun, params: t.Mapping[str, t.Any], what: str, problems: Problems) -> dict[str, t.Any]:
     more = {key: params[key] for key in noun.extras if params.get(key) is not None}
-    try:
-        if "uuid" in more:
-            more["uuid"] = _units.uuid_of(more["uuid"], what=f"uuid of {what}")
-        if "xml" in more:
-            merge.checked(more["xml"], noun.shape)
-    except BadInput as error:
-        problems += error.problems
-    except ValueError as error:
-        problems.append(f"xml of {what}: {error}")
+    if "uuid" in more:
+        more["uuid"] = problems.tried(lambda: _units.uuid_of(more["uuid"], what=f"uuid of {what}"))
+    if "xml" in more:
+        try:
+            problems.tried(lambda: merge.checked(more["xml"], noun.shape))
+        except ValueError as error:
+            problems.found.append(f"xml of {what}: {error}")
     return more
 
 

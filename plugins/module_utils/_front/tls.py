@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, Trust, Wanted, check_names
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, Trust, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
-from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
 __all__ = ["OPTIONS", "renew_before", "said", "trusts", "wanted"]
 
@@ -48,27 +49,25 @@ OPTIONS: dict[str, t.Any] = {
     "revoked": {"type": "dict"},
     "certificates": {"type": "dict"},
 }
-_MOST_DAYS = 900  # a quarter of a CA's life
 _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
 
 def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
     """What the authorities say, by name; raises BadInput with every problem."""
-    found, problems = {}, []
-    for authority, prefix in _PREFIXES.items():
-        try:
-            found[authority] = trust(
-                params[f"{prefix}ca_certificate"] or "",
-                params[f"{prefix}ca_crl"] or "",
-                retired=params["retired_ca_certificates"] or "",
-                revoked=params["revoked"],
-                what=f"{prefix}ca_certificate",
-            )
-        except BadInput as error:
-            problems += error.problems
-    if problems:
-        raise BadInput(problems)
-    return found
+    problems = Problems()
+    found = {authority: problems.tried(functools.partial(_trust, params, prefix)) for authority, prefix in _PREFIXES.items()}
+    problems.refuse()
+    return {authority: one for authority, one in found.items() if one}
+
+
+def _trust(params: t.Mapping[str, t.Any], prefix: str) -> Trust:
+    return trust(
+        params[f"{prefix}ca_certificate"] or "",
+        params[f"{prefix}ca_crl"] or "",
+        retired=params["retired_ca_certificates"] or "",
+        revoked=params["revoked"],
+        what=f"{prefix}ca_certificate",
+    )
 
 
 def said(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
@@ -85,24 +84,7 @@ def wanted(
     params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
 ) -> dict[str, Wanted]:
     """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
-    problems: list[str] = []
-    names: tuple[str, ...] = ()
-    try:
-        check_name(params["name"], what="name")
-    except BadInput as error:
-        problems += error.problems
-    try:
-        names = check_names(params["names"] or [], what=f"names of {params['name']}")
-    except BadInput as error:
-        problems += error.problems
-    if not 0 <= params["renew_before"] < params["days"]:
-        problems.append(f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew")
-    if params["days"] > _MOST_DAYS:
-        problems.append(f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it")
-    if not params["identities"]:
-        problems.append("identities: name at least one of " + ", ".join(IDENTITIES))
-    if problems:
-        raise BadInput(problems)
+    names = tls_spec.names(params)
     return {
         name: Wanted(
             identity=IDENTITIES[name],

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["Problems"]
+__all__ = ["Problems", "contradictions"]
 
 T = t.TypeVar("T")
 
@@ -33,3 +33,11 @@ class Problems:
         """Raises BadInput when there are any."""
         if self.found:
             raise BadInput(self.found)
+
+
+def contradictions(names: t.Sequence[str], at_once: int) -> t.Iterator[str]:
+    """What is wrong with many guests of one call, beside each of them."""
+    if at_once < 1:
+        yield f"at_once: must be at least 1, not {at_once}"
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"domains: guest {name} is given twice"

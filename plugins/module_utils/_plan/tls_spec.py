@@ -1,0 +1,32 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a call says of a host's certificates, checked before anything is looked at. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, check_names
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._units import check_name
+
+__all__ = ["names"]
+
+_MOST_DAYS = 900  # a quarter of a CA's life
+
+
+def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """The other names and addresses of the host; raises BadInput with every problem of the call."""
+    problems = Problems()
+    problems.tried(lambda: check_name(params["name"], what="name"))
+    found = problems.tried(lambda: check_names(params["names"] or [], what=f"names of {params['name']}"))
+    if not 0 <= params["renew_before"] < params["days"]:
+        problems.found.append(f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew")
+    if params["days"] > _MOST_DAYS:
+        problems.found.append(f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it")
+    if not params["identities"]:
+        problems.found.append("identities: name at least one of " + ", ".join(IDENTITIES))
+    problems.refuse()
+    return found or ()

@@ -1,0 +1,100 @@
+"""What is wrong with one request is told at once, before anything is looked at."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, tls_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
+
+HOST: dict[str, t.Any] = {"name": "hyper1", "names": ["192.0.2.1"], "days": 365, "renew_before": 30, "identities": ["server"]}
+DISK: dict[str, t.Any] = {
+    "name": "web1.qcow2",
+    "state": "present",
+    "pool": "default",
+    "image": None,
+    "image_pool": None,
+    "clone": None,
+    "size": "1GiB",
+    "format": None,
+    "allow_shrink": False,
+    "remove_storage": False,
+    "job_timeout": 1,
+    "reserve": "0",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "problems"),
+    [
+        ({}, []),
+        ({"renew_before": 364}, []),
+        ({"renew_before": 0}, []),
+        ({"renew_before": 365}, ["renew_before (365) must be less than days (365)"]),
+        ({"renew_before": -1}, ["renew_before (-1) must be less"]),
+        ({"days": 900}, []),
+        ({"days": 901}, ["days (901) must be at most 900"]),
+        ({"identities": []}, ["identities: name at least one of"]),
+        ({"name": "a/b", "names": ["?"], "days": 0}, ["name", "names of a/b", "renew_before (30)"]),
+    ],
+)
+def test_a_hosts_certificates(said: dict[str, t.Any], problems: list[str]) -> None:
+    if not problems:
+        assert tls_spec.names({**HOST, **said}) == ("192.0.2.1",)
+        return
+    with pytest.raises(BadInput, match=problems[0].partition(" ")[0]) as caught:
+        tls_spec.names({**HOST, **said})
+    assert len(caught.value.problems) == len(problems)
+    assert all(found.startswith(begin) for found, begin in zip(caught.value.problems, problems)), caught.value.problems
+
+
+def test_a_certificate_without_names_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^names of hyper1: a certificate needs at least one name or address"):
+        tls_spec.names({**HOST, "names": None})
+
+
+@pytest.mark.parametrize(("size", "in_bytes"), [(None, None), ("1", 1024**3), ("1000B", 1024), ("1024B", 1024), ("1025B", 1536)])
+def test_sizes_are_whole_sectors(size: str | None, in_bytes: int | None) -> None:
+    assert clone_spec.size_bytes({**DISK, "size": size, "clone": None}) == in_bytes
+
+
+def test_a_disk_is_told_all_that_is_wrong() -> None:
+    with pytest.raises(BadInput, match="size") as caught:
+        clone_spec.size_bytes({**DISK, "name": "../x", "size": "huge", "reserve": "-", "job_timeout": 0})
+    beginnings = [problem.partition(" ")[0].rstrip(":") for problem in caught.value.problems]
+    assert {"name", "reserve", "size", "job_timeout"} <= set(beginnings), caught.value.problems
+
+
+@pytest.mark.parametrize(("uri", "ours"), [("qemu:///system", True), ("test:///default", True), ("qemu+ssh://hyper1/system", False)])
+def test_disks_are_files_of_this_machine(uri: str, ours: bool) -> None:
+    if ours:
+        clone_spec.check_local(uri)
+        return
+    with pytest.raises(Refused, match=r"run the module on the hypervisor itself"):
+        clone_spec.check_local(uri)
+
+
+def test_an_image_has_to_be_there() -> None:
+    clone_spec.check_image("debian-12.qcow2", "default", there=True)
+    with pytest.raises(NotFound, match=r"no image debian-12\.qcow2 in pool default; bring it there"):
+        clone_spec.check_image("debian-12.qcow2", "default", there=False)
+
+
+def test_many_guests() -> None:
+    assert [*contradictions(["web1", "db1"], 1)] == []
+    assert [*contradictions(["web1", "db1", "web1"], 0)] == [
+        "at_once: must be at least 1, not 0",
+        "domains: guest web1 is given twice",
+    ]
+
+
+def test_nothing_wrong_refuses_nothing() -> None:
+    problems = Problems()
+    assert problems.tried(lambda: 1) == 1
+    problems.refuse()
+    Problems([]).refuse()
+    with pytest.raises(BadInput, match="a"):
+        Problems(["a"]).refuse()
