@@ -9,7 +9,6 @@ What is in the XML has its option from its row; here is the rest, and what field
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import typing as t
@@ -23,7 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._front.options import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN, SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
@@ -107,8 +108,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     problems += [*_limits(fields, name), *_state_problems(params, name)]
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
-    if problems:
-        raise BadInput(printable(problems))
+    Problems(printable(problems)).refuse()
     guest = Wanted(
         name=name,
         fields=fields,
@@ -123,7 +123,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
-    return _with_image(guest)
+    return new_guest.with_image(guest)
 
 
 def _former_problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
@@ -189,26 +189,6 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
         made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
         found.append(Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made))
     return tuple(found)
-
-
-def _with_image(guest: Wanted) -> Wanted:
-    """`image` is short for the image of the first disk."""
-    disks = list(guest.disks or ())
-    first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _made(disk)), None)
-    if guest.image and disks:
-        if first is None:
-            raise BadInput(f"image of {guest.name}: none of its disks is made, so none is made from it; leave it out or give a disk for it")
-        if disks[first].image not in (None, guest.image):
-            raise BadInput(f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; leave out one")
-        disks[first] = dataclasses.replace(disks[first], image=guest.image)
-    bare = [disk.name for disk in disks if disk.clone and not disk.image]
-    if bare:
-        raise BadInput([f"disk {name} of {guest.name}: clone says how it is made from image; give that too" for name in bare])
-    return guest.with_fields(disks=tuple(disks)) if disks else guest
-
-
-def _made(disk: Disk) -> bool:
-    return not any(disk.fields.get(field) for field in ("source", "volume", "url")) and disk.fields.get("device", "disk") == "disk"
 
 
 def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest: str, problems: list[str]) -> None:

@@ -14,22 +14,21 @@ import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import disks, seeds
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Grafted, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, new_guest, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
@@ -80,15 +79,9 @@ def _converge(connection: t.Any, wanted: Wanted, gate: Gate, held: contextlib.Ex
     found = look.find(connection, wanted.name)
     renamed = _renamed(connection, wanted, found) if wanted.renamed_from else None
     found = renamed[1] if renamed else found
-    if found is not None and found.state != "running" and record.read(found.xml).get("moving") and wanted.state != "present":
-        raise Refused(
-            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
-            "virt_migrate (playbook migrate), which looks at both hosts"
-        )
+    plans.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
     if wanted.state == "absent":
         plan, changes, key = _absent(connection, wanted, found), _gone(found), None
-    elif wanted.state in ("reset", "rebooted") and found is None:
-        raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
     else:
         if found is None:
             wanted = dataclasses.replace(wanted, uuid=wanted.uuid or str(uuid.uuid4()))
@@ -143,15 +136,13 @@ def _present(
     wanted = wanted.with_fields(disks=making.disks)
     remember = {**making.remember(known), **seeding.remember}
     stored = domain.graft(base, wanted, remember)
-    problems = whole.problems(base, wanted, stored)
-    if problems:
-        raise BadInput(problems)
+    Problems(whole.problems(base, wanted, stored)).refuse()
     if found:
         places = {change.where for change in stored.changes}
         at = ("", ".bridge", ".network")
         plugged = [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
         if plugged:
-            _check_links(f"change {wanted.name}", plugged, *look.links(connection))
+            new_guest.check_links(f"change {wanted.name}", plugged, *look.links(connection))
     _check_filters(connection, wanted, base, stored)
     here = connection.getURI() == "qemu:///system"
     open_displays = displays.check(
@@ -204,44 +195,14 @@ def _changes_of(wanted: Wanted, stored: Grafted, now: live.Now | None, plan: pla
 
 def _new(connection: t.Any, wanted: Wanted) -> tuple[Wanted, str]:
     """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
-    cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
-    follows = {"memory.maximum_kib": sum(cells)} if cells else {}
-    for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
-        if maximum in {**follows, **wanted.fields}:
-            follows[current] = {**follows, **wanted.fields}[maximum]
-    wanted = wanted.with_fields(**{**follows, **wanted.fields})
-    needed = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
-    missing = [option for field, option in needed.items() if wanted.fields.get(field) is None]
-    if missing:
-        raise BadInput(f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to make one")
-    capabilities = caps.host(look.capabilities(connection))
-    arch = capabilities["arch"]
-    offered = capabilities["virt_types"].get(arch) or [kind for kinds in capabilities["virt_types"].values() for kind in kinds]
-    virt_type = wanted.virt_type
-    if virt_type == "auto":
-        virt_type = next((kind for kind in ("kvm", "qemu", "test") if kind in offered), offered[0] if offered else "qemu")
-    elif virt_type not in offered:
-        raise Refused(f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {virt_type}; set virt_type: auto")
-    machine = wanted.fields.get("machine") or ("q35" if "q35" in capabilities["machines"].get(arch, []) else "")
-    interfaces = wanted.interfaces if wanted.interfaces is not None else (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
-    _check_links(f"create {wanted.name}", interfaces, *look.links(connection))
-    given = wanted.disks if wanted.disks is not None else (Disk("system", image=wanted.image),)
-    return (
-        wanted.with_fields(interfaces=interfaces, disks=given),
-        new.domain(name=wanted.name, uuid=t.cast(str, wanted.uuid), virt_type=virt_type, arch=arch, machine=machine),
-    )
-
-
-def _check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
-    """What a guest is to be plugged into exists; otherwise it would be defined and then fail to start."""
-    wanted = [(item.name, kind, item.fields[kind]) for item in interfaces for kind in ("bridge", "network") if item.fields.get(kind)]
-    there = {"bridge": bridges, "network": networks}
-    known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
-    missing = {f"{kind} {place} (interface {name})": kind for name, kind, place, those in known if those is not None and place not in those}
-    if missing:
-        makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virt_network"}
-        remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
-        raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
+    wanted = new_guest.described(wanted)
+    host = caps.host(look.capabilities(connection))
+    arch = host["arch"]
+    virt_type = new_guest.virt_type(wanted, host["virt_types"], arch)
+    wanted = new_guest.equipped(wanted)
+    new_guest.check_links(f"create {wanted.name}", wanted.interfaces or (), *look.links(connection))
+    machine = new_guest.machine(wanted, host["machines"].get(arch, ()))
+    return wanted, new.domain(name=wanted.name, uuid=t.cast(str, wanted.uuid), virt_type=virt_type, arch=arch, machine=machine)
 
 
 def _check_filters(connection: t.Any, wanted: Wanted, before: str, stored: Grafted) -> None:
@@ -251,9 +212,7 @@ def _check_filters(connection: t.Any, wanted: Wanted, before: str, stored: Graft
     found = look.filters(connection) if asked else None
     if found is not None:
         calls = local.bridge_calls() if connection.getURI() == "qemu:///system" else None
-        problems = nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, found)), calls)
-        if problems:
-            raise BadInput(problems)
+        Problems(nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, found)), calls)).refuse()
 
 
 def _with_macs(wanted: Wanted, guest_uuid: str) -> Wanted:

@@ -16,11 +16,22 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["Plan", "absent", "awaited", "completed", "plan", "rename"]
+__all__ = ["Plan", "absent", "awaited", "check_state", "completed", "plan", "rename"]
 
 
 class Plan(step.Plan[Step]):
     """What is done to a guest; what is pending waits for its next boot."""
+
+
+def check_state(wanted: Wanted, found: Found | None, *, moving: bool) -> None:
+    """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
+    if found is None and wanted.state in ("reset", "rebooted"):
+        raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
+    if found is not None and moving and found.state != "running" and wanted.state != "present":
+        raise Refused(
+            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
+            "virt_migrate (playbook migrate), which looks at both hosts"
+        )
 
 
 def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:

@@ -1,0 +1,148 @@
+"""Defaults of a guest that is made now, and what its host must have."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._plan import domain, new_guest
+
+VCPUS, MEMORY = {"vcpus.current": 1}, {"memory.current_kib": 1024}
+CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 256}), Item("2"))
+
+
+@pytest.mark.parametrize(
+    ("said", "follows"),
+    [
+        ({**VCPUS, **MEMORY}, {}),
+        ({"vcpus.maximum": 4, **MEMORY}, {"vcpus.current": 4}),
+        ({"vcpus.maximum": 4, "vcpus.current": 2, **MEMORY}, {}),
+        ({**VCPUS, "memory.maximum_kib": 2048}, {"memory.current_kib": 2048}),
+        ({**VCPUS, "numa.cells": CELLS}, {"memory.maximum_kib": 768, "memory.current_kib": 768}),
+        ({**VCPUS, "numa.cells": CELLS, "memory.maximum_kib": 9}, {"memory.current_kib": 9}),
+    ],
+)
+def test_what_runs_at_first_follows_the_maximum(said: dict[str, t.Any], follows: dict[str, t.Any]) -> None:
+    assert new_guest.described(Wanted("web1", fields=said)).fields == {**said, **follows}
+
+
+@pytest.mark.parametrize(("said", "lacks"), [(VCPUS, "memory"), (MEMORY, "vcpus"), ({}, "vcpus and memory")])
+def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
+    with pytest.raises(BadInput, match=f"no such guest here, and {lacks} must be given"):
+        new_guest.described(Wanted("web1", fields=said))
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered", "taken"),
+    [
+        ("auto", {"x86_64": ["qemu", "kvm"]}, "kvm"),
+        ("auto", {"x86_64": ["qemu"], "aarch64": ["kvm"]}, "qemu"),
+        ("auto", {"aarch64": ["test"]}, "test"),
+        ("auto", {"x86_64": ["xen", "hvf"]}, "xen"),
+        ("auto", {}, "qemu"),
+        ("qemu", {"x86_64": ["qemu", "kvm"]}, "qemu"),
+        ("kvm", {"x86_64": ["qemu"]}, None),
+    ],
+)
+def test_it_is_run_by_what_the_host_offers(asked: str, offered: dict[str, list[str]], taken: str | None) -> None:
+    wanted = Wanted("web1", virt_type=asked)
+    if taken:
+        assert new_guest.virt_type(wanted, offered, "x86_64") == taken
+        return
+    with pytest.raises(Refused, match="this host offers qemu, not kvm; set virt_type: auto"):
+        new_guest.virt_type(wanted, offered, "x86_64")
+
+
+def test_its_machine() -> None:
+    assert new_guest.machine(Wanted("web1"), ["pc", "q35"]) == "q35"
+    assert new_guest.machine(Wanted("web1"), ["pc"]) == ""
+    assert new_guest.machine(Wanted("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
+
+
+def test_its_disk_and_interface() -> None:
+    made = new_guest.equipped(Wanted("web1", image="debian-12.qcow2"))
+    assert made.disks == (Disk("system", image="debian-12.qcow2"),)
+    assert [(nic.name, nic.fields["bridge"]) for nic in made.interfaces or ()] == [("eth0", "br0")]
+    bare = new_guest.equipped(Wanted("web1").with_fields(disks=(), interfaces=()))
+    assert (bare.disks, bare.interfaces) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("bridges", "networks", "lacks"),
+    [
+        ({"br0"}, {"default"}, ""),
+        (None, {"default"}, ""),  # another machine's, which nobody can see from here
+        ({"br1"}, {"default"}, r"no bridge br0 \(interface a\); make it with role corral\.virt\.bridge, or"),
+        ({"br0"}, set(), r"no network default \(interface b\); make it with virt_network, or"),
+        (
+            set(),
+            set(),
+            r"no bridge br0 \(interface a\) and no network default \(interface b\); .*, make it with virt_network",
+        ),
+    ],
+)
+def test_what_it_is_plugged_into_is_there(bridges: set[str] | None, networks: set[str], lacks: str) -> None:
+    nics = [Item("a", fields={"bridge": "br0"}), Item("b", fields={"network": "default"}), Item("c")]
+    if not lacks:
+        new_guest.check_links("create web1", nics, bridges, networks)
+        return
+    with pytest.raises(NotFound, match=f"^cannot create web1: this host has {lacks}"):
+        new_guest.check_links("create web1", nics, bridges, networks)
+
+
+IMAGE, OTHER = "debian-12.qcow2", "centos.qcow2"
+GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields={"device": "cdrom"})
+
+
+@pytest.mark.parametrize(
+    ("image", "disks", "images"),
+    [
+        (None, (), None),
+        (IMAGE, (), None),
+        (IMAGE, (Disk("system"), Disk("data")), [IMAGE, None]),
+        (IMAGE, (GIVEN, DRIVE, Disk("gone", "absent"), Disk("system", image=IMAGE)), [None, None, None, IMAGE]),
+        (None, (Disk("system", image=OTHER, clone="copy"),), [OTHER]),
+        (IMAGE, (Disk("system", clone="copy"),), [IMAGE]),
+    ],
+)
+def test_image_is_short_for_that_of_the_first_disk(image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None) -> None:
+    made = new_guest.with_image(Wanted("web1", image=image).with_fields(disks=disks or None)).disks
+    assert (made and [disk.image for disk in made]) == images
+
+
+@pytest.mark.parametrize(
+    ("image", "disks", "problem"),
+    [
+        (IMAGE, (GIVEN,), "none of its disks is made"),
+        (IMAGE, (Disk("system", image=OTHER),), "disk system has an image of its own, centos.qcow2; leave out one"),
+        (IMAGE, (Disk("system"), Disk("data", clone="copy")), "disk data of web1: clone says how it is made from image"),
+    ],
+)
+def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        new_guest.with_image(Wanted("web1", image=image).with_fields(disks=disks))
+
+
+@pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])
+def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
+    off, on = (Found("web1", "u", now, persistent=True, autostart=False, xml="<domain/>") for now in ("shutdown", "running"))
+    domain.check_state(Wanted("web1", state=state), on, moving=True)
+    domain.check_state(Wanted("web1", state=state), off, moving=False)
+    if state == "present":
+        domain.check_state(Wanted("web1", state=state), off, moving=True)
+        return
+    with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it is being moved"):
+        domain.check_state(Wanted("web1", state=state), off, moving=True)
+
+
+@pytest.mark.parametrize(("state", "verb"), [("reset", "reset"), ("rebooted", "reboot"), ("running", None), ("absent", None)])
+def test_only_what_is_there_starts_anew(state: str, verb: str | None) -> None:
+    if verb is None:
+        domain.check_state(Wanted("web1", state=state), None, moving=False)
+        return
+    with pytest.raises(NotFound, match=f"cannot {verb} web1: there is no such guest here"):
+        domain.check_state(Wanted("web1", state=state), None, moving=False)
