@@ -317,7 +317,7 @@ def test_several_disks_are_one_plan() -> None:
     wish = wanted(Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"}))
     of = known({"data": DATA}, making=(SYSTEM, "/images/gone.qcow2", "/images/web1-seed.iso"))
     plan = disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
-    assert [str(step).split(" (")[0] for step in plan.steps] == [f"create disk {SYSTEM}", f"grow disk {DATA} to 2 GiB"]
+    assert [str(step).split(" (", maxsplit=1)[0] for step in plan.steps] == [f"create disk {SYSTEM}", f"grow disk {DATA} to 2 GiB"]
     assert [item.name for item in plan.disks or ()] == ["system", "data", "iso"]
     assert plan.making == (SYSTEM,) and plan.left == ("/images/gone.qcow2",)
     assert [item.fields.get("source") for item in plan.unmade()] == [SYSTEM + ".making", None, None]
