@@ -152,6 +152,7 @@ def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
     assert not any({"web1", "web2"} <= there for there in now.values())
 
 
+@pytest.mark.deep
 def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
     """Its guests leave and it takes guests again; that a fourth host is dead is told, and holds up nobody."""
     dead = lab.folder / "inventory/zz-dead.yml"

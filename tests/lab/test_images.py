@@ -165,6 +165,7 @@ def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, serve
     assert unfinished(lab, "hyper1") == []
 
 
+@pytest.mark.deep
 def test_progress_is_shown(lab: Hypervisors, server: Server) -> None:
     server.rate_bytes_s = 10 * MIB
     output = lab.run(*adhoc(lab, server))

@@ -325,6 +325,7 @@ def test_a_daemon_that_lets_nobody_read_is_told(key: Path) -> None:
         on("sed -i 1d /etc/libvirt/libvirtd.conf && systemctl restart libvirtd")
 
 
+@pytest.mark.deep
 def test_after_another_name_the_old_user_is_gone_and_an_empty_list_leaves_nothing(key: Path) -> None:
     role()
     bare = accounts()

@@ -144,6 +144,7 @@ def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
     assert guests(lab, "--state-running")["hyper1"] == GUESTS - {"kept"}
 
 
+@pytest.mark.deep
 def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
     """No reboot where the upgrade failed; when it is mended, one because of the kernel, and a guest that stayed starts with its host."""
     booted = boots(lab)

@@ -191,6 +191,7 @@ def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(
         cloud.visit("h1", **texts(1))
 
 
+@pytest.mark.deep
 def test_an_earlier_version_with_one_ca_for_both_goes_over_to_two(cloud: Cloud) -> None:
     """h3 cannot be reached for a while; QEMU's old certificates are good for nothing in the end."""
     earlier.lay(cloud.place, cloud.hosts, now=cloud.now)
@@ -216,6 +217,7 @@ def test_an_earlier_version_with_one_ca_for_both_goes_over_to_two(cloud: Cloud) 
             assert "revoked" in cloud.refused(host, "libvirt", purpose, cloud.place / "old.pem")
 
 
+@pytest.mark.deep
 def test_whom_nobody_reached_for_a_year_does_not_hold_up_the_others(cloud: Cloud) -> None:
     cloud.play()
     cloud.visit("h1", new_authority=True)
@@ -326,6 +328,7 @@ def test_what_an_empty_directory_has_seen_it_can_revoke(cloud: Cloud) -> None:
     assert len(cloud.revoke(name="h3")["steps"]) == 4
 
 
+@pytest.mark.deep
 def test_a_host_that_comes_back_with_what_it_had_before_is_not_forgotten(cloud: Cloud) -> None:
     cloud.play()
     shutil.copytree(cloud.place / "h3", cloud.place / "backup", symlinks=True)
@@ -366,6 +369,7 @@ def test_a_removal_that_was_killed_is_ended_by_the_next_run(cloud: Cloud, monkey
     assert len(cloud.revoke(["h1", "h2"], hypervisors=["h1", "h2"])["steps"]) == 3
 
 
+@pytest.mark.deep
 def test_what_was_revoked_stays_so_while_given_cas_replace_one_another(cloud: Cloud) -> None:
     """Each job begins with an empty directory; only the hosts have the list."""
     made = Authorities(str(cloud.place / "made"), clock=lambda: cloud.now)
