@@ -9,7 +9,7 @@ TOOLS := tests/tools
 COLLECTION := .cache/ansible_collections/corral/virt
 TESTED := python $(TOOLS)/offline_ansible_test.py
 marked = $(shell grep -rl --include 'test_*.py' mark.$(1) $(2))
-DEEP := $(call marked,deep,tests/lab)
+DEEP := $(filter-out %/test_story.py,$(call marked,deep,tests/lab))
 # Side by side, the longest first.
 FAST := units,sanity,lint,docs,build
 # A check that reads only these files, of which none has changed since it passed, is not made again.
@@ -116,7 +116,7 @@ build: venv ## build the collection's tarball, install it aside and read it back
 	  -p installed corral-virt-*.tar.gz
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-doc -l corral.virt
 
-.PHONY: test test-fast test-story test-lab test-deep deep-lab soak test-matrix
+.PHONY: test test-fast test-story test-lab test-deep deep-lab deep-story soak test-matrix
 ifdef T
 test: one
 else
@@ -134,11 +134,14 @@ test-lab: venv lab-packages ## every feature on real hosts made for it, on this 
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
-test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab faults soak molecule isolated-units test-matrix
-	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab faults soak molecule isolated-units test-matrix
+test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab deep-story faults soak molecule isolated-units test-matrix
+	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-story faults soak molecule isolated-units test-matrix
 
 deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
-	pytest -v -n 2 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)
+	pytest -v -n 3 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)
+
+deep-story: venv lab-packages ## the story with what make test leaves out of it
+	pytest -v -m lab tests/lab/test_story.py
 
 soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
 	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)
