@@ -75,16 +75,16 @@ def _row(source: str, dest: str, when: str, state: str, action: str, meaning: st
 
 # The first row that holds decides. An action with `~` waits: libvirt may still decide.
 _NOT_BEGUN = (
-    # source  destination  when         state             action     meaning
-    _row("absent", "absent", "",        "missing",        "nothing", "it is on neither host"),
-    _row("absent", "*",    "",          "is there",       "leave",   "it is on the destination"),
-    _row("*",      "*",    "same_host", "is there",       "leave",   "this host is the destination"),
-    _row("*",      "*",    "",          "is here",        "move",    "it is on the source"),
+    # source, destination, when, state, action, meaning
+    _row("absent", "absent", "", "missing", "nothing", "it is on neither host"),
+    _row("absent", "*", "", "is there", "leave", "it is on the destination"),
+    _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
+    _row("*", "*", "", "is here", "move", "it is on the source"),
 )  # fmt: skip
 
 _ELSEWHERE = (
-    _row("*", "*", "same_host", "is there",     "leave",   "this host is the destination"),
-    _row("*", "*", "",          "on its way",   "nothing", "its migration to another destination is under way, or was interrupted"),
+    _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
+    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is under way, or was interrupted"),
 )  # fmt: skip
 
 _BEGUN = (
