@@ -47,7 +47,6 @@ def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
         image=IMAGE,
         state="present",
         graphics={"type": "vnc"},
-        console=True,
         wait_for_ip="none",
     )
     ((here, state),) = lab.state(GUEST).items()
