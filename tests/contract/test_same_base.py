@@ -88,6 +88,21 @@ def test_a_change_that_keeps_the_time_is_seen(pool: Path) -> None:
     assert not verify(pool)
 
 
+def test_what_is_written_while_it_is_read_is_not_vouched_for(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(pool)
+    read = files.digest_of
+
+    def late(path: str, *more: t.Any) -> str:
+        told = read(path, *more)
+        changed(pool)
+        return told
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "digest_of", late)
+        assert verify(pool), "it was so when it was read"
+    assert not files.verified(str(pool), CONTENT) and not verify(pool)
+
+
 def test_without_a_manifest_nobody_knows(pool: Path) -> None:
     told = manifest(pool)
     (pool / BESIDE).unlink()

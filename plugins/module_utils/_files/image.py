@@ -79,7 +79,8 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
         os.fsync(out.fileno())
     os.rename(aside, beside)
     os.rename(path, os.path.join(image.directory, manifest.content))
-    vouch(image.directory, manifest)  # a rename changes the file's time
+    # A rename changes the file's time.
+    vouch(image.directory, _seen(manifest, os.stat(os.path.join(image.directory, manifest.content))))
     settle(image.directory)
 
 
@@ -92,14 +93,21 @@ def verified(directory: str, content: str) -> bool:
 def verify(directory: str, content: str, offered: Manifest | None) -> Manifest | None:
     """The manifest of a content that is what this says, or else what is `offered`; None for another one, and where nobody knows.
 
-    It is read again only where the file is not the very one that was verified.
+    It is read again only where the file is not the very one that was verified. The manifest is of the file as it was before it was read:
+    one that somebody writes to meanwhile is not that one any more.
     """
     manifest = manifest_of(directory, content) or offered
     if manifest is None or verified(directory, content):
         return manifest
     path = os.path.join(directory, content)
-    same = os.stat(path).st_size == manifest.bytes and digest_of(path, "sha256", lambda _done: None) == manifest.sha256
-    return manifest if same else None
+    before = os.stat(path)
+    same = before.st_size == manifest.bytes and digest_of(path, "sha256", lambda _done: None) == manifest.sha256
+    return _seen(manifest, before) if same else None
+
+
+def _seen(manifest: Manifest, file: os.stat_result) -> Manifest:
+    """The manifest, of this very file."""
+    return dataclasses.replace(manifest, inode=file.st_ino, changed_ns=file.st_ctime_ns)
 
 
 def manifest_of(directory: str, content: str) -> Manifest | None:
@@ -113,8 +121,7 @@ def manifest_of(directory: str, content: str) -> Manifest | None:
 
 def vouch(directory: str, manifest: Manifest) -> None:
     """Say which file was verified: in place, as others may hold the manifest locked."""
-    now = os.stat(os.path.join(directory, manifest.content))
-    text = json.dumps(dataclasses.asdict(dataclasses.replace(manifest, inode=now.st_ino, changed_ns=now.st_ctime_ns)), sort_keys=True)
+    text = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
     beside = private.opened(os.path.join(directory, manifest_name(manifest.content)), os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.pwrite(beside, text.encode(), 0)
