@@ -168,7 +168,7 @@ faults: venv lab-packages ## hurt migrations on real hosts (build/faults.json); 
 
 .PHONY: demo demo-down
 demo: lab-packages link ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
-	@$(PYTHON) tests/lab/lab.py up --name demo & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once
+	@$(PYTHON) tests/lab/lab.py up --name demo --image-later & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once
 	@python tests/lab/demo.py up
 
 demo-down: venv-to-run ## remove the demo's hosts

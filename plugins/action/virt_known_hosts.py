@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _host_keys, _known_hosts
 
@@ -55,7 +56,7 @@ def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str,
         before = configuration.read(path)
         after = _known_hosts.edited(before, **wanted)
         if before != after:
-            gate.run([f"write {path}"], lambda _step: configuration.write(path, after))
+            gate.run([WriteFile(path, after)], lambda step: configuration.write(step.path, step.content))
     return before, after
 
 

@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
@@ -88,6 +89,6 @@ def _write(path: str, content: str, gate: Gate) -> bool:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AnsibleActionFail(f"out: cannot write the report to {path}: {folder} is no directory that you can write to")
     try:
-        return bool(gate.run([f"write {path}"], lambda _step: configuration.write(path, content)))
+        return bool(gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content)))
     except VirtError as error:
         raise AnsibleActionFail(f"out: {error}") from error

@@ -10,10 +10,11 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Gate"]
 
-S = t.TypeVar("S")
+S = t.TypeVar("S", bound=Step)
 T = t.TypeVar("T")
 
 

@@ -109,6 +109,7 @@ ssh_host_key:
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -117,7 +118,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 def main() -> None:
     """Parameters in, one guest converged, result out."""
     options = {**URI_OPTION, **domain_options.NAMING, **domain_options.GUEST_OPTIONS}
-    module = guest.GuestModule(argument_spec=options, supports_check_mode=True)
+    module = GuestModule(argument_spec=options, supports_check_mode=True)
     with failures(module):
         wanted = domain_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:

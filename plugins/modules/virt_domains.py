@@ -67,6 +67,7 @@ pending:
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -81,7 +82,7 @@ OPTIONS = {
 
 def main() -> None:
     """Check all, then converge each; one result for all."""
-    module = guest.GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
     at_once = module.params["at_once"]
     with failures(module):
         wanted = many.all_wanted(module.params["domains"], at_once)

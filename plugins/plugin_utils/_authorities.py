@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused, trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import ANEW, Pair, Pairs
 from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke
@@ -48,7 +49,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclasses.dataclass(frozen=True)
-class MakeAuthority:
+class MakeAuthority(Step):
     """Make a CA's key and certificate."""
 
     authority: str
@@ -59,7 +60,7 @@ class MakeAuthority:
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtectKey:
+class ProtectKey(Step):
     """Write a CA's key with the passphrase."""
 
     directory: str

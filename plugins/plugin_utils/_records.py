@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Issued", "Records", "Revoke"]
 
@@ -55,7 +56,7 @@ class Issued:
 
 
 @dataclasses.dataclass(frozen=True)
-class Revoke:
+class Revoke(Step):
     """Revoke one certificate."""
 
     certificate: Issued

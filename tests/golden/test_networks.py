@@ -76,8 +76,8 @@ def play(case: Case, there: Found | None, wanted: t.Mapping[str, t.Any]) -> Outc
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in done.steps if isinstance(step, Define)]
     kept = there.xml if there and wanted.get("state") != "absent" else None
-    told = {"steps": [str(step) for step in done.steps], "pending": done.pending}
-    report = {key: value for key, value in {**told, "notes": done.notes}.items() if value}
+    told = {"steps": [str(step) for step in done.steps], "pending": list(done.pending)}
+    report = {key: value for key, value in {**told, "notes": list(done.notes)}.items() if value}
     after = defined[-1] if defined else kept
     changes = yaml.safe_load(yaml.safe_dump(listed(_changes.diff(done.changes))))
     return Outcome(after and normal(after), changes, report)

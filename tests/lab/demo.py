@@ -57,7 +57,7 @@ class Demo:
 
     def hosts_up(self) -> None:
         """Bare hosts, and a configuration of Ansible for them."""
-        self.run([*LAB, "up", "--name", self.name, "--hosts", "2"])
+        self.run([*LAB, "up", "--name", self.name, "--hosts", "2", "--image-later"])
         self.configure()
 
     def configure(self) -> None:

@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--packages", default=[], type=lambda text: text.split(","), metavar="NAME,...", help=packages_help)
     image_help = "with a cloud image on a web server (default)"
     up.add_argument("--image", default=True, action=argparse.BooleanOptionalAction, help=image_help)
+    later_help = "do not wait for the image: its server answers when it is built"
+    up.add_argument("--image-later", action="store_true", help=later_help)
     up.add_argument("--subnet", type=int, metavar="N", help="use 10.86.N.0/24 if nobody does")
     template_help = "begin with the template in that slot, if it has that key and the same network"
     up.add_argument("--template", type=_template, metavar="SLOT=KEY", help=template_help)
@@ -121,7 +123,17 @@ def _up(given: argparse.Namespace) -> None:
         if name not in releases or release not in RELEASES:
             raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
         releases[name] = release
-    lab = life.up(given.name, life.Wanted(releases, given.network, given.mirror, given.image, given.packages, given.subnet, given.template))
+    wanted = life.Wanted(
+        releases,
+        given.network,
+        given.mirror,
+        given.image,
+        image_later=given.image_later,
+        packages=given.packages,
+        subnet=given.subnet,
+        template=given.template,
+    )
+    lab = life.up(given.name, wanted)
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")
 
 

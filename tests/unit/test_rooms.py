@@ -180,13 +180,13 @@ def test_module_utils_are_private_python() -> None:
 
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS_KIB = {"virt_domain": 156, "virt_domains": 156, "virt_domain_info": 86, "virt_host_info": 63, "virt_image": 100}
+BUDGETS_KIB = {"virt_domain": 160, "virt_domains": 160, "virt_domain_info": 86, "virt_host_info": 63, "virt_image": 100}
 BUDGETS_KIB |= {
     "virt_pool": 42,
     "virt_network": 61,
     "virt_network_info": 58,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 124, "virt_migrations": 124, "virt_tls": 37}
+BUDGETS_KIB |= {"virt_migrate": 127, "virt_migrations": 127, "virt_tls": 39}
 BUDGETS_KIB |= {"virt_bridge": 34, "virt_firewall": 25, "virt_daemon": 30, "virt_addresses": 64}
 
 

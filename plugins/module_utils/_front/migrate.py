@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import ends as 
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Host, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, meanwhile, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
@@ -243,34 +243,43 @@ class _Run:
         self.notes += send.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:
-        move, ends = step.move, self.ends
-        disk_move = next((each for each in move.disks if each.path == step.path), None)
-        verbs: dict[str, t.Callable[[], None]] = {
-            "record": lambda: settle.begin(ends.source, move),
-            "no_autostart": lambda: self._guarded(move, lambda: settle.hold_back(ends.source, move.uuid)),
-            "make": lambda: self._guarded(move, lambda: carry.make(ends, move.uuid, t.cast(DiskMove, disk_move))),
-            "carry": lambda: self._guarded(move, lambda: carry.carry(ends, move.uuid, t.cast(DiskMove, disk_move), self.tell)),
-            "file": lambda: self._guarded(move, lambda: carry.carry_file(ends, move.uuid, step.path)),
-            "migrate": lambda: self.figures.update(send.send(ends, move, self._tell, self._interrupted)),
-            "reserve": lambda: self._guarded(move, lambda: carry.reserve(ends, move)),
-            "undefine": lambda: definition.undefine(look.by_uuid(ends.source, move.uuid)),
-            "define": lambda: carry.release(ends.dest, move.uuid),
-            "resume": lambda: migrate.resume(ends.dest, move.uuid),
-            "autostart": lambda: migrate.set_autostart(ends.dest, move.uuid, on=True),
-            "remove": lambda: storage.delete(ends.source, step.path),
-            "forget": lambda: settle.forget(ends.dest, move.uuid),
-        }
-        verbs[step.verb]()
+        _DOERS[type(step)](self, self.ends, step.move, step)
+
+    def send(self, move: Move) -> None:
+        """Let libvirt move it."""
+        self.figures.update(send.send(self.ends, move, self._tell, self._interrupted))
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
         meanwhile.check_wanted(self.name, interrupted=self._interrupted())
         self._tell(phase, done, total)
 
-    def _guarded(self, move: Move, work: t.Callable[[], None]) -> None:
+    def guarded(self, move: Move, work: t.Callable[[], None]) -> None:
         """Work before the guest is given away: when it fails, nothing of it is left."""
         try:
             work()
         except VirtError:
             self.notes += settle.cleaned_up(self.ends, move.uuid)
             raise
+
+
+def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
+    """Work before the guest is given away."""
+    return lambda run, ends, move, step: run.guarded(move, lambda: work(run, ends, move, step))
+
+
+_DOERS: dict[type[MigrateStep], t.Callable[[_Run, Ends, Move, t.Any], object]] = {
+    plans.Record: lambda _run, ends, move, _step: settle.begin(ends.source, move),
+    plans.HoldBack: _guarded(lambda _run, ends, move, _step: settle.hold_back(ends.source, move.uuid)),
+    plans.MakeDisk: _guarded(lambda _run, ends, move, step: carry.make(ends, move.uuid, step.disk)),
+    plans.CarryDisk: _guarded(lambda run, ends, move, step: carry.carry(ends, move.uuid, step.disk, run.tell)),
+    plans.CopyFile: _guarded(lambda _run, ends, move, step: carry.carry_file(ends, move.uuid, step.path)),
+    plans.Migrate: lambda run, _ends, move, _step: run.send(move),
+    plans.Reserve: _guarded(lambda _run, ends, move, _step: carry.reserve(ends, move)),
+    plans.Undefine: lambda _run, ends, move, _step: definition.undefine(look.by_uuid(ends.source, move.uuid)),
+    plans.Define: lambda _run, ends, move, _step: carry.release(ends.dest, move.uuid),
+    plans.Resume: lambda _run, ends, move, _step: migrate.resume(ends.dest, move.uuid),
+    plans.SetAutostart: lambda _run, ends, move, _step: migrate.set_autostart(ends.dest, move.uuid, on=True),
+    plans.RemoveDisk: lambda _run, ends, _move, step: storage.delete(ends.source, step.path),
+    plans.Forget: lambda _run, ends, move, _step: settle.forget(ends.dest, move.uuid),
+}

@@ -92,8 +92,8 @@ def converge(
         "changed": bool(done.steps),
         "diff": _changes.diff(done.changes),
         "steps": [str(step) for step in done.steps],
-        "pending": done.pending,
-        "notes": done.notes,
+        "pending": list(done.pending),
+        "notes": list(done.notes),
         noun.kind: None if done.after is None else row,
     }
 

@@ -53,15 +53,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> Plan:
         result = plans.absent(noun.kind, case, noun.shown)
     else:
         result = plans.present(noun.kind, case, noun.live, noun.made(case.stored.after))
-    problems = [*_identity(noun, case), *_misfits(noun, case)]
-    for rule in noun.rules:
-        for said in rule(case, result):
-            if isinstance(said, VirtError):
-                problems.append(said)
-            else:
-                result.notes.append(said)
-    _refuse(problems)
-    return result
+    said = [one for rule in noun.rules for one in rule(case, result)]
+    _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in said if isinstance(one, VirtError))])
+    return dataclasses.replace(result, notes=(*result.notes, *(one for one in said if isinstance(one, str))))
 
 
 def _case(noun: Noun, spec: Spec, facts: Facts) -> Case:

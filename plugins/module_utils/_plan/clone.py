@@ -13,13 +13,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import step
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 
 __all__ = ["CloneStep", "Copy", "Flatten", "Forget", "Grow", "GrowLive", "Overlay", "Plan", "Pull", "Remove", "Shrink", "StandOn", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)
-class CloneStep:
+class CloneStep(Step):
     """One change of one disk."""
 
     said: t.ClassVar[str]
@@ -124,11 +126,9 @@ class Remove(CloneStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(step.Plan[CloneStep]):
     """Steps, what they change, and the disk after them."""
 
-    steps: t.Sequence[CloneStep] = ()
-    changes: t.Sequence[Change] = ()
     size_bytes: int | None = None
     stands_on: str | None = None
 
@@ -143,7 +143,7 @@ def plan(wanted: Wanted, found: Found) -> Plan:
     if found.kind == "nothing":
         return _made(wanted, found)
     _refuse_other_format(wanted, found)
-    now = Plan((), (), found.size_bytes, found.backing)
+    now = Plan(size_bytes=found.size_bytes, stands_on=found.backing)
     return {"present": _present, "rebased": _rebased, "flattened": _flattened}[wanted.state](wanted, found, now)
 
 
@@ -161,8 +161,8 @@ def _made(wanted: Wanted, found: Found) -> Plan:
     _refuse_full(f"make disk {wanted.name}", found)
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
-    changes = [Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below)]
-    return Plan([kind(wanted.path, size, base, wanted.format)], changes, size, below)
+    changes = (Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below))
+    return Plan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, stands_on=below)
 
 
 def _refuse_taken(wanted: Wanted, base: Origin) -> None:
@@ -192,7 +192,7 @@ def _present(wanted: Wanted, found: Found, now: Plan) -> Plan:
     size = wanted.size_bytes
     change = Change("size", gib_text(found.size_bytes), gib_text(size))
     step = _grown(wanted, found, size) if size > found.size_bytes else _shrunk(wanted, found, size)
-    return dataclasses.replace(now, steps=[step], changes=[change], size_bytes=size)
+    return dataclasses.replace(now, steps=(step,), changes=(change,), size_bytes=size)
 
 
 def _same_image(path: str, base: Origin) -> bool:
@@ -235,8 +235,8 @@ def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:
     _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
     _refuse_full(verb, found)
-    changes = [Change("stands_on", found.backing, base.path)]
-    return dataclasses.replace(now, steps=[*_forgotten(wanted, found), StandOn(wanted.path, base)], changes=changes, stands_on=base.path)
+    changes = (Change("stands_on", found.backing, base.path),)
+    return dataclasses.replace(now, steps=(*_forgotten(wanted, found), StandOn(wanted.path, base)), changes=changes, stands_on=base.path)
 
 
 def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
@@ -252,8 +252,8 @@ def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
     work: CloneStep = Flatten(wanted.path)
     if writer:
         work = Pull(wanted.path, writer.guest, writer.uuid, t.cast(str, writer.target), wanted.timeout_s)
-    changes = [Change("stands_on", found.backing, None)]
-    return dataclasses.replace(now, steps=[*_forgotten(wanted, found), work], changes=changes, stands_on=None)
+    changes = (Change("stands_on", found.backing, None),)
+    return dataclasses.replace(now, steps=(*_forgotten(wanted, found), work), changes=changes, stands_on=None)
 
 
 def _absent(wanted: Wanted, found: Found) -> Plan:
@@ -267,7 +267,7 @@ def _absent(wanted: Wanted, found: Found) -> Plan:
         if not wanted.remove_storage:
             raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it all the same")
         _refuse_busy(verb, wanted, found)
-    return Plan([Remove(path) for path in paths], [Change("disk", path, None) for path in paths])
+    return Plan(tuple(map(Remove, paths)), tuple(Change("disk", path, None) for path in paths))
 
 
 def _forgotten(wanted: Wanted, found: Found) -> list[CloneStep]:

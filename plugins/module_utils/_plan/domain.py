@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 import shlex
 import typing as t
 
@@ -14,13 +16,19 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Rename, Step
 
-__all__ = ["Plan", "absent", "awaited", "check_state", "completed", "plan", "rename"]
+__all__ = ["Plan", "Rename", "absent", "awaited", "changes", "check_state", "completed", "named_after", "plan", "rename", "saved"]
 
 
+@dataclasses.dataclass(frozen=True)
 class Plan(step.Plan[Step]):
     """What is done to a guest; what is pending waits for its next boot."""
+
+    uuid: str = ""  # whom the steps are done to; empty: there is no such guest
+    wait: steps.WaitForAddress | None = None  # afterwards
+    ssh_host_key: str | None = None  # public
 
 
 def check_state(wanted: Wanted, found: Found | None, *, moving: bool) -> None:
@@ -68,28 +76,89 @@ def plan(
 
     `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks are being made.
     """
-    result = Plan()
     _refuse_fixed(wanted, found, stored.changes)
     if wanted.apply == "live":
         _refuse_not_live(wanted, now, storage)
-    elif storage and unfinished_xml:
-        result.steps += [steps.Define(wanted.name, unfinished_xml, "disks to be made"), *storage]
-        result.steps.append(steps.Define(wanted.name, stored.xml, "complete"))
+        made: list[Step] = []
     else:
-        result.steps += storage
-        if stored.changes or found is None or record_changed:
-            result.steps.append(steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "what we remember of it"))
+        made = _definition(wanted, found, stored, storage, unfinished_xml, record_changed=record_changed)
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
-        result.steps.append(steps.SetAutostart(wanted.name, wanted.autostart))
+        made.append(steps.SetAutostart(wanted.name, wanted.autostart))
+    pending: list[str] = []
     if now is not None and wanted.state not in ("shutdown", "destroyed"):
-        _reach_running(wanted, now, result, record_changed=record_changed)
+        reached, pending = _reach_running(wanted, now, record_changed=record_changed)
         if seed_changed:
-            result.pending.append("cloud_init: the new seed is read at the next boot")
-        if result.pending and wanted.allow_restart and found is not None:
-            _restart(wanted, found, result)
-            return result
-    result.steps += _state_steps(wanted, found)
-    return result
+            pending.append("cloud_init: the new seed is read at the next boot")
+        if pending and wanted.allow_restart and found is not None:
+            return Plan((*made, *_restart(wanted, found)))
+        made = _merged(made, reached)
+    return Plan((*made, *_state_steps(wanted, found)), pending=tuple(pending))
+
+
+def _definition(
+    wanted: Wanted, found: Found | None, stored: Grafted, storage: t.Sequence[Step], unfinished_xml: str | None, *, record_changed: bool
+) -> list[Step]:
+    """Steps until the definition is as wanted, and with it the files that it names."""
+    if storage and unfinished_xml:
+        begun = steps.Define(wanted.name, unfinished_xml, "disks to be made")
+        return [begun, *storage, steps.Define(wanted.name, stored.xml, "complete")]
+    if not stored.changes and found is not None and not record_changed:
+        return [*storage]
+    return [*storage, steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "what we remember of it")]
+
+
+def changes(
+    wanted: Wanted, found: Found | None, stored: Grafted, now: live.Now | None, plan: Plan, seeding: Seeding, recorded: str | None
+) -> tuple[Change, ...]:
+    """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked. `recorded` is the former seed."""
+    running = now.running.changes if now and plan.steps else ()
+    made = [*(() if wanted.apply == "live" else stored.changes), *_only_running(wanted, stored, running, plan), *seeding.disks.changes]
+    if found is None:  # what the skeleton said was never anybody's wish
+        made = [Change(change.where, None, change.after) for change in made]
+    if seeding.rewritten and wanted.seed:
+        made.append(Change("cloud_init", str(recorded)[:12], wanted.seed.digest[:12]))
+    return (*made, *_state_change(wanted, found, plan), *_autostart_change(found, plan))
+
+
+def _only_running(wanted: Wanted, stored: Grafted, running: t.Sequence[Change], plan: Plan) -> list[Change]:
+    """What an earlier run stored and the running guest gets now, unless that goes on waiting."""
+    if wanted.apply == "live":
+        return [*running]
+    places = {change.where for change in stored.changes}
+    return [change for change in running if change.where not in places and str(change) not in plan.pending]
+
+
+def _state_change(wanted: Wanted, found: Found | None, plan: Plan) -> list[Change]:
+    after = {
+        steps.Start: "paused" if wanted.state == "paused" else "running",
+        steps.Resume: "running",
+        steps.Suspend: "paused",
+        steps.Destroy: "shutdown",
+        steps.Shutdown: "shutdown",
+    }
+    told = [after[type(step)] for step in plan.steps if type(step) in after]
+    before = found.state if found else "absent"
+    if not told:
+        return [] if found else [Change("state", "absent", "shutdown")]
+    return [Change("state", before, told[-1])] if told[-1] != before else []
+
+
+def _autostart_change(found: Found | None, plan: Plan) -> list[Change]:
+    return [Change("autostart", found and found.autostart, step.on) for step in plan.steps if isinstance(step, steps.SetAutostart)]
+
+
+def saved(name: str) -> str:
+    """A note on a guest that was saved while it ran."""
+    return (
+        f"{name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
+        f"that; to drop what was saved: virsh managedsave-remove {name}"
+    )
+
+
+def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
+    """Those of the paths that are named as the images of that guest are."""
+    ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
+    return [path for path in paths if ours.search(path)]
 
 
 _NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
@@ -134,23 +203,26 @@ def _refuse_not_live(wanted: Wanted, now: live.Now | None, storage: t.Sequence[S
         raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition as it is; use apply: both")
 
 
-def _reach_running(wanted: Wanted, now: live.Now, result: Plan, *, record_changed: bool) -> None:
-    """Live steps for what the running guest lacks; the rest is pending.
+def _reach_running(wanted: Wanted, now: live.Now, *, record_changed: bool) -> tuple[list[Step], list[str]]:
+    """Live steps for what the running guest lacks; the rest is pending."""
+    if wanted.apply == "next_boot":
+        return [], [str(change) for change in now.running.changes]
+    made, pending = live.live_steps(now, record_changed=record_changed)
+    if pending and wanted.apply == "live":
+        raise Refused(f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot")
+    return made, pending
+
+
+def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
+    """The steps on the definition with those on what runs.
 
     A device is updated before the definition says so: one that the host refuses (a network that is not active) must not wait there for the
     next boot. What is attached comes after it: a disk that a running guest has is one that its definition calls finished.
     """
-    if wanted.apply == "next_boot":
-        result.pending += [str(change) for change in now.running.changes]
-        return
-    made, pending = live.live_steps(now, record_changed=record_changed)
-    if pending and wanted.apply == "live":
-        raise Refused(f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot")
-    first = [step for step in made if isinstance(step, steps.UpdateDevice)]
-    defined = next((at for at, step in reversed([*enumerate(result.steps)]) if isinstance(step, steps.Define)), len(result.steps))
-    result.steps[defined:defined] = first
-    result.steps += [step for step in made if step not in first]
-    result.pending += pending
+    first = [step for step in reached if isinstance(step, steps.UpdateDevice)]
+    defines = [at for at, step in enumerate(made) if isinstance(step, steps.Define)]
+    last = defines[-1] if defines else len(made)
+    return [*made[:last], *first, *made[last:], *(step for step in reached if step not in first)]
 
 
 def absent(
@@ -168,24 +240,23 @@ def absent(
     A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
     whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
-    result, delete = Plan(), functools.partial(_deletion, uri)
+    delete = functools.partial(_deletion, uri)
     if found is None:
         said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
-        result.notes += [f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over]
-        return result
+        return Plan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
-    if found.active:
-        result.steps += _power_off(wanted, found)
+    made: list[Step] = _power_off(wanted, found) if found.active else []
     if found.persistent:
-        result.steps.append(steps.Undefine(wanted.name, tuple(keeps)))
+        made.append(steps.Undefine(wanted.name, tuple(keeps)))
+    notes = []
     for path in owned:
         if path in in_use:
-            result.notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
+            notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
         elif not wanted.remove_storage:
-            result.notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
+            notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
         else:
-            result.steps.append(steps.DeleteVolume(wanted.name, path))
-    return result
+            made.append(steps.DeleteVolume(wanted.name, path))
+    return Plan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
 
 
 def _deletion(uri: str, path: str) -> str:
@@ -219,14 +290,9 @@ def _refuse_namesake(wanted: Wanted, found: Found) -> None:
         raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
 
 
-def _restart(wanted: Wanted, found: Found, result: Plan) -> None:
+def _restart(wanted: Wanted, found: Found) -> list[Step]:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
-    result.steps = [step for step in result.steps if isinstance(step, _OFFLINE)]
-    result.steps += [*_power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
-    result.pending = []
-
-
-_OFFLINE = (steps.Define, steps.CreateVolume, steps.WriteSeed, steps.Customize, steps.GrowDisk, steps.SetAutostart)
+    return [*_power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
 
 
 def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:

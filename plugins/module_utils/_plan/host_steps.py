@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+
 __all__ = [
     "AddFirewalldRule",
     "AddUfwRule",
@@ -20,7 +22,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class HostStep:
+class HostStep(Step):
     """One change of the host, in one verb."""
 
 

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Fetch", "ImageStep", "Outcome", "Point", "Remove", "Vouch"]
 __all__ += ["absent", "is_settled", "is_verified", "needs_origin", "old", "outcome", "present", "refuse_stranger", "replaced"]
@@ -21,7 +22,7 @@ _PROOF = "give as checksum the digest itself, or a list that comes over https or
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageStep:
+class ImageStep(Step):
     """One change of a pool's directory."""
 
     image: Image

@@ -10,85 +10,213 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, COPIED, DiskMove, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
-__all__ = ["MigrateStep", "aborting", "call", "clearing", "finish", "may_switch", "remedy", "settling", "steps"]
+__all__ = [
+    "Abort",
+    "CarryDisk",
+    "Clear",
+    "CopyFile",
+    "Define",
+    "Forget",
+    "HoldBack",
+    "MakeDisk",
+    "Migrate",
+    "MigrateStep",
+    "Record",
+    "RemoveDisk",
+    "Reserve",
+    "Resume",
+    "SetAutostart",
+    "Settle",
+    "Undefine",
+    "aborting",
+    "call",
+    "clearing",
+    "finish",
+    "may_switch",
+    "remedy",
+    "settling",
+    "steps",
+]
 
 
 @dataclasses.dataclass(frozen=True)
-class MigrateStep:
+class MigrateStep(Step):
     """One change on the way."""
 
+    said: t.ClassVar[str]
     move: Move
-    # record, no_autostart, make, carry, file, migrate, reserve, undefine, define, resume, autostart, remove, forget, settle, abort
-    verb: str
-    path: str = ""
-    text: str = ""
 
     def __str__(self) -> str:
-        return self.text
+        return self.said.format(self, self.move)
+
+
+class Record(MigrateStep):
+    """Note with the guest that it moves, before anything is made."""
+
+    said = "record on {1.guest} that it moves to {1.dest}"
+
+
+class HoldBack(MigrateStep):
+    """A source that loses power after the guest has left must not start what it still has of it."""
+
+    said = "set autostart of {1.guest} off on the source"
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfDisk(MigrateStep):
+    disk: DiskMove
+
+    @property
+    def path(self) -> str:
+        """Of the disk, on both hosts."""
+        return self.disk.path
+
+
+class CarryDisk(_OfDisk):
+    """Copy a disk while nobody writes it."""
+
+    said = "copy {0.path} to {1.dest}"
+
+
+class MakeDisk(_OfDisk):
+    """Make the disk that QEMU fills while the guest moves."""
+
+    said = "make an empty {0.path} on {1.dest}{0.on}"
+
+    @property
+    def on(self) -> str:
+        """What it stands on."""
+        volume = self.disk.volume
+        return f", on {volume.backing_path}" if volume and volume.backing_path else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyFile(MigrateStep):
+    """Copy what libvirt keeps beside the definition: UEFI variables, TPM state."""
+
+    said = "copy {0.path} to {1.dest}"
+    path: str
+
+
+class Migrate(MigrateStep):
+    """Let libvirt move the running guest."""
+
+    said = "migrate {1.guest} to {1.dest} ({0.disks}; {0.size} of disk)"
+
+    @property
+    def disks(self) -> str:
+        """How each is brought."""
+        return ", ".join(f"{disk.target} {disk.how}" for disk in self.move.disks if disk.how != CARRY) or "no disks"
+
+    @property
+    def size(self) -> str:
+        """How much is copied."""
+        return gib_text(sum(disk.bytes_to_move for disk in self.move.disks if disk.how in COPIED))
+
+
+class Reserve(MigrateStep):
+    """Take the guest's place on the destination, for the moment that one that is off is in two places."""
+
+    said = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
+
+
+class Undefine(MigrateStep):
+    """Forget it on the source."""
+
+    said = "undefine {1.guest} on the source"
+
+
+class Define(MigrateStep):
+    """Let it be started on the destination."""
+
+    said = "define {1.guest} on {1.dest}"
+
+
+class Resume(MigrateStep):
+    """Let it run there: it arrives paused, so that one copy runs."""
+
+    said = "resume {1.guest} on {1.dest}"
+
+
+class SetAutostart(MigrateStep):
+    """Start it with the destination, as it did with the source."""
+
+    said = "set autostart of {1.guest} on at {1.dest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoveDisk(MigrateStep):
+    """Delete the disk that stayed behind."""
+
+    said = "remove {0.path} from the source"
+    path: str
+
+
+class Forget(MigrateStep):
+    """Take the note away."""
+
+    said = "remove the record from {1.guest}"
+
+
+class Settle(MigrateStep):
+    """Bring a migration that an earlier run began to its end, whatever that is."""
+
+    said = "settle the migration of {1.guest} to {1.dest} that was interrupted"
+
+
+class Clear(Settle):
+    """The same for one that was just aborted."""
+
+    said = "clear away what the migration of {1.guest} to {1.dest} had made"
+
+
+class Abort(MigrateStep):
+    """End a migration that is under way."""
+
+    said = "end the migration of {1.guest}"
 
 
 def steps(move: Move) -> list[MigrateStep]:
     """In order: the move is recorded before anything is made, and the source's disks go last."""
     made = [disk for disk in move.disks if disk.volume is not None]
-    result = [MigrateStep(move, "record", text=f"record on {move.guest} that it moves to {move.dest}")]
-    if move.autostart:  # a source that loses power after the guest has left must not start what it still has of it
-        result.append(MigrateStep(move, "no_autostart", text=f"set autostart of {move.guest} off on the source"))
-    result += [_made(move, disk) for disk in made]
-    result += [MigrateStep(move, "file", path, f"copy {path} to {move.dest}") for path in move.files]
-    result += [_sent(move)] if move.active else _moved_off(move)
-    return result + finish(move, [disk.path for disk in made if disk.goes])
-
-
-def _made(move: Move, disk: DiskMove) -> MigrateStep:
-    if disk.how == CARRY:
-        return MigrateStep(move, "carry", disk.path, f"copy {disk.path} to {move.dest}")
-    on = f", on {disk.volume.backing_path}" if disk.volume and disk.volume.backing_path else ""
-    return MigrateStep(move, "make", disk.path, f"make an empty {disk.path} on {move.dest}{on}")
-
-
-def _sent(move: Move) -> MigrateStep:
-    size = sum(disk.bytes_to_move for disk in move.disks if disk.how in COPIED)
-    how = ", ".join(f"{disk.target} {disk.how}" for disk in move.disks if disk.how != CARRY)
-    return MigrateStep(move, "migrate", text=f"migrate {move.guest} to {move.dest} ({how or 'no disks'}; {gib_text(size)} of disk)")
-
-
-def _moved_off(move: Move) -> list[MigrateStep]:
-    """A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone."""
     return [
-        MigrateStep(move, "reserve", text=f"reserve {move.guest} on {move.dest}, where it cannot be started yet"),
-        MigrateStep(move, "undefine", text=f"undefine {move.guest} on the source"),
-        MigrateStep(move, "define", text=f"define {move.guest} on {move.dest}"),
+        Record(move),
+        *([HoldBack(move)] if move.autostart else []),
+        *((CarryDisk if disk.how == CARRY else MakeDisk)(move, disk) for disk in made),
+        *(CopyFile(move, path) for path in move.files),
+        # A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone.
+        *([Migrate(move)] if move.active else [Reserve(move), Undefine(move), Define(move)]),
+        *finish(move, [disk.path for disk in made if disk.goes]),
     ]
 
 
 def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
     """What remains when the guest has arrived; also for a run that was interrupted there. `left` are disks on the source."""
-    result = [MigrateStep(move, "define", text=f"define {move.guest} on {move.dest}")] if define else []
-    if resume:
-        result.append(MigrateStep(move, "resume", text=f"resume {move.guest} on {move.dest}"))
-    if move.autostart:
-        result.append(MigrateStep(move, "autostart", text=f"set autostart of {move.guest} on at {move.dest}"))
-    if not move.keep_source_storage:
-        result += [MigrateStep(move, "remove", path, f"remove {path} from the source") for path in left]
-    return [*result, MigrateStep(move, "forget", text=f"remove the record from {move.guest}")]
+    return [
+        *([Define(move)] if define else []),
+        *([Resume(move)] if resume else []),
+        *([SetAutostart(move)] if move.autostart else []),
+        *(RemoveDisk(move, path) for path in left if not move.keep_source_storage),
+        Forget(move),
+    ]
 
 
 def settling(move: Move) -> MigrateStep:
     """Bring a migration that an earlier run began to its end, whatever that is."""
-    return MigrateStep(move, "settle", text=f"settle the migration of {move.guest} to {move.dest} that was interrupted")
+    return Settle(move)
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
     """What ends a migration that is under way."""
-    return [MigrateStep(move, "abort", text=f"end the migration of {move.guest}")] if job_active else []
+    return [Abort(move)] if job_active else []
 
 
 def clearing(move: Move, moving: str | None, *, alone: bool) -> list[MigrateStep]:
     """What is left to who is `alone` with a guest whose record says that it moves there: a run that moves it clears away what it made."""
-    text = f"clear away what the migration of {move.guest} to {move.dest} had made"
-    return [MigrateStep(move, "settle", text=text)] if moving == move.dest and alone else []
+    return [Clear(move)] if moving == move.dest and alone else []
 
 
 def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:

@@ -94,7 +94,7 @@ class Update(Step):
         return f"{self.command} {self.what} of running {self.kind} {self.name}"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Plan(step.Plan[Step]):
     """What is done to one object."""
 
@@ -142,11 +142,10 @@ def absent(kind: str, case: Case, shown: t.Collection[str]) -> Plan:
     found, name = case.found, case.spec.name
     if found is None:
         return Plan()
-    steps: list[Step] = [Stop(kind, name)] if found.active else []
-    if found.persistent:
-        steps.append(Undefine(kind, name))
+    stop = (Stop(kind, name),) if found.active else ()
+    forget = (Undefine(kind, name),) if found.persistent else ()
     before = {**{field: case.stored.before.get(field) for field in shown}, **_states(found)}
-    return Plan(steps, [Change(where, value, None) for where, value in before.items()])
+    return Plan((*stop, *forget), tuple(Change(where, value, None) for where, value in before.items()))
 
 
 def present(kind: str, case: Case, policy: Policy, made: str) -> Plan:
@@ -154,23 +153,20 @@ def present(kind: str, case: Case, policy: Policy, made: str) -> Plan:
     spec, found, stored = case.spec, case.found, case.stored
     live, pending = _reach(kind, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
-    plan = Plan(after=stored.after)
-    if not restart:
-        plan.steps += live
-        plan.pending += pending
+    steps: list[Step] = [] if restart else live
     if found is None or not found.persistent or stored.changes:
         detail = made if found is None else _summary(found, stored.changes)
-        plan.steps.append(Define(kind, spec.name, stored.xml, detail))
+        steps.append(Define(kind, spec.name, stored.xml, detail))
     before, after = _states(found), _wanted_states(spec, found)
     if after["autostart"] != bool(before["autostart"]):
-        plan.steps.append(SetAutostart(kind, spec.name, after["autostart"]))
+        steps.append(SetAutostart(kind, spec.name, after["autostart"]))
     if restart:
-        plan.steps += [Stop(kind, spec.name), Start(kind, spec.name)]
+        steps += [Stop(kind, spec.name), Start(kind, spec.name)]
     elif after["active"] != bool(before["active"]):
-        plan.steps.append((Start if after["active"] else Stop)(kind, spec.name))
-    plan.changes += _changes(case, plan)
-    plan.changes += [Change(where, before[where], value) for where, value in after.items() if before[where] != value]
-    return plan
+        steps.append((Start if after["active"] else Stop)(kind, spec.name))
+    waits = () if restart else tuple(pending)
+    states = (Change(where, before[where], value) for where, value in after.items() if before[where] != value)
+    return Plan(tuple(steps), (*_changes(case, waits), *states), waits, after=stored.after)
 
 
 def _states(found: Found | None) -> dict[str, bool | None]:
@@ -190,7 +186,7 @@ def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
     }
 
 
-def _changes(case: Case, plan: Plan) -> list[Change]:
+def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
     """What the definition lacked, and what only ran otherwise, unless that goes on waiting."""
     if case.found is None:
         return [Change(change.where, None, change.after) for change in case.stored.changes]
@@ -199,7 +195,7 @@ def _changes(case: Case, plan: Plan) -> list[Change]:
     mended = [change for change in running if change.where not in stored]
     return [
         *case.stored.changes,
-        *(change for change in mended if str(change) not in plan.pending),
+        *(change for change in mended if str(change) not in pending),
     ]
 
 

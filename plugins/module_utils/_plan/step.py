@@ -29,11 +29,11 @@ class Step:
 S = t.TypeVar("S", bound=Step)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Plan(t.Generic[S]):
     """Steps in order, what changes by them, what waits, and what to know beside them."""
 
-    steps: list[S] = dataclasses.field(default_factory=list)
-    changes: list[Change] = dataclasses.field(default_factory=list)
-    pending: list[str] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
+    steps: tuple[S, ...] = ()
+    changes: tuple[Change, ...] = ()
+    pending: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -17,6 +17,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import File, Found, Identity, Place, Wanted, usages
+from ansible_collections.corral.virt.plugins.module_utils._plan import step
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Install", "Load", "Plan", "Request", "SetMode", "SetTrust", "decide", "refuse_foreign", "renewal"]
 
@@ -24,7 +26,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class Request(Step):
     """Make a private key, and a request for its certificate."""
 
     identity: Identity
@@ -35,7 +37,7 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
-class Install:
+class Install(Step):
     """Put signed certificates (PEM) and their key in place."""
 
     wanted: Wanted
@@ -46,7 +48,7 @@ class Install:
 
 
 @dataclasses.dataclass(frozen=True)
-class SetTrust:
+class SetTrust(Step):
     """Trust and refuse whom the authority says, with the key and the certificates in place."""
 
     wanted: Wanted
@@ -57,7 +59,7 @@ class SetTrust:
 
 
 @dataclasses.dataclass(frozen=True)
-class SetMode:
+class SetMode(Step):
     """Set owner, group and permissions of one file."""
 
     place: Place
@@ -70,7 +72,7 @@ class SetMode:
 
 
 @dataclasses.dataclass(frozen=True)
-class Load:
+class Load(Step):
     """Let the daemon that serves TLS read its files, and part with clients whose certificates were revoked."""
 
     daemon: str
@@ -80,11 +82,8 @@ class Load:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(step.Plan[t.Union[Request, SetTrust, SetMode]]):
     """What is to be done for one identity, and how that shows."""
-
-    steps: tuple[Request | SetTrust | SetMode, ...]
-    changes: tuple[Change, ...]
 
 
 def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:

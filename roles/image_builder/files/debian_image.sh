@@ -121,5 +121,6 @@ umount "$root"
 rmdir "$root"
 case $image in
   *.raw) mv "$disk" "$image" ;;
-  *) qemu-img convert -c -O qcow2 "$disk" "$image" && rm "$disk" ;;
+  # Five times faster than zlib, and smaller.
+  *) qemu-img convert -c -O qcow2 -o compression_type=zstd "$disk" "$image" && rm "$disk" ;;
 esac

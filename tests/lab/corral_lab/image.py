@@ -15,11 +15,14 @@ CUSTOMIZE = CHECKOUT / "tests" / "lab" / "emulated.sh"
 FILE = "debian-12-amd64.qcow2"
 
 
+def place(*, mirror_url: str | None) -> Path:
+    """Where the image's file is, or will be."""
+    return CACHE / "images" / _name(_options(mirror_url)) / FILE
+
+
 def image(*, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
-    """The image's file."""
-    source = mirror.line_for(RELEASE, mirror=mirror_url)
-    options = ("--release", RELEASE, "--source", source, "--include", "lz4")
-    key = cache.key_of(RECIPE.read_text(), CUSTOMIZE.read_text(), *options, *mirror.apt_options())
+    """The image's file, made where it is not there yet."""
+    options = _options(mirror_url)
 
     def build(place: Path) -> None:
         log = CACHE / "logs" / "image.log"
@@ -28,4 +31,12 @@ def image(*, mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Pa
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         (place / "SHA256SUMS").write_text(f"{digest}  {FILE}\n")
 
-    return cache.built("images", f"debian-12-{key}", build, say=say) / FILE
+    return cache.built("images", _name(options), build, say=say) / FILE
+
+
+def _options(mirror_url: str | None) -> tuple[str, ...]:
+    return ("--release", RELEASE, "--source", mirror.line_for(RELEASE, mirror=mirror_url), "--include", "lz4")
+
+
+def _name(options: tuple[str, ...]) -> str:
+    return f"debian-12-{cache.key_of(RECIPE.read_text(), CUSTOMIZE.read_text(), *options, *mirror.apt_options())}"

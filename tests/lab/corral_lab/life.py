@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corral_lab import cgroups, dhcp, generated, host, image, machine, network, processes, template, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
-from corral_lab.shell import run
+from corral_lab.shell import run, start
 from corral_lab.tree import tree
 
 BEGAN = time.monotonic()
@@ -26,6 +26,7 @@ class Wanted:
     network: str
     mirror: str | None
     image: bool
+    image_later: bool = False  # its server answers when it is built
     packages: Sequence[str] = ()
     subnet: int | None = None
     template: template.Template | None = None
@@ -49,7 +50,7 @@ def up(name: str, wanted: Wanted) -> Lab:
         (lab.state / "logs").mkdir(exist_ok=True)
         pool = ThreadPoolExecutor()
         try:
-            picture = pool.submit(image.image, mirror_url=wanted.mirror, lab=name, say=say) if wanted.image else None
+            picture = pool.submit(_image, lab, wanted) if wanted.image else None
             _hosts_up(lab, wanted, pool)
             served = picture.result() if picture else None
         finally:
@@ -126,6 +127,18 @@ def _refuse_changes(lab: Lab, wanted: Wanted) -> None:
         release = wanted.releases.get(name, existing.release)
         if release != existing.release:
             raise Problem(f"{name} is a {existing.release} host, not {release}: first `lab.py down --name {lab.name}`")
+
+
+def _image(lab: Lab, wanted: Wanted) -> Path:
+    """The image's file; one that comes later is built by a process of its own, which goes on after us."""
+    place = image.place(mirror_url=wanted.mirror)
+    if not wanted.image_later or place.exists():
+        return image.image(mirror_url=wanted.mirror, lab=lab.name, say=say)
+    if not processes.find(lab.name, "image"):
+        mirror = ("--mirror", wanted.mirror) if wanted.mirror else ()
+        program, log = CHECKOUT / "tests/lab/lab.py", lab.state / "logs" / "image.log"
+        start(sys.executable, program, "image", *mirror, mark=f"{lab.name}/image", log=log)
+    return place
 
 
 def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:

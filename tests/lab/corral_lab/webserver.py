@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import socket
 import time
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 from corral_lab import processes
 from corral_lab.places import CHECKOUT, Lab, Problem
@@ -14,6 +17,7 @@ from corral_lab.shell import start
 
 PORT = 8000
 START_TIMEOUT_S = 15
+PATIENCE_S = 50  # less than clients wait for an answer
 
 
 def url(lab: Lab) -> str:
@@ -36,10 +40,22 @@ def ensure(lab: Lab, directory: Path, python: str) -> None:
         time.sleep(0.05)
 
 
+class _Handler(SimpleHTTPRequestHandler):
+    """Who asks for an image that is being built waits for it, or is told to ask again."""
+
+    def send_head(self) -> io.BytesIO | BinaryIO | None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not Path(self.directory).exists():
+            if time.monotonic() > deadline:
+                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the image is not built yet")
+                return None
+            time.sleep(0.2)
+        return super().send_head()
+
+
 def serve(address: str, port: int, directory: Path) -> None:
     """Serve until killed."""
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(directory))
-    ThreadingHTTPServer((address, port), handler).serve_forever()
+    ThreadingHTTPServer((address, port), functools.partial(_Handler, directory=str(directory))).serve_forever()
 
 
 def _answers(lab: Lab) -> bool:

@@ -131,12 +131,12 @@ def test_a_disk_without_its_base_travels_whole() -> None:
 
 def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_disks_go_last() -> None:
     verbs = [step.verb for step in steps(move(disk(DELTA), autostart=True))]
-    assert verbs == ["record", "no_autostart", "make", "migrate", "autostart", "remove", "forget"]
+    assert verbs == ["record", "holdback", "makedisk", "migrate", "setautostart", "removedisk", "forget"]
 
 
 def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:
     verbs = [step.verb for step in steps(move(disk("carry"), active=False))]
-    assert verbs == ["record", "carry", "reserve", "undefine", "define", "remove", "forget"]
+    assert verbs == ["record", "carrydisk", "reserve", "undefine", "define", "removedisk", "forget"]
 
 
 def test_libvirt_is_told_to_trust_only_where_the_user_vouches_for_a_disk() -> None:

@@ -8,7 +8,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Move, Observation, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, finish, may_switch, remedy, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep, call, finish, may_switch, remedy, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -169,18 +169,23 @@ def test_libvirt_is_told_exactly_this() -> None:
 
 def does(wish: Move, **more: t.Any) -> list[str]:
     """What is done after the arrival, with one disk left on the source."""
-    return [f"{step.verb} {step.path}".strip() for step in finish(wish, ["/images/vda.qcow2"], **more)]
+    return [f"{step.verb} {path_of(step)}".strip() for step in finish(wish, ["/images/vda.qcow2"], **more)]
+
+
+def path_of(step: MigrateStep) -> str:
+    """Of the file that it is done to."""
+    return str(getattr(step, "path", ""))
 
 
 def test_what_remains_after_the_arrival() -> None:
-    remove = "remove /images/vda.qcow2"
+    remove = "removedisk /images/vda.qcow2"
     cases: list[tuple[Move, dict[str, bool], list[str]]] = [
         (move(), {}, [remove, "forget"]),
         (move(keep_source_storage=True), {}, ["forget"]),
-        (move(autostart=True), {}, ["autostart", remove, "forget"]),
+        (move(autostart=True), {}, ["setautostart", remove, "forget"]),
         (move(), {"resume": True}, ["resume", remove, "forget"]),
         (move(), {"define": True}, ["define", remove, "forget"]),
-        (move(autostart=True), {"define": True, "resume": True}, ["define", "resume", "autostart", remove, "forget"]),
+        (move(autostart=True), {"define": True, "resume": True}, ["define", "resume", "setautostart", remove, "forget"]),
     ]
     assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
     assert [step.verb for step in finish(move(), [])] == ["forget"]
@@ -189,14 +194,15 @@ def test_what_remains_after_the_arrival() -> None:
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
     disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", goes=False), disk(CARRY, "vdd")]
-    found = [(step.verb, step.path) for step in steps(move(*disks, files=("/nvram",)))]
+    found = [(step.verb, path_of(step)) for step in steps(move(*disks, files=("/nvram",)))]
     assert found == [
-        ("record", ""), ("make", "/images/vdb.qcow2"), ("make", "/images/vdc.qcow2"), ("carry", "/images/vdd.qcow2"), ("file", "/nvram"),
-        ("migrate", ""), ("remove", "/images/vdb.qcow2"), ("remove", "/images/vdd.qcow2"), ("forget", ""),
+        ("record", ""), ("makedisk", "/images/vdb.qcow2"), ("makedisk", "/images/vdc.qcow2"), ("carrydisk", "/images/vdd.qcow2"),
+        ("copyfile", "/nvram"),
+        ("migrate", ""), ("removedisk", "/images/vdb.qcow2"), ("removedisk", "/images/vdd.qcow2"), ("forget", ""),
     ]  # fmt: skip
-    off = [(step.verb, step.path) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))]
-    assert off == [("record", ""), ("carry", "/images/vdd.qcow2"), ("reserve", ""), ("undefine", ""), ("define", ""), ("forget", "")]
-    assert all(step.move.dest == "hyper2" and step.text for step in steps(move(*disks)))
+    off = [(step.verb, path_of(step)) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))]
+    assert off == [("record", ""), ("carrydisk", "/images/vdd.qcow2"), ("reserve", ""), ("undefine", ""), ("define", ""), ("forget", "")]
+    assert all(step.move.dest == "hyper2" and str(step) for step in steps(move(*disks)))
 
 
 def test_steps_name_what_they_do() -> None:

@@ -133,13 +133,13 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
 def test_how_a_field_reaches_a_running_guest(change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None) -> None:
     result = planned(Wanted("web1", state="running"), found(), change, fields=fields)
     assert texts(result) == [f"define web1 ({change.option})", *([step] if step else [])]
-    assert result.pending == ([pending] if pending else [])
+    assert result.pending == ((pending,) if pending else ())
 
 
 @pytest.mark.parametrize("field", ["vcpus.current", "title", "machine", "disks[a].cache"])
 def test_a_guest_that_is_off_has_nothing_pending(field: str) -> None:
     result = planned(Wanted("web1"), found(OFF), Change(field, 1, 2), fields={field: 2})
-    assert (texts(result), result.pending) == ([f"define web1 ({field})"], [])
+    assert (texts(result), result.pending) == ([f"define web1 ({field})"], ())
 
 
 @pytest.mark.parametrize("state", ["shutdown", "destroyed"])
@@ -151,7 +151,7 @@ def test_a_guest_that_goes_off_is_not_changed_live(state: str) -> None:
 def test_metadata_is_one_step() -> None:
     changes = [Change("title", None, "x"), Change("description", None, "y"), Change("tags", None, ("z",))]
     result = planned(Wanted("web1"), found(), *changes, fields={"title": "x", "description": "y", "tags": ("z",)})
-    assert result.steps[1:] == [steps.SetMetadata("web1", "x", "y", "")]
+    assert result.steps[1:] == (steps.SetMetadata("web1", "x", "y", ""),)
 
 
 def test_devices_come_and_go_live() -> None:
@@ -184,7 +184,7 @@ def test_restart_where_allowed(state: str, now: str, expected: list[str]) -> Non
     wanted = Wanted("web1", state=state, allow_restart=True, autostart=True)
     result = planned(wanted, found(now), Change("vcpus.current", 2, 3), Change("machine", "a", "b"), fields={"vcpus.current": 3})
     assert texts(result) == ["define web1 (machine, vcpus.current)", "set autostart of web1 on", *expected]
-    assert result.pending == []
+    assert result.pending == ()
 
 
 def test_no_restart_without_need() -> None:
@@ -235,9 +235,9 @@ def test_absent(here: Found | None, remove: bool, in_use: dict[str, str], expect
 def test_absent_tells_of_files_left_over() -> None:
     wanted = Wanted("web1", state="absent", remove_storage=True)
     result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
-    assert result.steps == []
+    assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
-    assert result.notes == [f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}"]
+    assert result.notes == (f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}",)
 
 
 CHANGES = st.lists(
@@ -302,19 +302,20 @@ def test_diff_shows_only_what_changes() -> None:
 
 
 def test_the_gate() -> None:
-    done: list[str] = []
-    assert Gate(check_mode=True).run(["a"], done.append) == [] and done == []
-    assert Gate(check_mode=False).run(["a", "b"], lambda step: step * 2) == ["aa", "bb"]
+    a, b, bad, c = (steps.Suspend(name) for name in ("a", "b", "bad", "c"))
+    done: list[steps.Step] = []
+    assert Gate(check_mode=True).run([a], done.append) == [] and done == []
+    assert Gate(check_mode=False).run([a, b], lambda step: step.guest * 2) == ["aa", "bb"]
 
-    def do(step: str) -> None:
-        if step == "bad":
+    def do(step: steps.Step) -> None:
+        if step is bad:
             raise Refused("no")
 
     with pytest.raises(Refused, match=r"^no$"):
-        Gate(check_mode=False).run(["bad"], do)
-    with pytest.raises(Failed, match=r"^no \(already done: a; b\)$") as caught:
-        Gate(check_mode=False).run(["a", "b", "bad", "c"], do)
-    assert caught.value.done == ["a", "b"]
+        Gate(check_mode=False).run([bad], do)
+    with pytest.raises(Failed, match=r"^no \(already done: suspend a; suspend b\)$") as caught:
+        Gate(check_mode=False).run([a, b, bad, c], do)
+    assert caught.value.done == ["suspend a", "suspend b"]
 
 
 def test_a_namesake_is_not_removed() -> None:

@@ -58,10 +58,10 @@ def test_kept_disks_are_named_with_the_reason() -> None:
     assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
     wish = Wanted("web1", state="absent")
     told = absent(wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session").notes
-    assert told == [
+    assert told == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
-    ]
+    )
     gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, left_over=("/l",))
     assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
 
@@ -92,7 +92,7 @@ def test_power_states_ask_and_wait_as_told() -> None:
 def test_a_definition_is_written_only_for_a_reason() -> None:
     wish = Wanted("web1")
     assert [shown(step) for step in planned(wish, None).steps] == ["Define"]
-    assert planned(wish, found("shutdown")).steps == []
+    assert planned(wish, found("shutdown")).steps == ()
     remembered = planned(wish, found("shutdown"), record_changed=True).steps
     assert [shown(step) for step in remembered] == ["Define"] and "remember" in str(remembered[0])
     changes = [Change(f"disks[{name}].cache", None, "none") for name in "edcba"]
@@ -103,9 +103,9 @@ def test_a_definition_is_written_only_for_a_reason() -> None:
 
 def test_what_waits_for_the_next_boot() -> None:
     assert "cloud_init" in planned(Wanted("web1"), found("running"), seed_changed=True).pending[0]
-    assert planned(Wanted("web1", state="shutdown"), found("running"), seed_changed=True).pending == []
-    assert planned(Wanted("web1"), found("shutdown"), seed_changed=True).pending == []
+    assert planned(Wanted("web1", state="shutdown"), found("running"), seed_changed=True).pending == ()
+    assert planned(Wanted("web1"), found("shutdown"), seed_changed=True).pending == ()
     restart = planned(Wanted("web1", allow_restart=True), found("running"), seed_changed=True)
-    assert [shown(step) for step in restart.steps] == ["Shutdown 300 force=False wait=True", "Start"] and restart.pending == []
+    assert [shown(step) for step in restart.steps] == ["Shutdown 300 force=False wait=True", "Start"] and restart.pending == ()
     later = planned(Wanted("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
     assert len(later.pending) == 1 and "title" in later.pending[0]

@@ -1,0 +1,34 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A module that is told what a guest may not tell: passwords, keys, seeds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._front.module import Module
+from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+
+__all__ = ["GuestModule"]
+
+
+class GuestModule(Module):
+    """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
+
+    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends and quotes are
+    written in another way.
+    """
+
+    def confidential(self) -> t.Iterator[str]:
+        """Parts of its arguments that nobody may see."""
+        yield from super().confidential()
+        guests = self.params.get("domains") or [self.params]
+        for guest in guests if isinstance(guests, list) else []:
+            if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
+                yield from merge.secrets(guest["xml"])
+
+    def _log_invocation(self) -> None:
+        names = [str(guest["name"]) for guest in self.params.get("domains") or [self.params]]
+        self.log(f"Invoked for {', '.join(map(ascii, names))}")

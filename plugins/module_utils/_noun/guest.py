@@ -1,0 +1,305 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest: the stages from what is asked of it to a plan. They decide; what they must know of the host, they ask `Host`."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
+from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, new_guest
+from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
+from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Customizing,
+    Known,
+    Question,
+    SeedDisk,
+    SeedSite,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
+from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    caps,
+    disk,
+    domain,
+    graphics,
+    interface,
+    new,
+    nwfilter,
+    record,
+    whole,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["Host", "plan"]
+
+
+class Host(t.Protocol):
+    """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
+
+    @property
+    def uri(self) -> str:
+        """How it is reached."""
+
+    def find(self, name: str) -> Found | None:
+        """The guest of that name."""
+
+    def guests(self) -> t.Sequence[Found]:
+        """All guests."""
+
+    def keeps(self, uuid: str) -> t.Sequence[str]:
+        """What libvirt keeps beside the guest's definition."""
+
+    def new_uuid(self) -> str:
+        """One that no guest has."""
+
+    def capabilities(self) -> t.Mapping[str, t.Any]:
+        """What guests it can run, as `caps.host` reads it."""
+
+    def links(self) -> tuple[set[str] | None, set[str]]:
+        """Its bridges, None where nobody can tell, and its networks."""
+
+    def filters(self) -> t.Sequence[str] | None:
+        """Documents of its network filters; None where it knows no such thing."""
+
+    def bridge_calls(self) -> t.Mapping[str, bool] | None:
+        """Which packet filters see bridged packets; None where nobody can tell."""
+
+    def displays(self) -> DisplayDefaults:
+        """What holds for displays that say nothing."""
+
+    def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
+        """What there is where disks are or would be; what they are made from is held until the guest is done."""
+
+    def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+        """What there is where its seed is or would be."""
+
+    def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
+        """All volumes of active pools, as `caps.volume` reads them."""
+
+    def has_volume(self, path: str) -> bool:
+        """Whether an active pool has a volume there."""
+
+
+def plan(wanted: Wanted, host: Host) -> Plan:
+    """Everything that is decided about one guest; raises what refuses it."""
+    found = host.find(wanted.name)
+    step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
+    plans.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
+    result = _absent(wanted, found, host) if wanted.state == "absent" else _present(wanted, found, host)
+    if step is None:
+        return result
+    return dataclasses.replace(
+        result, steps=(step, *result.steps), changes=(Change("name", wanted.renamed_from, wanted.name), *result.changes)
+    )
+
+
+def _renamed(wanted: Wanted, found: Found | None, host: Host) -> tuple[plans.Rename | None, Found | None]:
+    """The step that renames the guest, and the guest as it will be then."""
+    former = host.find(t.cast(str, wanted.renamed_from))
+    keeps = host.keeps(former.uuid) if former else ()
+    step = plans.rename(wanted, found, former, keeps=keeps, memory=record.read(former.xml) if former else {})
+    if step is None or former is None:
+        return None, found
+    return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
+
+
+# A guest that shall be there: defaults, volumes and seed, document, checks, what runs, plan.
+
+
+def _present(wanted: Wanted, found: Found | None, host: Host) -> Plan:
+    subject = _of(wanted, found) if found else _made(wanted, host)
+    seeding = _seeded(subject, host)
+    document = _document(subject, seeding)
+    notes = _checked(subject, document, host)
+    now = _running(subject, document)
+    result = plans.plan(
+        document.wanted,
+        found,
+        document.stored,
+        now,
+        storage=seeding.disks.steps,
+        unfinished_xml=document.unfinished_xml,
+        seed_changed=seeding.rewritten,
+        record_changed=bool(document.remember),
+    )
+    known = subject.memory
+    given = wanted.seed.addresses if wanted.seed else known.get("addresses", ())
+    return dataclasses.replace(
+        result,
+        uuid=subject.uuid,
+        changes=plans.changes(document.wanted, found, document.stored, now, result, seeding, known.get("seed")),
+        notes=(*result.notes, *seeding.notes, *notes),
+        wait=plans.awaited(wanted, result, given=given, seen=known.get("seen", ())),
+        ssh_host_key=document.remember.get("ssh_host_key") or known.get("ssh_host_key"),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Subject:
+    """A guest with its defaults: what is asked, and what there is of it."""
+
+    wanted: Wanted
+    found: Found | None
+    uuid: str
+    base: str  # the document that wishes are written into
+    memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
+    known: Known = dataclasses.field(default_factory=Known)
+
+
+def _of(wanted: Wanted, found: Found) -> _Subject:
+    memory = record.read(found.xml)
+    running = sources(found.live_xml) if found.live_xml else ()
+    known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
+    wanted = _with_macs(plans.completed(wanted, domain.sizes(found.xml)), found.uuid)
+    return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known)
+
+
+def _made(wanted: Wanted, host: Host) -> _Subject:
+    """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
+    wanted, uuid = new_guest.described(wanted), wanted.uuid or host.new_uuid()
+    offer = host.capabilities()
+    arch = offer["arch"]
+    virt_type = new_guest.virt_type(wanted, offer["virt_types"], arch)
+    wanted = new_guest.equipped(wanted)
+    new_guest.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
+    machine = new_guest.machine(wanted, offer["machines"].get(arch, ()))
+    base = new.domain(name=wanted.name, uuid=uuid, virt_type=virt_type, arch=arch, machine=machine)
+    return _Subject(_with_macs(plans.completed(wanted, {}), uuid), None, uuid, base)
+
+
+def _with_macs(wanted: Wanted, uuid: str) -> Wanted:
+    """A stable MAC for interfaces that are made now; those that exist keep theirs."""
+    named = [dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)}) for item in wanted.interfaces or ()]
+    return wanted.with_fields(interfaces=tuple(named)) if named else wanted
+
+
+def _seeded(subject: _Subject, host: Host) -> Seeding:
+    """Its disks, and the seed among them."""
+    wanted, known = subject.wanted, subject.known
+    answers = host.disks(disk_plans.questions(wanted, known))
+    disks = disk_plans.plan(wanted, known, answers, caps.new_volume)
+    site = host.seed(wanted.name, seedings.question(wanted, known, disks))
+    return seedings.plan(wanted, known, disks, site, caps.new_volume)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Document:
+    """The definition with all wishes in it."""
+
+    wanted: Wanted  # with the disks' sources
+    remember: t.Mapping[str, t.Any]
+    stored: Grafted
+    unfinished_xml: str | None  # the definition while disks are being made
+
+
+def _document(subject: _Subject, seeding: Seeding) -> _Document:
+    disks = seeding.disks
+    wanted = subject.wanted.with_fields(disks=disks.disks)
+    remember = {**disks.remember(subject.known), **seeding.remember}
+    stored = domain.graft(subject.base, wanted, remember)
+    Problems(whole.problems(subject.base, wanted, stored)).refuse()
+    unfinished = None
+    if disks.making:
+        unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), {**remember, "making": disks.making}).xml
+    return _Document(wanted, remember, stored, unfinished)
+
+
+def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
+    """What the host must have for it; raises what refuses it. Returns notes."""
+    wanted, found, stored = document.wanted, subject.found, document.stored
+    plugged = _plugged(wanted, stored) if found else []
+    if plugged:
+        new_guest.check_links(f"change {wanted.name}", plugged, *host.links())
+    _check_filters(subject, document, host)
+    before, after = (graphics.displays(parse(xml)) for xml in (subject.base, stored.xml))
+    notes = displays.check(wanted, before, after, host.displays())
+    if found and not found.active and stored.changes and "managed_save" in host.keeps(found.uuid):
+        notes.append(plans.saved(wanted.name))
+    return notes
+
+
+def _plugged(wanted: Wanted, stored: Grafted) -> list[t.Any]:
+    """Interfaces that a change plugs into something."""
+    places = {change.where for change in stored.changes}
+    at = ("", ".bridge", ".network")
+    return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
+
+
+def _check_filters(subject: _Subject, document: _Document, host: Host) -> None:
+    """Network filters that the task speaks of, or brings with `xml`, exist here and do what they say."""
+    wanted, known = document.wanted, interface.filters(parse(subject.base))
+    spoken = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
+    after = interface.filters(parse(document.stored.xml))
+    asked = {name: one for name, one in after.items() if name in spoken or known.get(name) != one}
+    there = host.filters() if asked else None
+    if there is not None:
+        Problems(nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, there)), host.bridge_calls())).refuse()
+
+
+def _running(subject: _Subject, document: _Document) -> live.Now | None:
+    """The live document after the same graft: its changes are what the running guest lacks."""
+    wanted, found = document.wanted, subject.found
+    if found is None or found.live_xml is None:
+        return None
+    running = domain.graft(found.live_xml, wanted, document.remember)
+    if not running.changes:
+        return live.Now(wanted, running, running, {})
+    limits = {**domain.read_fields(found.live_xml), "asked_kib": subject.memory.get("balloon_kib")}
+    asked = record.update(found.live_xml, {**document.remember, "balloon_kib": wanted.fields.get("memory.current_kib")})
+    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
+
+
+# A guest that shall not be there.
+
+
+def _absent(wanted: Wanted, found: Found | None, host: Host) -> Plan:
+    if found is None:
+        left_over = _left_over(wanted.name, host) if wanted.remove_storage else ()
+        return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
+    memory = record.read(found.xml)
+    unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
+    owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
+    in_use = {**_users(wanted.name, owned, host), **_not_his(found.xml)} if owned else {}
+    keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
+    return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
+
+
+def _not_his(xml: str) -> dict[str, str]:
+    """Disks of a guest that others may have or that it never wrote; its seed is for it alone."""
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and who wrote it"}
+    disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
+    return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
+
+
+def _users(guest: str, owned: t.Collection[str], host: Host) -> dict[str, str]:
+    """Who else needs images: other guests (running or defined), and images that stand on them."""
+    users: dict[str, str] = {}
+    for other in host.guests():
+        if other.name != guest:
+            paths = {*sources(other.xml), *(sources(other.live_xml) if other.live_xml else ())}
+            users.update(dict.fromkeys(paths, f"guest {other.name}"))
+    for volume in host.volumes():
+        if volume["backing_path"] in owned and volume["path"] not in owned:
+            users[volume["backing_path"]] = f"image {volume['path']}"
+    return users
+
+
+def _left_over(guest: str, host: Host) -> list[str]:
+    """Images named as those of the guest are, which no guest uses."""
+    paths = plans.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
+    users = _users(guest, paths, host) if paths else {}
+    return [path for path in paths if path not in users]
