@@ -24,11 +24,6 @@ class Gate:
     def __init__(self, *, check_mode: bool) -> None:
         self._check_mode = check_mode
 
-    @property
-    def open(self) -> bool:
-        """Whether steps are carried out. The verbs below say it better: test_rooms.py lists who still asks."""
-        return not self._check_mode
-
     def hold(self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[T]]) -> T | None:
         """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held, and this returns None."""
         return None if self._check_mode else stack.enter_context(make())

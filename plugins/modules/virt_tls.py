@@ -276,8 +276,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, trusts, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Load, Request, SetMode, SetTrust, decide, refuse_foreign
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Identity, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Load, Remember, Request, SetMode, SetTrust
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -286,55 +288,56 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
 
 
+class _Host:
+    """The certificates of one host: what there is, and how each step is done."""
+
+    def __init__(self, params: t.Mapping[str, t.Any], clock: t.Callable[[], datetime.datetime]) -> None:
+        self.root, self.clock = params["pki_dir"], clock
+        self.goals = wanted(params, trusts(params), group=files.group)
+
+    def found(self) -> dict[str, Found]:
+        """By identity."""
+        return {name: self._read(goal) for name, goal in self.goals.items()}
+
+    def _read(self, goal: Wanted) -> Found:
+        with files.said(f"read the {goal.identity.name} certificates"):
+            return files.read(goal.identity, self.root, trust=goal.trust)
+
+    def request(self, identity: Identity) -> str:
+        """A new key, and the request for its certificates (PEM)."""
+        goal = self.goals[identity.name]
+        return files.request(identity, self.root, subject=goal.subject, names=goal.names)
+
+    def do(self, step: Step) -> str | None:
+        """Hand a step to the room that knows how; a request comes back as PEM."""
+        with files.said(str(step)):
+            return t.cast("str | None", _DOERS[type(step)](self, step))
+
+
+_DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
+    Request: lambda host, step: host.request(step.identity),
+    Remember: lambda host, _step: daemon.remember(host.root, host.goals["libvirt"].trust),
+    Install: lambda host, step: files.install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
+    SetTrust: lambda host, step: files.install(step.wanted, host.root),
+    SetMode: lambda host, step: files.set_mode(f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode),
+    Load: lambda host, step: daemon.load(step.daemon, host.root, host.goals["libvirt"].trust),
+}
+
+
 def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetime.datetime] = now) -> dict[str, t.Any]:
     """Fetch, plan, pass through the gate, report."""
     if params["state"] == "revoked":
         raise BadInput(["state: revoked is for the controller; a host has nothing to revoke"])
-    root, signed = params["pki_dir"], params["certificates"] or {}
-    goals = wanted(params, trusts(params), group=files.group)
-
-    def found(goal: Wanted) -> Found:
-        with files.said(f"read the {goal.identity.name} certificates"):
-            return files.read(goal.identity, root, trust=goal.trust)
-
-    def do(step: Request | Install | SetTrust | SetMode | Load) -> str | None:
-        with files.said(str(step)):
-            if isinstance(step, Request):
-                goal = goals[step.identity.name]
-                return files.request(step.identity, root, subject=goal.subject, names=goal.names)
-            if isinstance(step, Install):
-                files.install(step.wanted, root, certificate=step.certificate, now=clock())
-            elif isinstance(step, SetTrust):
-                files.install(step.wanted, root)
-            elif isinstance(step, SetMode):
-                files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
-            else:
-                daemon.load(step.daemon, root, goals["libvirt"].trust)
-            return None
-
-    states = {name: found(goal) for name, goal in goals.items()}
-    refuse_foreign([(goals[name], state) for name, state in states.items()])
-    steps: list[t.Any] = []
-    changes: list[_changes.Change] = []
-    for name, goal in goals.items():
-        if name in signed:
-            steps.append(Install(goal, signed[name]))
-        else:
-            plan = decide(goal, states[name], now=clock())
-            steps += plan.steps
-            changes += plan.changes
-    waits = any(isinstance(step, Request) for step in steps) and gate.open  # for certificates, which come with another call
-    serving = daemon.serving(params["daemon"]) if root == daemon.SYSTEM and "libvirt" in goals and not waits else None
-    if serving and (any(map(_writes_libvirts, steps)) or (states["libvirt"].files and not daemon.is_loaded(root))):
-        steps.append(Load(serving))
-    results = gate.run(steps, do)
-    if gate.open and root == daemon.SYSTEM and "libvirt" in goals and not waits and not serving:
-        daemon.remember(root, goals["libvirt"].trust)  # whoever starts later reads what is here now
-    states = {name: found(goal) for name, goal in goals.items()}
+    host = _Host(params, clock)
+    states = host.found()
+    plan = plans.plan(host.goals, states, params["certificates"] or {}, now=clock())
+    steps = [*plan.steps, *_reading(params, host, states, plan.steps, gate)]
+    results = gate.run(steps, host.do)
+    states, told = host.found(), [step for step in steps if step.changes]
     return {
-        "changed": bool(steps),
-        "diff": _changes.diff(changes),
-        "steps": [str(step) for step in steps],
+        "changed": bool(told),
+        "diff": _changes.diff(plan.changes),
+        "steps": [str(step) for step in told],
         "renewed": [step.identity.name for step in steps if isinstance(step, Request)],
         "requests": {step.identity.name: csr for step, csr in zip(steps, results) if isinstance(step, Request)},
         "certificates": {
@@ -344,14 +347,19 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
         },
         "trusts": {name: sorted(state.trusts) for name, state in states.items()},
         "held": {name: list(state.held) for name, state in states.items()},
-        "crl": {name: state.crl for name, state in states.items() if {*state.stands} - {*goals[name].trust.refuses}},
+        "crl": {name: state.crl for name, state in states.items() if {*state.stands} - {*host.goals[name].trust.refuses}},
     }
 
 
-def _writes_libvirts(step: t.Any) -> bool:
-    """Whether a step puts other files in libvirt's place, or begins to."""
-    identity = step.identity if isinstance(step, Request) else step.wanted.identity if isinstance(step, (Install, SetTrust)) else None
-    return bool(identity and identity.name == "libvirt")
+def _reading(
+    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, Found], steps: t.Sequence[Step], gate: Gate
+) -> t.Sequence[Step]:
+    """Steps that let the daemon read what is in place, unless certificates come with another call."""
+    comes = any(isinstance(step, Request) for step in steps)
+    if host.root != daemon.SYSTEM or "libvirt" not in host.goals or gate.perform(lambda: comes, otherwise=False):
+        return ()
+    serving = daemon.serving(params["daemon"])
+    return plans.reading(steps, serving, has_files=bool(states["libvirt"].files), is_loaded=daemon.is_loaded(host.root))
 
 
 def main() -> None:

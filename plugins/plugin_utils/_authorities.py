@@ -31,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.trust import ea
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import ANEW, Pair, Pairs
 from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke
@@ -97,8 +98,8 @@ class Authorities:
 
     # What is there ---------------------------------------------------------------------------------------------------
 
-    def trust(self, authority: str, *, name: str, keep: bool) -> Trust:
-        """What an authority says to one of its hosts; nothing when there is none yet. `keep`: write a list of revoked ones down."""
+    def trust(self, authority: str, *, name: str, gate: Gate) -> Trust:
+        """What an authority says to one of its hosts; nothing when there is none yet. A new list of revoked ones is kept."""
         pairs = self._cas.of(authority)
         if not pairs:
             return Trust()
@@ -108,7 +109,7 @@ class Authorities:
             chosen[0].key()  # a CA that cannot sign is told of before it is needed
             text = "".join(pair.certificate for pair in chosen)
             gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
-            crl = "".join(self._crl(authority, pair, issued, keep=keep) for pair in chosen)
+            crl = "".join(self._crl(authority, pair, issued, gate) for pair in chosen)
             moment = self._clock()
             off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
             off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
@@ -344,7 +345,7 @@ class Authorities:
         own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
         return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
 
-    def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], *, keep: bool) -> str:
+    def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], gate: Gate) -> str:
         """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
         digest = pair.generation.digest
         entries = {serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest}
@@ -357,10 +358,12 @@ class Authorities:
             return path.read_text() if path.exists() else ""
         lines = [_ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()]
         text = self._cas.open(pair).crl(lines)
-        if keep:
-            with self._records.locked():
-                self._records.write(f"crl/{digest}.pem", text)
+        gate.perform(lambda: self._write_down(f"crl/{digest}.pem", text), otherwise=None)
         return text.decode()
+
+    def _write_down(self, name: str, content: bytes) -> None:
+        with self._records.locked():
+            self._records.write(name, content)
 
     def _refuse_taken(self, wanted: Wanted, issued: t.Sequence[Issued]) -> None:
         """Raises Refused with every name that another one has."""

@@ -13,8 +13,9 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, said, trusts, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, Wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import SetMode, SetTrust, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees
@@ -64,7 +65,7 @@ class Certifier:
         authorities = self.authorities
 
         def call(**more: t.Any) -> Variables:
-            says = {name: authorities.trust(name, name=params["name"], keep=self.gate.open) for name in AUTHORITIES}
+            says = {name: authorities.trust(name, name=params["name"], gate=self.gate) for name in AUTHORITIES}
             return self.ask({**sent, **said(says), **more})
 
         result = call()
@@ -74,11 +75,9 @@ class Certifier:
             check()
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
-        if self.gate.open:
-            result = self._agree(authorities, goals, result, call, check=check, again=bool(done))
-            if result.get("failed"):
-                return result
-            self._remember(authorities, result)
+        result = self.gate.perform(lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)), otherwise=result)
+        if result.get("failed"):
+            return result
         if params["controller"]:
             self._certify_controller(authorities, result)
         result["changed"] = result["changed"] or bool(done)
@@ -154,7 +153,7 @@ class Certifier:
         domains, _networks = subtrees(said)
         return [*said, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else said
 
-    def _agree(
+    def _agreed(
         self,
         authorities: Authorities,
         goals: t.Mapping[str, Wanted],
@@ -170,6 +169,7 @@ class Certifier:
                 again |= authorities.adopt(name, str(result.get("crl", {}).get(name, "")))
             requests = result.get("requests", {})
             if not (again or requests):
+                self._remember(authorities, result)
                 return result
             if requests:
                 check()  # whatever the host says of what it has renewed
@@ -201,50 +201,51 @@ class Certifier:
 
     def _certify_controller(self, authorities: Authorities, result: Variables) -> None:
         """The same files, plan and steps as on a host, below the CA's directory."""
-        params, gate, root = self.params, self.gate, self.params["ca_dir"]
-        owner, group = files.me()
-
-        def goal() -> Wanted:
-            return Wanted(
-                CONTROLLER,
-                CONTROLLER_NAME,
-                (CONTROLLER_NAME,),
-                renew_before({**params, "name": CONTROLLER_NAME}, CONTROLLER_NAME),
-                owner=owner,
-                group=group,
-                force=params["force"],
-                replace_authority=True,
-                trust=authorities.trust("libvirt", name=CONTROLLER_NAME, keep=gate.open),
-            )
-
-        def do(step: Request | SetTrust | SetMode) -> None:
-            if isinstance(step, SetMode):
-                files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
-            elif isinstance(step, SetTrust):
-                files.install(step.wanted, root)
-            else:
-                csr = files.request(CONTROLLER, root, subject=wish.subject)
-                files.install(wish, root, certificate=authorities.sign(csr, wish, days=params["days"]))
-
-        with authorities.locked() if gate.open else contextlib.nullcontext():
+        root = self.params["ca_dir"]
+        with contextlib.ExitStack() as stack:
             # Another process may have done the same just now.
-            wish = goal()
+            self.gate.hold(stack, authorities.locked)
+            wish = self._controllers(authorities)
             plan = decide(wish, files.read(CONTROLLER, root, trust=wish.trust), now=self.clock())
-            gate.run(plan.steps, do)
+            self.gate.run(plan.steps, lambda step: self._do(authorities, wish, step))
             found = files.read(CONTROLLER, root, trust=wish.trust)
             shown = found.certificates.get("client")
-            if gate.open and shown:
-                authorities.seen(
-                    CONTROLLER_NAME,
-                    trusts={"libvirt": sorted(found.trusts)},
-                    serials={"libvirt": [shown.serial]},
-                    **self._lives(authorities),
-                )
+            if shown:
+                self.gate.perform(lambda: self._remember_controller(authorities, found, shown.serial), otherwise=None)
         result["changed"] = result["changed"] or bool(plan.steps)
         result["steps"] = [*result["steps"], *map(str, plan.steps)]
         result["certificates"].update({CONTROLLER_NAME: {"client": shown.result()}} if shown else {})
         for side, fields in _changes.diff(plan.changes).items():
             result["diff"][side].update(fields)
+
+    def _controllers(self, authorities: Authorities) -> Wanted:
+        """What the controller is to have."""
+        owner, group = files.me()
+        return Wanted(
+            CONTROLLER,
+            CONTROLLER_NAME,
+            (CONTROLLER_NAME,),
+            renew_before({**self.params, "name": CONTROLLER_NAME}, CONTROLLER_NAME),
+            owner=owner,
+            group=group,
+            force=self.params["force"],
+            replace_authority=True,
+            trust=authorities.trust("libvirt", name=CONTROLLER_NAME, gate=self.gate),
+        )
+
+    def _do(self, authorities: Authorities, wish: Wanted, step: Step) -> None:
+        root = self.params["ca_dir"]
+        if isinstance(step, SetMode):
+            files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
+        elif isinstance(step, SetTrust):
+            files.install(step.wanted, root)
+        else:
+            csr = files.request(CONTROLLER, root, subject=wish.subject)
+            files.install(wish, root, certificate=authorities.sign(csr, wish, days=self.params["days"]))
+
+    def _remember_controller(self, authorities: Authorities, found: Found, serial: str) -> None:
+        trusts, serials = {"libvirt": sorted(found.trusts)}, {"libvirt": [serial]}
+        authorities.seen(CONTROLLER_NAME, trusts=trusts, serials=serials, **self._lives(authorities))
 
 
 def _both(first: Variables, then: Variables) -> Variables:

@@ -19,9 +19,10 @@ from ansible_collections.corral.virt.plugins.module_utils._front import made, se
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
-from ansible_collections.corral.virt.plugins.module_utils._plan import convergence
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action
+from ansible_collections.corral.virt.plugins.module_utils._plan.watch import Disks, Watch
 from ansible_collections.corral.virt.plugins.module_utils._xml import tied
 
 __all__ = ["abort", "resolve", "send"]
@@ -37,15 +38,15 @@ def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], boo
     if move.paused:
         paused.set()
     with _handed_over(ends.or_none("dest"), move, paused):
-        outcome = watch(ends, move, tell, interrupted, paused)
-    reason = outcome["why"] or plans.remedy(outcome["error"] or "libvirt gave no reason")
+        seen, error, seconds = watch(ends, move, tell, interrupted, paused)
+    reason = seen.why or plans.remedy(error or "libvirt gave no reason")
     try:
-        seen = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
-    except VirtError as error:
-        raise verdicts.unsettled(move.guest, move.dest, reason, error) from error
-    left = settle.cleaned_up(ends, move.uuid) if seen.end == verdicts.STAYED else []
-    verdicts.check_arrived(seen, move.guest, move.dest, reason, left)
-    return _figures(ends.or_none("dest"), move, outcome)
+        verdict = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
+    except VirtError as unsettled:
+        raise verdicts.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
+    left = settle.cleaned_up(ends, move.uuid) if verdict.end == verdicts.STAYED else []
+    verdicts.check_arrived(verdict, move.guest, move.dest, reason, left)
+    return {"seconds": seconds, **_figures(ends.or_none("dest"), move, seen)}
 
 
 def resolve(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
@@ -57,13 +58,12 @@ def resolve(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], 
     return settle.clean_up(ends, move.uuid) if seen.end == verdicts.STAYED else []
 
 
-def _figures(dest: t.Any, move: Move, outcome: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
     """Of a guest that arrived."""
-    told = ("seconds", "passes", "throttle_percent", "measures")
-    figures = {**{key: outcome[key] for key in told}, **(migrate.completed(dest, move.uuid) if dest else {})}
+    figures = {**seen.figures(), **(migrate.completed(dest, move.uuid) if dest else {})}
     # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
     copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
-    figures["disks"] = {target: max(least, outcome["disks"].get(target, (0, 0))[0]) for target, least in copied.items()}
+    figures["disks"] = {target: max(least, seen.disks.get(target, (0, 0))[0]) for target, least in copied.items()}
     figures["disk_bytes"] = sum(figures["disks"].values())
     # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
     if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
@@ -73,26 +73,25 @@ def _figures(dest: t.Any, move: Move, outcome: t.Mapping[str, t.Any]) -> dict[st
 
 def watch(
     ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool], paused: threading.Event | None = None
-) -> dict[str, t.Any]:
-    """Migrate, or follow the migration that is under way, to its end, whatever that is; what `migrate.run` returns.
+) -> tuple[Watch, str | None, float]:
+    """Migrate, or follow the migration that is under way, to its end, whatever that is: what was seen, libvirt's error, and seconds.
 
     `paused` then says whether the guest was paused at the end, by others than the migration.
     """
     domain, (flags, parameters) = look.by_uuid(ends.source, move.uuid), plans.call(move)
-    pilot, suspends = convergence.Pilot(move.tuning), threading.Event()
+    seen = Watch(move.tuning)
 
-    def look_at(seconds: float, figures: t.Mapping[str, t.Any]) -> list[convergence.Action]:
-        why = _INTERRUPTED if interrupted() else _lost(ends, move)
-        now = migrate.paused_by_owner(domain) if paused and not suspends.is_set() else None
+    def tick(seconds: float, figures: t.Mapping[str, t.Any], disks: Disks) -> list[Action]:
+        now = migrate.paused_by_owner(domain) if paused and not seen.suspends else None
         if paused and now is not None:
             (paused.set if now else paused.clear)()
-        actions = pilot.look(seconds, figures, answers=not ends.broken("dest"))
-        if any(action.verb == "suspend" for action in actions):
-            suspends.set()  # from now on it is our doing
-        return [*([convergence.Action("abort", why=why)] if why else []), *actions]
+        broken = _INTERRUPTED if interrupted() else _lost(ends, move)
+        actions = seen.tick(seconds, figures, disks, broken=broken, answers=not ends.broken("dest"))
+        if figures:
+            _told(tell, figures, seen.disks)
+        return actions
 
-    cut = functools.partial(_cut, move.guest)
-    return migrate.run(domain, move.dest_uri, flags, parameters, look_at, functools.partial(_told, tell), cut)
+    return seen, *migrate.run(domain, move.dest_uri, flags, parameters, tick, functools.partial(_cut, move.guest))
 
 
 def abort(ends: Ends, move: Move) -> None:
@@ -132,10 +131,10 @@ def _cut(name: str) -> None:
     ports.cut(qemu.PID_FILE.format(name))
 
 
-def _told(tell: Progress, figures: t.Mapping[str, t.Any]) -> None:
+def _told(tell: Progress, figures: t.Mapping[str, t.Any], disks: Disks) -> None:
     """Disks first, then memory in passes."""
     if not figures.get("memory_iteration") and figures.get("disk_total"):
-        each = [f"{target} {100 * done // total} %" for target, (done, total) in figures["disks"].items() if total]
+        each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]
         tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
         return
     total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)

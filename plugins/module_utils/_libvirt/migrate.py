@@ -38,58 +38,74 @@ _MEND_S = 130  # TCP tries again every two minutes, at the latest
 _REMOVE_S = 15
 _END_S = 60  # an aborted job that has not ended by then is left to the next run
 
-Look = t.Callable[[float, t.Mapping[str, t.Any]], t.Sequence[t.Any]]  # seconds and figures -> what is to be done (`verb`, `value`, `why`)
-Tell = t.Callable[[t.Mapping[str, t.Any]], None]
+Disks = dict[str, tuple[int, int]]
+# Seconds, libvirt's figures, and of each disk that is being copied the bytes gone through and in all -> what is done (`verb`, `value`).
+Tick = t.Callable[[float, t.Mapping[str, t.Any], Disks], t.Sequence[t.Any]]
 Cut = t.Callable[[], None]
 
 
+class _Begun:
+    """A migration of ours: one call of libvirt, in a thread."""
+
+    def __init__(self, domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
+        self.error: str | None = None
+        value = 0
+        for flag in flags:
+            value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
+
+        def call() -> None:
+            try:
+                domain.migrateToURI3(dest_uri, dict(parameters), value)
+            except libvirt.libvirtError as error:
+                self.error = error.get_error_message() or str(error)
+
+        self._worker = threading.Thread(target=call, daemon=True)
+        self._worker.start()
+
+    def goes_on(self) -> bool:
+        """Whether it is at work, a moment later."""
+        self._worker.join(_TICK_S)
+        return self._worker.is_alive()
+
+
+class _Followed:
+    """A job that a run which was killed had begun. A broken post-copy stays a job until somebody resumes it."""
+
+    error: str | None = None  # nobody hears it
+
+    def __init__(self, domain: t.Any) -> None:
+        self._domain, self._whole = domain, time.monotonic()  # when it was last seen to go on by itself
+
+    def goes_on(self) -> bool:
+        """Whether it is at work, a moment later."""
+        time.sleep(_TICK_S)
+        if not _broken(self._domain):
+            self._whole = time.monotonic()
+        return time.monotonic() - self._whole < _MEND_S and _active(self._domain)
+
+
 def run(
-    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], look_at: Look, tell: Tell, cut: Cut
-) -> dict[str, t.Any]:
-    """Migrate with libvirt's flags and parameters by name. Returns figures and `error`: the caller looks at both ends to judge.
+    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], tick: Tick, cut: Cut
+) -> tuple[str | None, float]:
+    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and seconds: the caller looks at both ends.
 
     A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not let itself be ended.
     """
-    outcome: dict[str, t.Any] = {"error": None, "why": None, "measures": []}
-    outcome.update(passes=0, throttle_percent=0, disks={})
-    value = 0
-    for flag in flags:
-        value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
-
-    def body() -> None:
-        try:
-            domain.migrateToURI3(dest_uri, dict(parameters), value)
-        except libvirt.libvirtError as error:
-            outcome["error"] = error.get_error_message() or str(error)
-
-    follows = _active(domain)
-    worker = threading.Thread(target=(lambda: None) if follows else body, daemon=True)
-    whole = started = time.monotonic()  # when a job that is followed was last seen to go on by itself
-    worker.start()
-    ended, over = 0.0, threading.Event()  # when the end was asked for
-    while (_at_work(domain, whole) if follows else worker.is_alive()) and not (ended and time.monotonic() - ended > _END_S):
-        worker.join(_TICK_S)
-        if follows:
-            time.sleep(_TICK_S)
-            whole = whole if _broken(domain) else time.monotonic()
+    began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
+    driver = _Followed(domain) if _active(domain) else _Begun(domain, dest_uri, flags, parameters)
+    while driver.goes_on() and not (ended and time.monotonic() - ended > _END_S):
         if ended:
             continue
         figures = _figures(domain)
-        if figures:
-            outcome["passes"] = max(outcome["passes"], figures.get("memory_iteration", 0))
-            outcome["throttle_percent"] = max(outcome["throttle_percent"], figures.get("auto_converge_throttle", 0))
-            figures["disks"] = outcome["disks"] = _disks(domain, parameters.get("migrate_disks", ())) or outcome["disks"]
-            tell(figures)
-        for action in look_at(time.monotonic() - started, figures):
-            outcome["measures"].append(" ".join(filter(None, (action.verb, str(action.value or ""), action.why and f"({action.why})"))))
+        disks = _disks(domain, parameters.get("migrate_disks", ())) if figures else {}
+        for action in tick(time.monotonic() - began, figures, disks):
             if action.verb == "abort":
-                outcome["why"], ended = action.why or "it did not converge", time.monotonic()
+                ended = time.monotonic()
                 _end(domain, cut, over)
-                break
-            _take(domain, action)
+            else:
+                _take(domain, action)
     over.set()
-    outcome["seconds"] = round(time.monotonic() - started, 2)
-    return outcome
+    return driver.error, round(time.monotonic() - began, 2)
 
 
 def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
@@ -118,11 +134,6 @@ def _postcopy(domain: t.Any) -> bool | None:
     return None
 
 
-def _at_work(domain: t.Any, whole: float) -> bool:
-    """Whether a job that is followed goes on. A broken post-copy stays a job until somebody resumes it."""
-    return time.monotonic() - whole < _MEND_S and _active(domain)
-
-
 def _broken(domain: t.Any) -> bool:
     """Whether the guest is in a post-copy that broke."""
     with contextlib.suppress(libvirt.libvirtError):
@@ -146,7 +157,7 @@ def _figures(domain: t.Any) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", figures) if figures.get("type") else {}
 
 
-def _disks(domain: t.Any, targets: t.Iterable[str]) -> dict[str, tuple[int, int]]:
+def _disks(domain: t.Any, targets: t.Iterable[str]) -> Disks:
     """Bytes gone through and bytes in all of each disk that is being copied; empty before and after."""
     with contextlib.suppress(libvirt.libvirtError):
         jobs = {target: domain.blockJobInfo(target) for target in targets}

@@ -20,7 +20,20 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import File
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
-__all__ = ["Install", "Load", "Plan", "Request", "SetMode", "SetTrust", "decide", "refuse_foreign", "renewal"]
+__all__ = [
+    "Install",
+    "Load",
+    "Plan",
+    "Remember",
+    "Request",
+    "SetMode",
+    "SetTrust",
+    "decide",
+    "plan",
+    "reading",
+    "refuse_foreign",
+    "renewal",
+]
 
 _DAY = datetime.timedelta(days=1)
 
@@ -82,8 +95,40 @@ class Load(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(step.Plan[t.Union[Request, SetTrust, SetMode]]):
-    """What is to be done for one identity, and how that shows."""
+class Remember(Step):
+    """Note that no daemon runs that could have read anything else: one that starts later reads what is in place then."""
+
+    changes = False
+
+    def __str__(self) -> str:
+        return "note that no daemon has read other certificates"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(step.Plan[Step]):
+    """What is to be done for identities, and how that shows."""
+
+
+def plan(wanted: t.Mapping[str, Wanted], found: t.Mapping[str, Found], signed: t.Mapping[str, str], *, now: datetime.datetime) -> Plan:
+    """Everything for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided. Raises Refused."""
+    refuse_foreign([(goal, found[name]) for name, goal in wanted.items()])
+    plans = [
+        Plan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now) for name, goal in wanted.items()
+    ]
+    return Plan(tuple(step for one in plans for step in one.steps), tuple(change for one in plans for change in one.changes))
+
+
+def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> tuple[Step, ...]:
+    """What lets libvirt's daemon, if one is `serving`, read what is in place after the steps."""
+    if serving is None:
+        return (Remember(),)
+    return (Load(serving),) if any(map(_is_libvirts, steps)) or (has_files and not is_loaded) else ()
+
+
+def _is_libvirts(step: Step) -> bool:
+    """Whether a step puts other files in libvirt's place, or begins to."""
+    identity = step.identity if isinstance(step, Request) else step.wanted.identity if isinstance(step, (Install, SetTrust)) else None
+    return bool(identity and identity.name == "libvirt")
 
 
 def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:

@@ -50,9 +50,10 @@ def up(name: str, wanted: Wanted) -> Lab:
         (lab.state / "logs").mkdir(exist_ok=True)
         pool = ThreadPoolExecutor()
         try:
-            picture = pool.submit(_image, lab, wanted) if wanted.image else None
+            at_once = wanted.image and not wanted.image_later
+            picture = pool.submit(image.image, mirror_url=wanted.mirror, lab=name, say=say) if at_once else None
             _hosts_up(lab, wanted, pool)
-            served = picture.result() if picture else None
+            served = picture.result() if picture else _image_later(lab, wanted) if wanted.image else None
         finally:
             processes.end(name, "build")  # on Ctrl-C; otherwise there is none left
             pool.shutdown(wait=False, cancel_futures=True)
@@ -129,12 +130,10 @@ def _refuse_changes(lab: Lab, wanted: Wanted) -> None:
             raise Problem(f"{name} is a {existing.release} host, not {release}: first `lab.py down --name {lab.name}`")
 
 
-def _image(lab: Lab, wanted: Wanted) -> Path:
-    """The image's file; one that comes later is built by a process of its own, which goes on after us."""
+def _image_later(lab: Lab, wanted: Wanted) -> Path:
+    """Where the image's file is or will be: a process of its own builds it, which goes on after us."""
     place = image.place(mirror_url=wanted.mirror)
-    if not wanted.image_later or place.exists():
-        return image.image(mirror_url=wanted.mirror, lab=lab.name, say=say)
-    if not processes.find(lab.name, "image"):
+    if not place.exists() and not processes.find(lab.name, "image"):
         mirror = ("--mirror", wanted.mirror) if wanted.mirror else ()
         program, log = CHECKOUT / "tests/lab/lab.py", lab.state / "logs" / "image.log"
         start(sys.executable, program, "image", *mirror, mark=f"{lab.name}/image", log=log)

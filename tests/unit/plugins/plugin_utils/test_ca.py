@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, given
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
 
@@ -28,7 +29,7 @@ def make(directory: Path, **said: t.Any) -> str:
     authorities = Authorities(str(directory), **said)
     for step in authorities.due("libvirt", days=365):
         authorities.make(step)
-    return authorities.trust("libvirt", name="hyper1", keep=True).text
+    return authorities.trust("libvirt", name="hyper1", gate=Gate(check_mode=False)).text
 
 
 def request(tmp_path: Path, subject: str = GOAL.subject) -> str:
@@ -83,10 +84,10 @@ def test_a_broken_ca_is_refused_with_a_remedy(tmp_path: Path) -> None:
         Authorities(str(ca)).sign(csr, GOAL, days=90)
     key.unlink()
     with pytest.raises(Refused, match="is missing; restore it"):
-        Authorities(str(ca)).trust("libvirt", name="hyper1", keep=False)
+        Authorities(str(ca)).trust("libvirt", name="hyper1", gate=Gate(check_mode=True))
     (ca / "libvirt/1/ca-cert.pem").write_text("damaged")
     with pytest.raises(Refused, match="its certificate cannot be read; restore it"):
-        Authorities(str(ca)).trust("libvirt", name="hyper1", keep=False)
+        Authorities(str(ca)).trust("libvirt", name="hyper1", gate=Gate(check_mode=True))
 
 
 def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
@@ -112,7 +113,9 @@ def test_a_key_with_a_passphrase_is_for_who_knows_it(tmp_path: Path) -> None:
         Authorities(str(ca)).sign(csr, GOAL, days=90)
     with pytest.raises(Refused, match="cannot be opened with this passphrase"):
         Authorities(str(ca), passphrase="another").sign(csr, GOAL, days=90)
-    assert Authorities(str(ca)).trust("libvirt", name="hyper1", keep=True).text, "nothing is signed for whom nothing changes"
+    assert Authorities(str(ca)).trust("libvirt", name="hyper1", gate=Gate(check_mode=False)).text, (
+        "nothing is signed for whom nothing changes"
+    )
     make(tmp_path / "second", passphrase="a secret")
     assert b"ENCRYPTED" in (tmp_path / "second/libvirt/1/ca-key.pem").read_bytes()
 

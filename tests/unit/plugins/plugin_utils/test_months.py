@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca, _ends
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
@@ -162,7 +163,7 @@ def test_a_list_that_no_ca_of_ours_signed_revokes_nobody(cloud: Cloud) -> None:
     own = cloud.place / "ca/libvirt/1"
     ours = _ca.CertificateAuthority(*((own / name).read_text() for name in ("ca-cert.pem", "ca-key.pem")), passphrase=None, named="ours")
     assert kept.adopt("libvirt", ours.crl([_ca.Revoked(serial, cloud.now)]).decode())
-    assert kept.trust("libvirt", name="h1", keep=False).refuses == (f"{serial:x}",)
+    assert kept.trust("libvirt", name="h1", gate=Gate(check_mode=True)).refuses == (f"{serial:x}",)
 
 
 def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(cloud: Cloud) -> None:

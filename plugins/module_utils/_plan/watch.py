@@ -1,0 +1,53 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A migration on its way: what is done about each look at it, and what the looks came to. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action, Pilot
+
+__all__ = ["Disks", "Watch"]
+
+Disks = t.Mapping[str, tuple[int, int]]  # bytes gone through and bytes in all of each that is being copied
+
+
+class Watch:
+    """One migration, tick by tick."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self._pilot = Pilot(tuning)
+        self.disks: Disks = {}  # as they were last seen
+        self.why = ""  # it was aborted
+        self.suspends = False  # it was told to: that the guest stands still is its doing
+        self._passes, self._throttle_percent, self._measures = 0, 0, list[str]()
+
+    def tick(self, seconds: float, figures: t.Mapping[str, t.Any], disks: Disks, *, broken: str, answers: bool) -> list[Action]:
+        """What is to be done now. `figures` are libvirt's, none before and after its job, `seconds` since the beginning.
+
+        `broken` is why it must end, `answers` whether the destination does.
+        """
+        self.disks = disks or self.disks
+        self._passes = max(self._passes, int(figures.get("memory_iteration") or 0))
+        self._throttle_percent = max(self._throttle_percent, int(figures.get("auto_converge_throttle") or 0))
+        end = [Action("abort", why=broken)] if broken else []
+        actions = _until_abort([*end, *self._pilot.look(seconds, figures, answers=answers)])
+        self._measures += [" ".join(filter(None, (one.verb, str(one.value or ""), one.why and f"({one.why})"))) for one in actions]
+        self.suspends = self.suspends or any(action.verb == "suspend" for action in actions)
+        if actions and actions[-1].verb == "abort":
+            self.why = actions[-1].why
+        return actions
+
+    def figures(self) -> dict[str, t.Any]:
+        """What a user is told of it."""
+        return {"passes": self._passes, "throttle_percent": self._throttle_percent, "measures": self._measures}
+
+
+def _until_abort(actions: t.Sequence[Action]) -> list[Action]:
+    """What would follow the end is not done."""
+    verbs = [action.verb for action in actions]
+    return list(actions[: verbs.index("abort") + 1] if "abort" in verbs else actions)
