@@ -115,7 +115,7 @@ class Demo:
             f"\nThe hosts stay up. Go on with:\n\n  . .venv/bin/activate\n  export ANSIBLE_CONFIG={self.folder / 'ansible.cfg'}\n"
             f"  ansible-inventory --graph\n  ansible-playbook corral.virt.host_info\n"
             f"  ansible {GUEST} -m command -a uptime\n"
-            f"  ansible-playbook corral.virt.create -e guest=web2 -e vcpus=1 -e memory=512MiB -e image=debian-12.qcow2\n"
+            f"  ansible-playbook corral.virt.create -e guest=web2 -e vcpus=2 -e memory=512MiB -e image=debian-12.qcow2\n"
             f"  ansible web2 -m ping\n\n"
             f"make demo-down removes everything."
         )
