@@ -32,7 +32,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [*VALUES, "_xml", "_xml.*", "_plan", "_plan.*", "_noun", "_noun.*"],
         [],
     ),
-    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*"], ["libvirt"]),
+    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*", "_xml", "_xml.brief"], ["libvirt"]),
     "module_utils/_qemu_img/*": ([*VALUES, *STEPS, "_qemu_img", "_qemu_img.*"], []),
     "module_utils/_files/*": ([*VALUES, *STEPS, "_files", "_files.*"], ["cryptography", "pycdlib", "yaml"]),
     "module_utils/_run.py": ([*VALUES, *STEPS], []),
@@ -147,6 +147,15 @@ def asks_the_gate(path: Path) -> bool:
 def test_nobody_asks_whether_the_gate_is_open() -> None:
     """That is check mode under another name."""
     assert {label(path) for path in FILES if asks_the_gate(path)} == set()
+
+
+DOERS = ("module_utils/_libvirt/", "module_utils/_files/", "module_utils/_qemu_img/")
+
+
+def test_doers_parse_no_xml() -> None:
+    """What a document says is read in one room, where its cases are tested."""
+    doers = [path for path in FILES if label(path).startswith(DOERS)]
+    assert doers and [label(path) for path in doers if {name for name in payload.imports(path) if name.startswith("xml.")}] == []
 
 
 def banned(path: Path) -> list[str]:

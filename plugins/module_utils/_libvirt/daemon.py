@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, opened, said
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["guests", "jobs", "security_drivers"]
 
@@ -62,9 +62,7 @@ def security_drivers(uri: str = _URI) -> list[str] | None:
     if libvirt is None:
         return None
     with opened(uri, readonly=True) as connection, said("read capabilities of", uri):
-        host = ElementTree.fromstring(connection.getCapabilities())  # noqa: S314 - libvirt wrote it
-    models = [model.text or "" for model in host.iterfind("host/secmodel/model")]
-    return [model for model in models if model in _CONFINING]
+        return [model for model in brief.security_models(connection.getCapabilities()) if model in _CONFINING]
 
 
 def _jobs(domain: t.Any) -> list[str]:
@@ -77,9 +75,7 @@ def _jobs(domain: t.Any) -> list[str]:
         power, reason = domain.state()
         if power == libvirt.VIR_DOMAIN_PAUSED and reason in _PAUSED_FOR:
             return [_PAUSED_FOR[reason]]
-        guest = ElementTree.fromstring(domain.XMLDesc())  # noqa: S314 - libvirt wrote it
-        targets = [each.get("dev", "") for each in guest.iterfind("devices/disk/target")]
-        return [f"block job on {target}" for target in targets if _has_block_job(domain, target)]
+        return [f"block job on {target}" for target in brief.targets(domain.XMLDesc()) if _has_block_job(domain, target)]
     except libvirt.libvirtError as error:
         code = error.get_error_code()
         if code == libvirt.VIR_ERR_NO_DOMAIN:

@@ -209,7 +209,8 @@ def _set_autostart(domain: t.Any, step: steps.SetAutostart) -> None:
 
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
     volume = step.volume
-    storage.create(connection, volume.pool, step.xml, name=volume.name, replace=step.replace, copy_of=volume.copy_of)
+    how: dict[str, t.Any] = {"replace": step.replace, "copy_of": volume.copy_of, "capacity_bytes": volume.capacity_bytes}
+    storage.create(connection, volume.pool, step.xml, name=volume.name, **how)
 
 
 def _grow(connection: Connection, step: steps.GrowDisk) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
@@ -83,8 +82,20 @@ def all_volumes(connection: Connection) -> list[str]:
         return [volume.XMLDesc() for pool in active for volume in pool.listAllVolumes()]
 
 
-def create(connection: Connection, pool: str, xml: str, *, name: str, replace: bool = False, copy_of: str | None = None) -> None:
-    """Make a volume, empty or as a copy of another; raises Failed where one is. With `replace`, a volume of that name is deleted first."""
+def create(
+    connection: Connection,
+    pool: str,
+    xml: str,
+    *,
+    name: str,
+    replace: bool = False,
+    copy_of: str | None = None,
+    capacity_bytes: int = 0,
+) -> None:
+    """Make a volume, empty or as a copy of another, that then grows; raises Failed where one is.
+
+    With `replace`, a volume of that name is deleted first.
+    """
     with said("create volume", f"{name} in pool {pool}"):
         target = connection.storagePoolLookupByName(pool)
         if replace:
@@ -92,18 +103,17 @@ def create(connection: Connection, pool: str, xml: str, *, name: str, replace: b
         if copy_of is None:
             target.createXML(xml)
         else:
-            _create_from(target, xml, connection.storageVolLookupByPath(copy_of))
+            _create_from(target, xml, connection.storageVolLookupByPath(copy_of), capacity_bytes)
 
 
-def _create_from(pool: t.Any, xml: str, source: t.Any) -> None:
+def _create_from(pool: t.Any, xml: str, source: t.Any, capacity_bytes: int) -> None:
     """The copy is of the size of what it is a copy of, and then grows to its own. Blocks are shared where the filesystem can."""
     try:
         made = pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
     except libvirt.libvirtError:
         made = pool.createXMLFrom(xml, source)
-    capacity = int(ElementTree.fromstring(xml).findtext("capacity") or 0)  # noqa: S314 (it is ours)
-    if made.info()[1] < capacity:
-        made.resize(capacity)
+    if made.info()[1] < capacity_bytes:
+        made.resize(capacity_bytes)
 
 
 def read(connection: Connection, pool: str, name: str) -> bytes | None:

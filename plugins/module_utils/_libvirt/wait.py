@@ -13,18 +13,17 @@ import re
 import threading
 import time
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["ask", "balloon", "is_off", "obeyed", "removal", "seen"]
 
 _LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
-_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 _LOCAL = ("qemu:///system", "qemu:///session")
 _CONSOLE_BYTES, _CONSOLE_LINES, _LINE_LENGTH = 8192, 5, 200
 _TERMINAL = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
@@ -73,7 +72,7 @@ def obeyed(connection: Connection, domain: t.Any, verb: str, *, timeout_s: float
                 return True
             if time.monotonic() >= deadline:
                 return False
-            if not (agent and agent.is_alive()) and _agent(_live(domain)) == "connected":
+            if not (agent and agent.is_alive()) and _live(domain).agent == "connected":
                 agent = _aside(lambda: ask(connection, domain, verb, "GUEST_AGENT"))
 
 
@@ -154,37 +153,29 @@ def seen(connection: Connection, domain: t.Any) -> Seen:
     with contextlib.suppress(libvirt.libvirtError):  # what cannot be seen is left out
         kinds = libvirt.VIR_DOMAIN_STATS_BLOCK | libvirt.VIR_DOMAIN_STATS_INTERFACE
         figures = connection.domainListGetStats([domain], kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)[0][1]
-    for network in {item.get("network", "") for item in live.iterfind("devices/interface[@type='network']/source")}:
+    for network in live.networks:
         with contextlib.suppress(libvirt.libvirtError):
             leases[network] = len(connection.networkLookupByName(network).DHCPLeases())
     reads, sent = ([value for key, value in figures.items() if key.endswith(end)] for end in (".rd.reqs", ".tx.pkts"))
     return Seen(
         state=state,
-        acpi=live.find("features/acpi") is not None,
+        acpi=live.acpi,
         disk_reads=sum(reads) if reads else None,
         packets_sent=sum(sent) if figures else None,
-        agent=_agent(live),
+        agent=live.agent,
         leases=leases,
-        console=_console(live) if connection.getURI() in _LOCAL else (),
+        console=_console(live.consoles) if connection.getURI() in _LOCAL else (),
     )
 
 
-def _live(domain: t.Any) -> ElementTree.Element:
+def _live(domain: t.Any) -> brief.Brief:
     with said("look at guest", domain.name()):
-        return ElementTree.fromstring(domain.XMLDesc())  # noqa: S314 (it is libvirt's own)
+        return brief.guest(domain.XMLDesc())
 
 
-def _agent(live: ElementTree.Element) -> str | None:
-    """connected or disconnected; None where the guest has no channel for an agent."""
-    channel = live.find(_AGENT)
-    return None if channel is None else channel.get("state", "disconnected")
-
-
-def _console(live: ElementTree.Element) -> tuple[str, ...]:
+def _console(files: t.Iterable[str]) -> tuple[str, ...]:
     """The last lines of the first console that is written to a file here, without what would drive a terminal."""
-    kept = [item.get("file") for item in live.iterfind("devices/serial/log")]
-    kept += [item.get("path") for item in live.iterfind("devices/serial[@type='file']/source")]
-    for path in filter(None, kept):
+    for path in files:
         with contextlib.suppress(OSError):
             if os.path.isfile(path):
                 with open(path, "rb") as log:

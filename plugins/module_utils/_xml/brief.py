@@ -1,0 +1,51 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The few things of libvirt's documents that doers look at. With the standard library alone: they ask before a host has lxml."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+
+__all__ = ["Brief", "guest", "security_models", "targets"]
+
+_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
+
+
+class Brief(t.NamedTuple):
+    """What tells why a running guest does not do what it was asked for."""
+
+    acpi: bool
+    agent: str | None  # connected or disconnected; None: it has no channel for one
+    networks: frozenset[str]
+    consoles: tuple[str, ...]  # files that its serial ports are written to
+
+
+def guest(xml: str) -> Brief:
+    """Of a guest that runs."""
+    live = _parsed(xml)
+    channel = live.find(_AGENT)
+    kept = [item.get("file") for item in live.iterfind("devices/serial/log")]
+    kept += [item.get("path") for item in live.iterfind("devices/serial[@type='file']/source")]
+    return Brief(
+        acpi=live.find("features/acpi") is not None,
+        agent=None if channel is None else channel.get("state", "disconnected"),
+        networks=frozenset(item.get("network", "") for item in live.iterfind("devices/interface[@type='network']/source")),
+        consoles=tuple(filter(None, kept)),
+    )
+
+
+def targets(xml: str) -> list[str]:
+    """Of a guest's disks, as block jobs name them."""
+    return [each.get("dev", "") for each in _parsed(xml).iterfind("devices/disk/target")]
+
+
+def security_models(capabilities: str) -> list[str]:
+    """What confines QEMU on a host: apparmor, selinux, dac."""
+    return [model.text or "" for model in _parsed(capabilities).iterfind("host/secmodel/model")]
+
+
+def _parsed(xml: str) -> ElementTree.Element:
+    return ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)

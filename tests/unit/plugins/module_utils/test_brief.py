@@ -1,0 +1,39 @@
+"""The few things of libvirt's documents that doers look at."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._xml.brief import Brief, guest, security_models, targets
+
+GUEST = """<domain type='kvm'>
+  <features><acpi/></features>
+  <devices>
+    <disk><target dev='vda'/></disk>
+    <disk><target/></disk>
+    <interface type='network'><source network='lan'/></interface>
+    <interface type='network'><source network='lan'/></interface>
+    <interface type='bridge'><source bridge='br0'/></interface>
+    <serial type='pty'><log file='/log/serial'/></serial>
+    <serial type='pty'><log/></serial>
+    <serial type='file'><source path='/log/second'/></serial>
+    <channel><target name='org.qemu.guest_agent.0' state='connected'/></channel>
+  </devices>
+</domain>"""
+
+
+def test_a_guest() -> None:
+    assert guest(GUEST) == Brief(True, "connected", frozenset({"lan"}), ("/log/serial", "/log/second"))
+    assert guest("<domain><devices/></domain>") == Brief(False, None, frozenset(), ())
+
+
+def test_an_agent_that_never_answered() -> None:
+    assert guest(GUEST.replace(" state='connected'", "")).agent == "disconnected"
+    assert guest(GUEST.replace("org.qemu.guest_agent.0", "com.redhat.spice.0")).agent is None
+
+
+def test_disks() -> None:
+    assert targets(GUEST) == ["vda", ""]
+
+
+def test_what_confines_qemu() -> None:
+    models = "<secmodel><model>apparmor</model></secmodel><secmodel><model/></secmodel>"
+    assert security_models(f"<capabilities><host>{models}</host></capabilities>") == ["apparmor", ""]
