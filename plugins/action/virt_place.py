@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import typing as t
 
@@ -40,45 +41,76 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
-            usable = _reported.usable(options["hosts"])
-            leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
-            guests = _guests(options["guests"])
-            named = {guest.name for guest in guests}
-            started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
-            guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
-            count = functools.partial(_reported.host, started=started, all_defined=options["all_defined"])
-            hosts = [count(name, info) for name, info in usable.items()]
-            if missing := [name for name in options["leave"] if name not in usable]:
-                raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
-            policy = _reported.policy(options)
+            asked = _Asked.of(options)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
-        unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in hosts})
-        placed = placement.place(guests, hosts, unreached=unreached, policy=policy, leave=leave)
-        strangers = _inventory.strangers((task_vars or {}).get("groups") or {})
-        placed = [_refused(item, strangers) if item.guest in named else item for item in placed]
-        lacks = {str(item.get("name")): _lacking(item) for item in options["guests"]}
-        placed = [_incomplete(item, lacks.get(item.guest, [])) for item in placed]
-        result.update(_left(leave, {item.guest: item for item in placed}))
-        known = {(guest["name"], guest["source"]) for guest in result["moves"] + result["stays"]}
-        begun = [move for move in _reported.unsettled(usable) if move["source"] in leave and _is_meant(move, options["only"])]
-        result["moves"] += [move for move in begun if (move["name"], move["source"]) not in known]
-        leaving = {guest["name"] for found in leave.values() for guest in found}
-        refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in leaving]
-        result.update(
-            changed=False,
-            placements={item.guest: item.host for item in placed if item.host},
-            explained=[printable(f"{item.guest} -> {_outcome(item)}: {item.why}") for item in placed],
-            deferred=[item.guest for item in placed if item.deferred and item.guest not in leaving],
-        )
+        placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
+        result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
                 _terminal.say(line)
+        refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in asked.leaving]
         if refused:
             result.update(failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused)))
         elif result["deferred"]:
             result["warnings"] = [printable(f"{item.guest} is neither made nor changed: {item.why}") for item in placed if item.deferred]
         return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What is to be placed, and where that can be."""
+
+    usable: t.Mapping[str, t.Any]  # what the hosts said, by name
+    leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]  # guests that leave a host, by host
+    named: frozenset[str]  # guests that the task speaks of
+    guests: t.Sequence[placement.Guest]
+    hosts: t.Sequence[placement.Host]
+    policy: placement.Policy
+
+    @property
+    def leaving(self) -> set[str]:
+        """Guests that leave a host."""
+        return {guest["name"] for found in self.leave.values() for guest in found}
+
+    @classmethod
+    def of(cls, options: t.Mapping[str, t.Any]) -> _Asked:
+        """The same of the options; raises BadInput."""
+        usable = _reported.usable(options["hosts"])
+        leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
+        guests = _guests(options["guests"])
+        named = frozenset(guest.name for guest in guests)
+        started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
+        guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
+        count = functools.partial(_reported.host, started=started, all_defined=options["all_defined"])
+        hosts = [count(name, info) for name, info in usable.items()]
+        if missing := [name for name in options["leave"] if name not in usable]:
+            raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
+        return cls(usable, leave, named, guests, hosts, _reported.policy(options))
+
+
+def _placed(asked: _Asked, options: t.Mapping[str, t.Any], strangers: t.Mapping[str, str]) -> list[placement.Placement]:
+    unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts})
+    placed = placement.place(asked.guests, asked.hosts, unreached=unreached, policy=asked.policy, leave=asked.leave)
+    placed = [_refused(item, strangers) if item.guest in asked.named else item for item in placed]
+    lacks = {str(item.get("name")): _lacking(item) for item in options["guests"]}
+    return [_incomplete(item, lacks.get(item.guest, [])) for item in placed]
+
+
+def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], only: t.Sequence[str] | None) -> dict[str, t.Any]:
+    """Guests that leave, and those that cannot; moves that an earlier run began are gone on with."""
+    left = _left(asked.leave, {item.guest: item for item in placed})
+    known = {(guest["name"], guest["source"]) for guest in left["moves"] + left["stays"]}
+    begun = [move for move in _reported.unsettled(asked.usable) if move["source"] in asked.leave and _is_meant(move, only)]
+    return {**left, "moves": [*left["moves"], *(move for move in begun if (move["name"], move["source"]) not in known)]}
+
+
+def _placements(asked: _Asked, placed: t.Sequence[placement.Placement]) -> dict[str, t.Any]:
+    return {
+        "placements": {item.guest: item.host for item in placed if item.host},
+        "explained": [printable(f"{item.guest} -> {_outcome(item)}: {item.why}") for item in placed],
+        "deferred": [item.guest for item in placed if item.deferred and item.guest not in asked.leaving],
+    }
 
 
 def _outcome(item: placement.Placement) -> str:

@@ -108,12 +108,10 @@ def ask(
             given_up = silent(running, heard_at, time.monotonic(), timeout_s)
             failures.update({name: Timeout(f"no answer within {timeout_s:g} s") for name in given_up})
             running -= given_up
-        else:
-            if name in running and error is not None:
-                failures[name] = error
-            elif name in running:
-                answers[name] = t.cast(Answer, answer)
-            running.discard(name)
+            continue
+        if name in running:
+            (answers if error is None else failures)[name] = t.cast(t.Any, answer if error is None else error)
+        running.discard(name)
     return answers, failures
 
 

@@ -158,6 +158,16 @@ def test_doers_parse_no_xml() -> None:
     assert doers and [label(path) for path in doers if {name for name in payload.imports(path) if name.startswith("xml.")}] == []
 
 
+LONGEST_FUNCTION = 40  # lines
+
+
+def test_functions_are_read_at_a_glance() -> None:
+    """Ruff counts their branches (C901)."""
+    functions = [(path, node) for path in FILES for node in ast.walk(payload.tree(path)) if isinstance(node, ast.FunctionDef)]
+    lengths = {f"{label(path)}:{node.name}": (node.end_lineno or 0) - node.lineno + 1 for path, node in functions}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
+
+
 def banned(path: Path) -> list[str]:
     """Words of a file's place and names of its classes that say nothing."""
     parts = set(path.relative_to(PLUGINS).with_suffix("").parts) - {"module_utils", "plugin_utils"}

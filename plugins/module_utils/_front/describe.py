@@ -50,25 +50,9 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "persistent": bool(item.isPersistent()),
             "autostart": bool(item.isPersistent() and item.autostart()),
         }
-    sizes = _block_sizes(statistics)
-    nics = interface.read_all(root)
+    report.update(_hardware(root, fields, _block_sizes(statistics)))
     report.update(
         {
-            "title": fields.get("title", ""),
-            "description": fields.get("description", ""),
-            "tags": list(fields.get("tags", ())),
-            "virt_type": root.get("type"),
-            "machine": fields.get("machine"),
-            "firmware": fields.get("firmware", "bios"),
-            "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
-            "memory": {
-                "current_mib": fields.get("memory.current_kib", 0) // 1024,
-                "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
-            },
-            "disks": [{**item_, **sizes.get(item_.get("target", ""), {})} for item_ in disk.read_all(root)],
-            "interfaces": nics,
-            "graphics": graphics.read_all(root),
-            "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
             "addresses": [*memory.get("addresses", ()), *(_seen(memory, root) if state == "running" else ())],
             "ssh_host_key": memory.get("ssh_host_key"),
             "unfinished": bool(memory.get("making")),
@@ -82,6 +66,27 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
         known = [found for source in sources for found in look.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report
+
+
+def _hardware(root: t.Any, fields: t.Mapping[str, t.Any], sizes: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """What the guest's document says of it; `sizes` are those of its disks, by target."""
+    return {
+        "title": fields.get("title", ""),
+        "description": fields.get("description", ""),
+        "tags": list(fields.get("tags", ())),
+        "virt_type": root.get("type"),
+        "machine": fields.get("machine"),
+        "firmware": fields.get("firmware", "bios"),
+        "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
+        "memory": {
+            "current_mib": fields.get("memory.current_kib", 0) // 1024,
+            "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
+        },
+        "disks": [{**item, **sizes.get(item.get("target", ""), {})} for item in disk.read_all(root)],
+        "interfaces": interface.read_all(root),
+        "graphics": graphics.read_all(root),
+        "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
+    }
 
 
 def _seen(memory: t.Mapping[str, t.Any], root: t.Any) -> list[str]:

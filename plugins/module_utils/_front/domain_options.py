@@ -85,10 +85,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     """What the user said about one guest; raises BadInput with every problem."""
     name, problems = params["name"], list[str]()
     _try(lambda: _units.check_name(name, what="name"), problems)
-    spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")}
-    texts = {"title": params.get("title"), "description": params.get("description")}
-    for found in (*_units.control_characters(spoken), *_units.control_characters(texts, allowed="\n\t")):
-        problems.append(found.replace(": ", f" of {name}: ", 1))
+    problems += _control_characters(params, name)
     said = {**params, **{option: _dictionary(option, params.get(option), name, problems) for option in DICTS}}
     fields = fields_of(DOMAIN, said, name, problems)
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
@@ -124,6 +121,13 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
     return new_guest.with_image(guest)
+
+
+def _control_characters(params: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
+    spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")}
+    texts = {"title": params.get("title"), "description": params.get("description")}
+    for found in (*_units.control_characters(spoken), *_units.control_characters(texts, allowed="\n\t")):
+        yield found.replace(": ", f" of {name}: ", 1)
 
 
 def _former_problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
