@@ -53,8 +53,7 @@ def test_a_foreign_guest_that_appears_after_the_preflight_is_never_changed(
         before.append(dest.look(FOREIGN))
 
     monkeypatch.setattr(settle, "begin", begin_and_be_late)
-    outcome: dict[str, t.Any] = {"error": "domain 'web1' already exists", "why": None, "measures": [], "disks": {}, "seconds": 0}
-    monkeypatch.setattr(doers, "run", lambda *_told: outcome)
+    monkeypatch.setattr(doers, "run", lambda *_told: ("domain 'web1' already exists", 0.0))
     reason = converge(source, dest)
     assert before == [dest.look(FOREIGN)], reason
     assert source.look(OURS), "the only copy"

@@ -14,9 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Mov
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, ends
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
-OUTCOME: dict[str, t.Any] = {
-    "error": None, "why": None, "measures": [], "disks": {}, "seconds": 0, "passes": 1, "throttle_percent": 0,
-}  # fmt: skip
+BROKEN = ("Connection reset by peer", 0.0)
 
 
 @pytest.mark.parametrize(("before", "during"), [("running", "suspend"), ("paused", "resume")])
@@ -27,16 +25,16 @@ def test_what_the_owner_does_on_the_way_is_kept(
     source, dest = hosts
     source.add("web1", UUID, before)
 
-    def run(domain: t.Any, *given: t.Any) -> dict[str, t.Any]:
-        look_at = given[3]
-        look_at(0.1, {})
+    def run(domain: t.Any, *given: t.Any) -> tuple[str | None, float]:
+        tick = given[3]
+        tick(0.1, {}, {})
         getattr(domain, during)()
-        look_at(0.2, {})
+        tick(0.2, {}, {})
         if arrives:
             domain.destroy()
             domain.undefine()
             dest.add("web1", UUID, "paused")
-        return {**OUTCOME, "error": None if arrives else "Connection reset by peer"}
+        return (None, 0.0) if arrives else BROKEN
 
     monkeypatch.setattr(doers, "run", run)
     reason = converge(*hosts)
@@ -49,9 +47,9 @@ def test_the_migrations_own_pause_is_no_wish_of_the_owner(hosts: tuple[Host, Hos
     source, _dest = hosts
     source.add("web1", UUID, "running")
 
-    def run(domain: t.Any, *_told: object) -> dict[str, t.Any]:
+    def run(domain: t.Any, *_told: object) -> tuple[str | None, float]:
         domain.suspend()  # as `timeout_action: suspend` does it
-        return {**OUTCOME, "error": "Connection reset by peer"}
+        return BROKEN
 
     monkeypatch.setattr(doers, "run", run)
     assert "Connection reset" in converge(*hosts, timeout_action="suspend")
@@ -72,7 +70,7 @@ def test_why_it_failed_is_told_although_clearing_away_fails_too(
     hosts: tuple[Host, Host], fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts[0].add("web1", UUID, "running")
-    monkeypatch.setattr(doers, "run", lambda *_told: {**OUTCOME, "error": "keepalive timeout"})
+    monkeypatch.setattr(doers, "run", lambda *_told: ("keepalive timeout", 0.0))
 
     def fail(*_told: object) -> t.NoReturn:
         raise Failed("cannot remove the copy of web1: it is busy")
