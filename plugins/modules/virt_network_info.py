@@ -80,6 +80,7 @@ networks:
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY, leases, networks
@@ -103,7 +104,7 @@ def main() -> None:
                 name, there = network.name(), found(network, LIBRARY)
                 row = {**noun.describe(NETWORK, name, there), "leases": leases(network)}
                 if module.params["arguments"]:
-                    row["arguments"] = noun.arguments(NETWORK, name, there)
+                    row["arguments"] = arguments(NETWORK, name, there)
                 told.append(row)
     module.exit_json(changed=False, networks=told)
 

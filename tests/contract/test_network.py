@@ -12,6 +12,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
@@ -129,7 +130,7 @@ def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) ->
     for name in ("default", "lab"):
         found = stored.find(host, LIBRARY, name)
         assert found is not None
-        said = noun.arguments(NETWORK, name, found)
+        said = arguments(NETWORK, name, found)
         assert said["ips"] and said["bridge"]
         told = run(host, **said)
         assert (told["changed"], told["pending"]) == (False, [])

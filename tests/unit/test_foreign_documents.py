@@ -14,7 +14,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
@@ -107,7 +107,7 @@ def network(xml: str) -> str:
 
 def network_import(xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    said = noun.arguments(NETWORK, "any", Found("", True, False, xml))
+    said = noun_arguments.arguments(NETWORK, "any", Found("", True, False, xml))
     result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(said)
     assert not result.error_messages
     return noun.spec(NETWORK, result.validated_parameters).fields

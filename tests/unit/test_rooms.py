@@ -149,6 +149,16 @@ def test_nobody_asks_whether_the_gate_is_open() -> None:
     assert {label(path) for path in FILES if asks_the_gate(path)} == set()
 
 
+# What changes one thing, with a connection and plain values: other programs use it without Ansible. So is what only reads.
+FREE_OF_ANSIBLE = ("addresses", "bridge", "clone", "daemon", "describe", "firewall", "guest", "image", "migrate", "noun")
+
+
+def test_what_converges_is_free_of_ansible() -> None:
+    files = {path for name in FREE_OF_ANSIBLE for path in payload.closure(PLUGINS / f"module_utils/_front/{name}.py")}
+    assert len(files) > len(FREE_OF_ANSIBLE)
+    assert {label(path) for path in files if "ansible" in libraries(path)} == set()
+
+
 DOERS = ("module_utils/_libvirt/", "module_utils/_files/", "module_utils/_qemu_img/")
 
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front import options
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
@@ -21,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import document, fit, merge
 
-__all__ = ["argument_spec", "arguments", "converge", "describe", "spec"]
+__all__ = ["argument_spec", "converge", "describe", "spec"]
 
 _EXTRAS: dict[str, dict[str, t.Any]] = {
     "uuid": {"type": "str"},
@@ -109,27 +106,3 @@ def describe(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
         "active": found.active,
         "autostart": found.autostart,
     }
-
-
-def arguments(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
-    """The options that describe the definition; said to it they change nothing.
-
-    What no option can say is left out, and so left alone.
-    """
-    state = "active" if found.active else "inactive"
-    said = {"name": name, "state": state, "autostart": found.autostart}
-    words = options.words(noun.said, document.values(found.xml, noun.table))
-    if _accepted(noun, {**said, **words}):
-        return {**said, **words}
-    for option, value in words.items():
-        if _accepted(noun, {**said, option: value}):
-            said[option] = value
-    return said
-
-
-def _accepted(noun: Noun, said: t.Mapping[str, t.Any]) -> bool:
-    result = ArgumentSpecValidator(argument_spec(noun)).validate(dict(said))
-    try:
-        return not result.error_messages and bool(spec(noun, result.validated_parameters))
-    except BadInput:
-        return False
