@@ -80,8 +80,8 @@ networks:
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY, leases, networks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import found
