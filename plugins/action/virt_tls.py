@@ -39,7 +39,7 @@ class ActionModule(UntrustedAction):
         inventories = {_inventory(one) for one in others} - {""}
         certifier = Certifier(params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts)
         try:
-            with files.said(f"use the CA in {params['ca_dir']}"):
+            with files.explained(f"use the CA in {params['ca_dir']}"):
                 if params["state"] == "revoked":
                     result.update(certifier.revoke())
                 else:

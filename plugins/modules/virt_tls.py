@@ -276,7 +276,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, trusts, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Found, Identity, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, Identity, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Load, Remember, Request, SetMode, SetTrust
@@ -295,12 +295,12 @@ class _Host:
         self.root, self.clock = params["pki_dir"], clock
         self.goals = wanted(params, trusts(params), group=files.group)
 
-    def found(self) -> dict[str, Found]:
+    def found(self) -> dict[str, FoundTls]:
         """By identity."""
         return {name: self._read(goal) for name, goal in self.goals.items()}
 
-    def _read(self, goal: Wanted) -> Found:
-        with files.said(f"read the {goal.identity.name} certificates"):
+    def _read(self, goal: TlsSpec) -> FoundTls:
+        with files.explained(f"read the {goal.identity.name} certificates"):
             return files.read(goal.identity, self.root, trust=goal.trust)
 
     def request(self, identity: Identity) -> str:
@@ -310,7 +310,7 @@ class _Host:
 
     def do(self, step: Step) -> str | None:
         """Hand a step to the room that knows how; a request comes back as PEM."""
-        with files.said(str(step)):
+        with files.explained(str(step)):
             return t.cast("str | None", _DOERS[type(step)](self, step))
 
 
@@ -352,7 +352,7 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
 
 
 def _reading(
-    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, Found], steps: t.Sequence[Step], gate: Gate
+    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, FoundTls], steps: t.Sequence[Step], gate: Gate
 ) -> t.Sequence[Step]:
     """Steps that let the daemon read what is in place, unless certificates come with another call."""
     comes = any(isinstance(step, Request) for step in steps)

@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused, trust
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, Trust, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -190,7 +190,7 @@ class Authorities:
             )
             files.write(path, _ca.encrypted(opened.key, self._passphrase), mode=0o600)
 
-    def sign(self, request: str, wanted: Wanted, *, days: int) -> str:
+    def sign(self, request: str, wanted: TlsSpec, *, days: int) -> str:
         """The certificates (PEM) of an identity, for the key of the request.
 
         Nobody gets a name that stands in another one's certificate, as long as that is valid.
@@ -365,7 +365,7 @@ class Authorities:
         with self._records.locked():
             self._records.write(name, content)
 
-    def _refuse_taken(self, wanted: Wanted, issued: t.Sequence[Issued]) -> None:
+    def _refuse_taken(self, wanted: TlsSpec, issued: t.Sequence[Issued]) -> None:
         """Raises Refused with every name that another one has."""
         moment, taken = self._clock(), []
         for one in issued:

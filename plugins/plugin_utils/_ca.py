@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, validity
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import fingerprint
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, Wanted, check_names
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, TlsSpec, check_names
 
 try:
     from cryptography import x509
@@ -120,7 +120,7 @@ class CertificateAuthority:
             reason = "its key is no private key in PEM" if not passphrase else "its key cannot be opened with this passphrase"
             raise Refused(f"cannot use {self._named}: {reason}; restore it, or say the right ca_passphrase") from error
 
-    def sign(self, request: str, wanted: Wanted, *, days: int, now: datetime.datetime) -> list[tuple[str, bytes]]:
+    def sign(self, request: str, wanted: TlsSpec, *, days: int, now: datetime.datetime) -> list[tuple[str, bytes]]:
         """Serial (hex) and certificate (PEM) for each purpose of an identity, for the key of the request.
 
         Subject and names are what the controller wants: a host that asks for others does not get them.
@@ -151,7 +151,7 @@ class CertificateAuthority:
             signed.append((f"{serial:x}", _text(draft.sign(key, hashes.SHA256()))))
         return signed
 
-    def _refuse_outside(self, wanted: Wanted) -> None:
+    def _refuse_outside(self, wanted: TlsSpec) -> None:
         """Nobody would take a certificate with a name that the CA may not vouch for. Raises Refused with each."""
         limits = extension(self._certificate, x509.NameConstraints)
         permitted = [subtree.value for subtree in (limits and limits.permitted_subtrees) or []]

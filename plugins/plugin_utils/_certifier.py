@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, said, trusts, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import SetMode, SetTrust, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -135,7 +135,7 @@ class Certifier:
             "warnings": warnings,
         }
 
-    def _keep(self, authorities: Authorities, goals: t.Mapping[str, Wanted]) -> list[str]:
+    def _keep(self, authorities: Authorities, goals: t.Mapping[str, TlsSpec]) -> list[str]:
         """Make the CAs that are due or asked for, and protect their keys: what was done, or would be."""
         params = self.params
         used = sorted({goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set()))
@@ -156,7 +156,7 @@ class Certifier:
     def _agreed(
         self,
         authorities: Authorities,
-        goals: t.Mapping[str, Wanted],
+        goals: t.Mapping[str, TlsSpec],
         result: Variables,
         call: t.Callable[..., Variables],
         *,
@@ -218,10 +218,10 @@ class Certifier:
         for side, fields in _changes.diff(plan.changes).items():
             result["diff"][side].update(fields)
 
-    def _controllers(self, authorities: Authorities) -> Wanted:
+    def _controllers(self, authorities: Authorities) -> TlsSpec:
         """What the controller is to have."""
         owner, group = files.me()
-        return Wanted(
+        return TlsSpec(
             CONTROLLER,
             CONTROLLER_NAME,
             (CONTROLLER_NAME,),
@@ -233,7 +233,7 @@ class Certifier:
             trust=authorities.trust("libvirt", name=CONTROLLER_NAME, gate=self.gate),
         )
 
-    def _do(self, authorities: Authorities, wish: Wanted, step: Step) -> None:
+    def _do(self, authorities: Authorities, wish: TlsSpec, step: Step) -> None:
         root = self.params["ca_dir"]
         if isinstance(step, SetMode):
             files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
@@ -243,7 +243,7 @@ class Certifier:
             csr = files.request(CONTROLLER, root, subject=wish.subject)
             files.install(wish, root, certificate=authorities.sign(csr, wish, days=self.params["days"]))
 
-    def _remember_controller(self, authorities: Authorities, found: Found, serial: str) -> None:
+    def _remember_controller(self, authorities: Authorities, found: FoundTls, serial: str) -> None:
         trusts, serials = {"libvirt": sorted(found.trusts)}, {"libvirt": [serial]}
         authorities.seen(CONTROLLER_NAME, trusts=trusts, serials=serials, **self._lives(authorities))
 

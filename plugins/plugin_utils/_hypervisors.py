@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import credenti
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
@@ -181,7 +181,7 @@ def reason(error: Exception) -> str:
 
 
 def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> Reply:
-    with said("read guest", item.name()):
+    with explained("read guest", item.name()):
         xml = item.XMLDesc()
     heard()
     asked: dict[str, list[Claim]] = {}

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import disk as 
 from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -445,7 +445,7 @@ def test_the_link_to_what_is_below_is_cut_last(place: Place) -> None:
 
 def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -> None:
     """Also one that only asks: what it would say of half a work is of no use."""
-    disk = Wanted(name="disk.qcow2", state="present", directory=str(place.pool), format="qcow2")
+    disk = CloneSpec(name="disk.qcow2", state="present", directory=str(place.pool), format="qcow2")
     answers: list[dict[str, t.Any]] = []
 
     def ask() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.contract.world import snapshot
@@ -44,14 +44,14 @@ def prepare(connection: t.Any, case: Case) -> None:
         domain.suspend()
 
 
-def wanted_here(case: Case) -> Wanted:
+def wanted_here(case: Case) -> GuestSpec:
     """What the user says, without what only a KVM host has."""
     wanted = case.wanted
     fields = {key: value for key, value in wanted.fields.items() if key != "machine"}
     return dataclasses.replace(wanted, fields=fields, virt_type="auto", wait_for_ip=wanted.wait_for_ip and "lease")
 
 
-def run(connection: t.Any, wanted: Wanted, *, check_mode: bool) -> dict[str, t.Any]:
+def run(connection: t.Any, wanted: GuestSpec, *, check_mode: bool) -> dict[str, t.Any]:
     """The result, or the error; without what is random."""
     try:
         result = guest.converge(connection, wanted, Gate(check_mode=check_mode))

@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
@@ -59,12 +59,12 @@ class Case:
         return yaml.safe_load(self.text(name) or "") or {}
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> GuestSpec:
         """What the user says."""
         return options(self.data("wanted.yml"))
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> FoundGuest | None:
         """What the host has."""
         xml = self.text("found.xml")
         if xml is None:
@@ -110,15 +110,15 @@ def _on_storage(connection: t.Any, step: steps.Step) -> None:
         storage.create(connection, "default", text(grown), name=grown.findtext("name"), replace=True)
 
 
-def look_alike(xml: str, live: str | None = None, *, state: str = "shutdown", **more: t.Any) -> Found:
+def look_alike(xml: str, live: str | None = None, *, state: str = "shutdown", **more: t.Any) -> FoundGuest:
     """A guest as `look.find` would return it."""
     root = parse(xml)
     name, uuid = root.findtext("name"), root.findtext("uuid")
     said: dict[str, t.Any] = {"persistent": True, "autostart": False, **more}
-    return Found(name=name, uuid=uuid, state=state, xml=xml, live_xml=live, **said)
+    return FoundGuest(name=name, uuid=uuid, state=state, xml=xml, live_xml=live, **said)
 
 
-def options(said: t.Mapping[str, t.Any]) -> Wanted:
+def options(said: t.Mapping[str, t.Any]) -> GuestSpec:
     """A guest's options, checked and completed as Ansible does it."""
     result = ArgumentSpecValidator(domain_options.GUEST_OPTIONS).validate(dict(said))
     if result.error_messages:
@@ -132,7 +132,7 @@ def normal(xml: str) -> str:
 
 
 @contextlib.contextmanager
-def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, Found], keeps: t.Sequence[str] = ()) -> t.Iterator[t.Any]:
+def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, FoundGuest], keeps: t.Sequence[str] = ()) -> t.Iterator[t.Any]:
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it cannot be."""
     monkeypatch.setattr(look, "find", lambda _connection, name: found.get(name))
     monkeypatch.setattr(look, "keeps", lambda _connection, _uuid: tuple(keeps))
@@ -142,7 +142,7 @@ def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, Found], keeps: t.Sequ
         yield connection
 
 
-def play(connection: t.Any, wanted: Wanted, found: Found | None) -> Outcome:
+def play(connection: t.Any, wanted: GuestSpec, found: FoundGuest | None) -> Outcome:
     """Let the front converge, and see what it would tell libvirt."""
     gate = _Recording(connection)
     try:

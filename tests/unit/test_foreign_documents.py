@@ -17,7 +17,7 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, whole
@@ -49,7 +49,7 @@ def canonical(xml: str) -> str:
     return str(etree.canonicalize(xml, strip_text=True))
 
 
-def changes(xml: str, guest: Wanted) -> str:
+def changes(xml: str, guest: GuestSpec) -> str:
     """What a graft makes of a document; empty when it is left as it was."""
     after = domain.graft(xml, guest)
     if after.changes or whole.problems(xml, guest, after):
@@ -68,7 +68,7 @@ def imported(xml: str) -> dict[str, t.Any]:
 def outcome(xml: str) -> str:
     """What goes wrong with a document: nothing, a change or a crash."""
     try:
-        return changes(xml, Wanted("any")) or changes(xml, wanted(imported(xml)))
+        return changes(xml, GuestSpec("any")) or changes(xml, wanted(imported(xml)))
     except Exception as error:  # noqa: BLE001  (each kind is reported)
         return f"CRASH {error!r}"
 

@@ -39,11 +39,11 @@ from ansible_collections.corral.virt.plugins.module_utils._files.trust import ca
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
     File,
-    Found,
+    FoundTls,
     Identity,
     Place,
+    TlsSpec,
     Trust,
-    Wanted,
 )
 
 try:
@@ -56,7 +56,7 @@ except ImportError:  # said when something is to be read or made: a bare host ha
     x509 = None  # type: ignore[assignment]
 
 __all__ = ["LOADED", "current", "describe", "general", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "public_of"]
-__all__ += ["read", "request", "said", "set_mode", "user", "write"]
+__all__ += ["explained", "read", "request", "set_mode", "user", "write"]
 
 LOADED = "loaded"
 
@@ -65,7 +65,7 @@ OLDEST = "3.1"  # cryptography on hosts: the first that needs no backend; Enterp
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 
-def read(identity: Identity, root: str, *, trust: Trust) -> Found:
+def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
     """The identity below `root` as it stands, judged by what the authority says."""
     files: dict[str, File] = {}
     contents: dict[str, bytes] = {}
@@ -75,7 +75,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> Found:
             contents[place.path], status = path.read_bytes(), path.stat()
             files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
-        return Found(files={}, same_crl=not trust.crl)
+        return FoundTls(files={}, same_crl=not trust.crl)
     need_library()
     ours = _ours(trust)
     judged = {
@@ -86,7 +86,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> Found:
     ca, crl = (place.path for kind in ("ca", "crl") for place in identity.places if place.kind == kind)
     text, list_there = contents.get(ca, b"").decode(errors="replace"), contents.get(crl, b"").decode(errors="replace")
     strangers = {word for path, file in judged.items() if file.foreign for word in _vouching(file.place, contents[path], ours)}
-    return Found(
+    return FoundTls(
         files=judged,
         certificates={purpose: describe(one, ours) for purpose, one in certificates.items() if one},
         trusts={fingerprint(one): called(one) for one in map(_pem, each(text)) if one},
@@ -112,7 +112,7 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
     return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def install(wanted: Wanted, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None) -> None:
+def install(wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None) -> None:
     """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept aside for them.
 
     Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key, not from that
@@ -184,7 +184,7 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
     return contents
 
 
-def _exchange(wanted: Wanted, root: str, contents: t.Mapping[str, bytes]) -> None:
+def _exchange(wanted: TlsSpec, root: str, contents: t.Mapping[str, bytes]) -> None:
     """Write a complete set, and let all places show it with one rename."""
     identity, store = wanted.identity, Path(root, wanted.identity.store)
     places = [place for place in identity.places if place.path in contents]
@@ -225,7 +225,7 @@ def me() -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def said(what: str) -> t.Iterator[None]:
+def explained(what: str) -> t.Iterator[None]:
     """Translate the system's exception: what was tried, why it failed."""
     try:
         yield
@@ -336,7 +336,7 @@ def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) ->
 
 
 def name(subject: str) -> t.Any:
-    """A name of the plain form that `Wanted.subject` gives; the library's own parser came with version 37."""
+    """A name of the plain form that `TlsSpec.subject` gives; the library's own parser came with version 37."""
     oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
     parts = [part.split("=", 1) for part in subject.split(",")]
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
@@ -357,7 +357,7 @@ def public_bytes(key: t.Any) -> bytes:
     return t.cast(bytes, key.public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
 
 
-def _key_group(wanted: Wanted) -> int:
+def _key_group(wanted: TlsSpec) -> int:
     if wanted.group is None:
         raise Failed(
             f"cannot install the {wanted.identity.name} key: none of the groups {', '.join(_QEMU_GROUPS)} is here; "

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, figures, look, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import SOURCES, Claim, Guest, HostLinks, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
@@ -167,7 +167,7 @@ class _Look:
             uuid = item.UUIDString()
             if uuid in self.guests and uuid not in self.searches:
                 continue
-            with contextlib.suppress(NotFound), said("read guest", item.name()):
+            with contextlib.suppress(NotFound), explained("read guest", item.name()):
                 xml = item.XMLDesc()
                 root, kept = parse(xml), record.read(xml)
                 seen = tuple(entry for entry in map(Sighting.parse, kept.get("seen", ())) if entry)

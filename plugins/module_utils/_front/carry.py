@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
@@ -49,7 +49,7 @@ def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
     return meanwhile.check_there(path, None if xml is None else caps.volume(xml))
 
 
-def files(found: Found) -> list[str]:
+def files(found: FoundGuest) -> list[str]:
     """What a guest that is off keeps beside its disks."""
     state = [os.path.join(folder, name) for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid)) for name in names]
     nvram = [path for path in tied.files(found.xml) if os.path.exists(path)]  # none before its first start

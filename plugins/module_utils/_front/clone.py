@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import disk as 
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, look, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, inspect
@@ -45,7 +45,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
     clone_spec.check_local(connection.getURI())
     directory = os.path.realpath(pool_directory.directory(connection, params["pool"], "disks"))
     with contextlib.ExitStack() as stack:
-        wanted = Wanted(
+        wanted = CloneSpec(
             name=params["name"],
             state=params["state"],
             directory=directory,
@@ -75,7 +75,9 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
     }
 
 
-def _done(connection: t.Any, wanted: Wanted, pool: str, gate: Gate, progress: Tell | None, held: contextlib.ExitStack) -> plans.Plan:
+def _done(
+    connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, held: contextlib.ExitStack
+) -> plans.ClonePlan:
     """What was done: another run may have been at it, so wait for that, and look again."""
     held.enter_context(workplace.locked(wanted))
     workplace.tidy(wanted)
@@ -101,25 +103,25 @@ def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.Exi
     return Origin(name, path, form, size, tuple(below), uses, locked=not fixed and files.locked(path))
 
 
-def _found(connection: t.Any, wanted: Wanted) -> Found:
+def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     path, left = wanted.path, files.hidden(wanted.path)
     kind = files.kind(path)
     remains = left if files.kind(left) == "file" else None
     place = room.look(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
         needs = _copied_bytes(wanted.base) if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format) else 0
-        return Found(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
+        return FoundDisk(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
     seen = header.read(path)
     form = "raw" if path in _raw(connection) else seen.format  # a guest writes the first bytes of such a disk
     if wanted.state != "absent" and form != wanted.format:
-        return Found(kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains)
+        return FoundDisk(kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains)
     uses = _uses(connection, path)
     unknown = "" if uses or form == "raw" else _unknown_base(path)
     info = qemu_img.info(path, form)
     backing = info.get("full-backing-filename") or info.get("backing-filename")
     measured = backing and wanted.state == "flattened" and not unknown
     needs = qemu_img.flat_bytes(path) - room.allocated(path) if measured else 0
-    return Found(
+    return FoundDisk(
         kind,
         format=form,
         size_bytes=info["virtual-size"],
@@ -173,7 +175,7 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path))
 
 
-def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.Plan, wanted: Wanted) -> None:
+def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.ClonePlan, wanted: CloneSpec) -> None:
     # qemu-img tells percents.
     whole = step.base.size_bytes if isinstance(step, plans.Copy) else plan.size_bytes or 0
 
@@ -208,7 +210,7 @@ def _may_share(base: Origin, form: str) -> bool:
     return base.format == form and len(base.chain) == 1
 
 
-def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: Wanted) -> None:
+def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: CloneSpec) -> None:
     base = step.base
     with files.new(step.path) as making:
         if not isinstance(step, plans.Copy):

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -39,7 +39,7 @@ def name_guests(connection: t.Any, *, names: t.Collection[str] | None = None) ->
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
     """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
-    with said("read guest", item.name()):
+    with explained("read guest", item.name()):
         xml = item.XMLDesc()
         root, fields, memory = parse(xml), domain.read_fields(xml), record.read(xml)
         state = look.state(item)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_domain`, and what they mean: parameters in, one `Wanted` out. Docs: plugins/doc_fragments/domain.py.
+"""Options of `virt_domain`, and what they mean: parameters in, one `GuestSpec` out. Docs: plugins/doc_fragments/domain.py.
 
 What is in the XML has its option from its row; here is the rest, and what fields say together.
 """
@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest
@@ -81,7 +81,7 @@ _MAKING = ("image", "clone", "size")
 _SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_for_ip")
 
 
-def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
+def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     """What the user said about one guest; raises BadInput with every problem."""
     name, problems = params["name"], list[str]()
     _try(lambda: _units.check_name(name, what="name"), problems)
@@ -106,7 +106,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Wanted:
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
     Problems(printable(problems)).refuse()
-    guest = Wanted(
+    guest = GuestSpec(
         name=name,
         fields=fields,
         graphics=graphics or None,

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
 
@@ -78,7 +78,7 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
     )
 
 
-def guest(connection: t.Any, found: Found) -> Guest:
+def guest(connection: t.Any, found: FoundGuest) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
     job = endpoint.job(look.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""

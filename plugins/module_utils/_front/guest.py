@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disks, s
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Customizing, Question, SeedDisk, SeedSite
@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 __all__ = ["converge"]
 
 
-def converge(connection: t.Any, wanted: Wanted, gate: Gate) -> dict[str, t.Any]:
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
     """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for."""
     with contextlib.ExitStack() as held:
         plan = guest.plan(wanted, _Host(connection, held))
@@ -54,10 +54,10 @@ class _Host:
     def uri(self) -> str:
         return str(self._connection.getURI())
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> FoundGuest | None:
         return look.find(self._connection, name)
 
-    def guests(self) -> list[Found]:
+    def guests(self) -> list[FoundGuest]:
         return look.of_all(self._connection, look.found)
 
     def keeps(self, uuid: str) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 
 __all__ = ["all_wanted", "each", "summary", "waited"]
 
 
-def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[Wanted]:
+def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[GuestSpec]:
     """Every guest as wanted; raises BadInput with the problems of all of them."""
     problems = Problems()
     found = [problems.tried(functools.partial(domain_options.wanted, item)) for item in items]
@@ -28,10 +28,10 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
     return [one for one in found if one]
 
 
-def each(wanted: t.Sequence[Wanted], converge: t.Callable[[Wanted], dict[str, t.Any]], *, at_once: int = 1) -> list[dict[str, t.Any]]:
+def each(wanted: t.Sequence[GuestSpec], converge: t.Callable[[GuestSpec], dict[str, t.Any]], *, at_once: int = 1) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
 
-    def result(one: Wanted) -> dict[str, t.Any]:
+    def result(one: GuestSpec) -> dict[str, t.Any]:
         try:
             return converge(one)
         except VirtError as error:

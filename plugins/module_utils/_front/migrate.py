@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import carry, s
 from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Host, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, meanwhile, preflight
@@ -87,7 +87,7 @@ def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
 
-def _record(guest: Found | None) -> dict[str, t.Any]:
+def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
     return record.read(guest.live_xml or guest.xml) if guest else {}
 
 
@@ -96,8 +96,8 @@ class _Scene:
     """What a run looks at before it does anything, and again after each thing that it had to settle first."""
 
     seen: Observation
-    found: Found | None  # on the source
-    there: Found | None  # on the destination, when the source has none
+    found: FoundGuest | None  # on the source
+    there: FoundGuest | None  # on the destination, when the source has none
     memory: t.Mapping[str, t.Any]  # what is recorded with it
     source: Host
     dest: Host
@@ -105,7 +105,7 @@ class _Scene:
     @property
     def uuid(self) -> str:
         """Of the guest."""
-        return t.cast(Found, self.found or self.there).uuid
+        return t.cast(FoundGuest, self.found or self.there).uuid
 
 
 class _Run:
@@ -164,7 +164,7 @@ class _Run:
         return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
 
     def _moved(self, scene: _Scene, before: list[MigrateStep]) -> dict[str, t.Any]:
-        found, source, dest = t.cast(Found, scene.found), scene.source, scene.dest
+        found, source, dest = t.cast(FoundGuest, scene.found), scene.source, scene.dest
         if scene.seen.begun == "here":  # a copy of it there is none of others
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
@@ -201,7 +201,7 @@ class _Run:
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
-    def _move(self, found: Found, memory: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
+    def _move(self, found: FoundGuest, memory: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
         return self._plain(
             found.uuid,
             source_uuid=source.uuid,
@@ -227,7 +227,7 @@ class _Run:
 
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
         """What a run that was interrupted after the guest had arrived did not do any more."""
-        there, memory = t.cast(Found, scene.there), scene.memory
+        there, memory = t.cast(FoundGuest, scene.there), scene.memory
         goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
         free = travel.unused(self.ends.source, goes, there.uuid)
         move = self._plain(there.uuid, autostart=bool(memory.get("moving_autostart")) and not there.autostart)

@@ -14,7 +14,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, Trust, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
@@ -82,11 +82,11 @@ def said(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
 
 def wanted(
     params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
-) -> dict[str, Wanted]:
+) -> dict[str, TlsSpec]:
     """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
     names = tls_spec.names(params)
     return {
-        name: Wanted(
+        name: TlsSpec(
             identity=IDENTITIES[name],
             common_name=params["name"],
             names=names,

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.image import re
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, made, pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, may_go, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
@@ -31,7 +31,7 @@ _CLOCK_S = 2  # between a file's time and that in its manifest
 _VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this process
 
 
-def disks(ends: Ends, params: t.Mapping[str, t.Any], found: Found, dest: Host, *, assumed: bool) -> tuple[DiskMove, ...]:
+def disks(ends: Ends, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool) -> tuple[DiskMove, ...]:
     """Each disk's way, with images that can be brought `assumed` to be there; raises Refused with every disk that has none."""
     document = found.live_xml or found.xml
     memory = record.read(document)

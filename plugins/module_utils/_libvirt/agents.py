@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
 
 __all__ = ["Agents"]
@@ -64,7 +64,7 @@ class Agents:
     def _serve(self) -> None:
         """Threads that nobody waits for: an agent that accepts a question and never answers keeps its thread."""
         try:
-            with said("connect to", self._uri):
+            with explained("connect to", self._uri):
                 connection = libvirt.open(self._uri)
         except VirtError:
             self._refused = True  # who may not write asks nobody; the other sources go on

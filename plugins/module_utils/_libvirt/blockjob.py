@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = ["grow", "pull"]
 
@@ -24,7 +24,7 @@ _LOOK_S = 0.5  # progress; the end comes as an event
 def grow(connection: Connection, uuid: str, target: str, size_bytes: int) -> None:
     """Enlarge a disk of a running guest."""
     domain = look.by_uuid(connection, uuid)
-    with said(f"grow disk {target} of", domain.name()):
+    with explained(f"grow disk {target} of", domain.name()):
         domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
@@ -36,7 +36,7 @@ def pull(connection: Connection, uuid: str, target: str, *, timeout_s: int, prog
     domain = look.by_uuid(connection, uuid)
     guest = domain.name()
     what = f"disk {target} of {guest}"
-    with said("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
+    with explained("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
         job = domain.blockJobInfo(target)
         if job and job["type"] != libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
             raise Refused(f"cannot flatten {what}: another job is at work on it (virsh blockjob {guest} {target}); wait for its end")

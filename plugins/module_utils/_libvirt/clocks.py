@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.load import Clocks
 
 __all__ = ["read"]
@@ -20,7 +20,7 @@ def read(connection: Connection) -> Clocks:
     host: dict[str, int] = {}
     with contextlib.suppress(libvirt.libvirtError):
         host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
-    with said("read the guests of", connection.getURI()):
+    with explained("read the guests of", connection.getURI()):
         found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
     guests = {}
     for domain, statistics in found:

@@ -21,7 +21,7 @@ try:
 except ImportError:  # the front says how to install it
     libvirt = None
 
-__all__ = ["Connection", "libvirt", "opened", "said"]
+__all__ = ["Connection", "explained", "libvirt", "opened"]
 
 _KEEPALIVE_S, _KEEPALIVES = 5, 3
 _CONNECT_S = 30
@@ -42,7 +42,7 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
     if events or watched:
         _watch()  # must come before the connection
-    with said("connect to", uri, _remedy(uri)):
+    with explained("connect to", uri, _remedy(uri)):
         connection = _open(uri, readonly=readonly)
     if watched:
         connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
@@ -103,7 +103,7 @@ def _run_events() -> None:
 
 
 @contextlib.contextmanager
-def said(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
+def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
     """Translate libvirt's exception: what was tried, on what, why it failed."""
     try:
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt, opened, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["guests", "jobs", "security_drivers"]
@@ -61,7 +61,7 @@ def security_drivers(uri: str = _URI) -> list[str] | None:
     """Those that keep a guest that broke out of QEMU from the others' disks; None without the binding that could ask."""
     if libvirt is None:
         return None
-    with opened(uri, readonly=True) as connection, said("read capabilities of", uri):
+    with opened(uri, readonly=True) as connection, explained("read capabilities of", uri):
         return [model for model in brief.security_models(connection.getCapabilities()) if model in _CONFINING]
 
 

@@ -9,27 +9,27 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = ["define", "portable", "undefine"]
 
 
 def define(connection: Connection, guest: str, xml: str) -> None:
     """Store it; a guest that runs goes on as it is."""
-    with said("define", guest):
+    with explained("define", guest):
         connection.defineXML(xml)
 
 
 def portable(domain: t.Any) -> str:
     """In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not know."""
-    with said("read guest", domain.name()):
+    with explained("read guest", domain.name()):
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         return t.cast(str, domain.XMLDesc(flags))
 
 
 def undefine(domain: t.Any) -> None:
     """Forget a guest that is off, its UEFI variables and its TPM state; its disks stay. Raises Failed when it is on."""
-    with said("undefine", domain.name()):
+    with explained("undefine", domain.name()):
         if domain.isActive():
             raise Failed(f"cannot undefine {domain.name()}: it was started meanwhile; run again")
         flags = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, wait
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["do"]
@@ -24,34 +24,34 @@ def do(connection: Connection, uuid: str, step: steps.Step) -> object:
     """Do one step on the guest with that UUID, and on no other that has its name by now."""
     if type(step) in _ON_HOST:
         return _ON_HOST[type(step)](connection, step)
-    with said("find guest", f"{step.guest} ({uuid})"):
+    with explained("find guest", f"{step.guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
     return _ON_GUEST[type(step)](domain, step)
 
 
 def _define(connection: Connection, step: steps.Define) -> None:
-    with said("define", step.guest):
+    with explained("define", step.guest):
         connection.defineXML(step.xml)
 
 
 def _rename(domain: t.Any, step: steps.Rename) -> None:
-    with said("rename", f"{step.guest} to {step.to}"):
+    with explained("rename", f"{step.guest} to {step.to}"):
         domain.rename(step.to, 0)
 
 
 def _start(domain: t.Any, step: steps.Start) -> None:
-    with said("start", step.guest):
+    with explained("start", step.guest):
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
 
 
 def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
-    with said("shut down", step.guest):
+    with explained("shut down", step.guest):
         if not _obeys(domain, step, "shutdown"):
             _switch_off(domain)
 
 
 def _destroy(domain: t.Any, step: steps.Destroy) -> None:
-    with said("destroy", step.guest):
+    with explained("destroy", step.guest):
         _switch_off(domain)
 
 
@@ -65,7 +65,7 @@ def _switch_off(domain: t.Any) -> None:
 
 
 def _reboot(domain: t.Any, step: steps.Reboot) -> None:
-    with said("reboot", step.guest):
+    with explained("reboot", step.guest):
         if not _obeys(domain, step, "reboot"):
             domain.reset(0)
         elif wait.is_off(domain):
@@ -73,7 +73,7 @@ def _reboot(domain: t.Any, step: steps.Reboot) -> None:
 
 
 def _resume(domain: t.Any, step: steps.Resume) -> None:
-    with said("resume", step.guest):
+    with explained("resume", step.guest):
         if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
             domain.pMWakeup()
         else:
@@ -107,18 +107,18 @@ def _undefine(domain: t.Any, step: steps.Undefine) -> None:
         if kind == "tpm" and domain.connect().getLibVersion() < _TPM_FLAG:
             continue  # older ones remove the state unasked
         flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
-    with said("undefine", step.guest):
+    with explained("undefine", step.guest):
         domain.undefineFlags(flags)
 
 
 def _attach(domain: t.Any, step: steps.Attach) -> None:
-    with said("attach", f"{step.what} to {step.guest}"):
+    with explained("attach", f"{step.what} to {step.guest}"):
         domain.attachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def _detach(domain: t.Any, step: steps.Detach) -> None:
     """Ask the guest to let go of the device, and wait until it has."""
-    with said("detach", f"{step.what} from {step.guest}"), wait.removal(domain.connect(), domain) as gone:
+    with explained("detach", f"{step.what} from {step.guest}"), wait.removal(domain.connect(), domain) as gone:
         domain.detachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         answered = gone(_DETACH_S)
     if not answered:
@@ -129,13 +129,13 @@ def _detach(domain: t.Any, step: steps.Detach) -> None:
 
 
 def _set_vcpus(domain: t.Any, step: steps.SetVcpus) -> None:
-    with said("set vcpus of", step.guest):
+    with explained("set vcpus of", step.guest):
         domain.setVcpusFlags(step.count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
     """Ask the guest, which does it or has no driver for it."""
-    with said("set memory of", step.guest), wait.balloon(domain.connect(), domain, kib=step.kib) as moved:
+    with explained("set memory of", step.guest), wait.balloon(domain.connect(), domain, kib=step.kib) as moved:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
@@ -144,7 +144,7 @@ def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
 
 def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with said("set metadata of", step.guest):
+    with explained("set metadata of", step.guest):
         if step.title is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_TITLE, step.title or None, None, None, live)
         if step.description is not None:
@@ -154,13 +154,13 @@ def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
 
 
 def _update_device(domain: t.Any, step: steps.UpdateDevice) -> None:
-    with said("update", f"{step.what} of {step.guest}"):
+    with explained("update", f"{step.what} of {step.guest}"):
         domain.updateDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def _set_parameters(domain: t.Any, step: steps.SetParameters) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with said(f"set {step.kind} of", step.guest):
+    with explained(f"set {step.kind} of", step.guest):
         if step.kind == "iotune":
             domain.setBlockIoTune(step.target, dict(step.values), live)
         else:
@@ -170,7 +170,7 @@ def _set_parameters(domain: t.Any, step: steps.SetParameters) -> None:
 
 def _pin(domain: t.Any, step: steps.Pin) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with said(f"pin {step.kind} of", step.guest):
+    with explained(f"pin {step.kind} of", step.guest):
         cpus = {cpu for part in step.cpuset.split(",") for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)}
         wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, domain.connect().getCPUMap()[0])))
         if step.kind == "vcpu":
@@ -183,7 +183,7 @@ def _pin(domain: t.Any, step: steps.Pin) -> None:
 
 def _set_iothreads(domain: t.Any, step: steps.SetIothreads) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with said("set iothreads of", step.guest):
+    with explained("set iothreads of", step.guest):
         for number in range(step.before + 1, step.count + 1):
             domain.addIOThread(number, live)
         for number in range(step.before, step.count, -1):
@@ -193,17 +193,17 @@ def _set_iothreads(domain: t.Any, step: steps.SetIothreads) -> None:
 def _set_lifecycle(domain: t.Any, step: steps.SetLifecycle) -> None:
     event = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_{step.event.upper()}")
     action = getattr(libvirt, f"VIR_DOMAIN_LIFECYCLE_ACTION_{step.action.upper().replace('-', '_')}")
-    with said(f"set on_{step.event} of", step.guest):
+    with explained(f"set on_{step.event} of", step.guest):
         domain.setLifecycleAction(event, action, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def _set_stats_period(domain: t.Any, step: steps.SetStatsPeriod) -> None:
-    with said("set balloon statistics of", step.guest):
+    with explained("set balloon statistics of", step.guest):
         domain.setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
 def _set_autostart(domain: t.Any, step: steps.SetAutostart) -> None:
-    with said("set autostart of", step.guest):
+    with explained("set autostart of", step.guest):
         domain.setAutostart(int(step.on))
 
 
@@ -214,12 +214,12 @@ def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
 
 
 def _grow(connection: Connection, step: steps.GrowDisk) -> None:
-    with said("grow disk", step.path):
+    with explained("grow disk", step.path):
         connection.storageVolLookupByPath(step.path).resize(step.size_bytes)
 
 
 def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
-    with said("grow disk", step.path):
+    with explained("grow disk", step.path):
         domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
@@ -227,7 +227,7 @@ def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], Non
     """A verb of virDomain that needs nothing but the guest."""
 
     def do_plain(domain: t.Any, step: steps.Step) -> None:
-        with said(verb, step.guest):
+        with explained(verb, step.guest):
             getattr(domain, verb)(*arguments)
 
     return do_plain
@@ -235,7 +235,7 @@ def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], Non
 
 def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
     element = (libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.xml or None, "corral-seen" if step.xml else None, _SEEN_NAMESPACE)
-    with said("set metadata of", step.guest):
+    with explained("set metadata of", step.guest):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
         domain.setMetadata(*element, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = ["cpu_misfit", "facts", "job"]
 
 
 def facts(connection: Connection) -> dict[str, t.Any]:
     """Versions (9000000 is 9.0.0), free memory, network interfaces (None where nobody knows) and active virtual networks of a host."""
-    with said("read", connection.getURI()):
+    with explained("read", connection.getURI()):
         memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         networks = connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
         return {
@@ -38,7 +38,7 @@ def _links(connection: Connection) -> frozenset[str] | None:
 
 def job(domain: t.Any, targets: t.Iterable[str]) -> str:
     """What libvirt is at work on with a running guest and its disks, for people; empty when on nothing."""
-    with said("read the jobs of", domain.name()):
+    with explained("read the jobs of", domain.name()):
         if domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE:
             return "a job"
         blocks = [target for target in targets if domain.blockJobInfo(target)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = ["baseline", "domain_capabilities", "networks", "states", "stats"]
 
@@ -21,13 +21,13 @@ def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
             return None
-        with said("read what guests can have on", connection.getURI()):
+        with explained("read what guests can have on", connection.getURI()):
             raise
 
 
 def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence[str]) -> str:
     """The processor that all of these can be, as libvirt's XML; raises Failed when they have nothing in common."""
-    with said("find a common CPU model on", connection.getURI()):
+    with explained("find a common CPU model on", connection.getURI()):
         try:
             return t.cast(str, connection.baselineHypervisorCPU(None, arch, None, virt_type, list(cpus), 0))
         except (AttributeError, libvirt.libvirtError) as error:
@@ -41,20 +41,20 @@ def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
     kinds = (
         libvirt.VIR_DOMAIN_STATS_STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
     )
-    with said("read the guests of", connection.getURI()):
+    with explained("read the guests of", connection.getURI()):
         return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
 
 
 def states(connection: Connection) -> list[tuple[t.Any, str]]:
     """All guests with their states, in one call that a hung QEMU cannot hold up: it asks libvirt only."""
-    with said("read the guests of", connection.getURI()):
+    with explained("read the guests of", connection.getURI()):
         found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, 0)
     return [(domain, look.state_word(statistics["state.state"])) for domain, statistics in found]
 
 
 def networks(connection: Connection) -> list[dict[str, t.Any]]:
     """libvirt's virtual networks."""
-    with said("read the networks of", connection.getURI()):
+    with explained("read the networks of", connection.getURI()):
         return [
             {
                 "name": item.name(),

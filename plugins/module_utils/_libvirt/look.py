@@ -11,9 +11,9 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 
 __all__ = [
     "SOURCES",
@@ -42,47 +42,47 @@ SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
     """What `read` tells of every guest's virDomain; guests that go meanwhile are left out."""
-    with said("list guests of", connection.getURI()):
+    with explained("list guests of", connection.getURI()):
         domains = connection.listAllDomains()
     told = []
     for domain in domains:
-        with contextlib.suppress(NotFound), said("read guest", domain.name()):
+        with contextlib.suppress(NotFound), explained("read guest", domain.name()):
             told.append(read(domain))
     return told
 
 
 def lookup(connection: Connection, name: str) -> t.Any:
     """The virDomain of that name; raises NotFound."""
-    with said("find guest", name):
+    with explained("find guest", name):
         return connection.lookupByName(name)
 
 
 def by_uuid(connection: Connection, uuid: str) -> t.Any:
     """The virDomain with that UUID, whatever its name; raises NotFound."""
-    with said("find guest with UUID", uuid):
+    with explained("find guest with UUID", uuid):
         return connection.lookupByUUIDString(uuid)
 
 
-def find(connection: Connection, name: str) -> Found | None:
+def find(connection: Connection, name: str) -> FoundGuest | None:
     """The guest of that name as libvirt has it, or None."""
     with contextlib.suppress(NotFound):
         return found(lookup(connection, name))
     return None
 
 
-def find_by_uuid(connection: Connection, uuid: str) -> Found | None:
+def find_by_uuid(connection: Connection, uuid: str) -> FoundGuest | None:
     """The guest with that UUID as libvirt has it, or None."""
     with contextlib.suppress(NotFound):
         return found(by_uuid(connection, uuid))
     return None
 
 
-def found(domain: t.Any) -> Found:
+def found(domain: t.Any) -> FoundGuest:
     """Definition (secrets included, so that redefining loses none), live document and state of a guest."""
-    with said("read guest", domain.name()):
+    with explained("read guest", domain.name()):
         active, persistent = bool(domain.isActive()), bool(domain.isPersistent())
         flags = libvirt.VIR_DOMAIN_XML_SECURE
-        return Found(
+        return FoundGuest(
             name=domain.name(),
             uuid=domain.UUIDString(),
             state=state(domain),
@@ -95,7 +95,7 @@ def found(domain: t.Any) -> Found:
 
 def definition(domain: t.Any) -> str:
     """What is stored of a guest, without secrets; what runs where nothing is stored."""
-    with said("read guest", domain.name()):
+    with explained("read guest", domain.name()):
         return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
 
 
@@ -154,13 +154,13 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
 
 def capabilities(connection: Connection) -> str:
     """libvirt's capabilities document."""
-    with said("read capabilities of", connection.getURI()):
+    with explained("read capabilities of", connection.getURI()):
         return t.cast(str, connection.getCapabilities())
 
 
 def node(connection: Connection) -> dict[str, t.Any]:
     """cpus, memory_kib, versions and name of the host."""
-    with said("read", connection.getURI()):
+    with explained("read", connection.getURI()):
         _model, memory_mib, cpus, mhz, numa_nodes, sockets, cores, threads = connection.getInfo()
         return {
             "hostname": connection.getHostname(),
@@ -179,7 +179,7 @@ def node(connection: Connection) -> dict[str, t.Any]:
 def pools(connection: Connection) -> list[dict[str, t.Any]]:
     """Storage pools with capacity and room, in bytes."""
     result = []
-    with said("read the storage pools of", connection.getURI()):
+    with explained("read the storage pools of", connection.getURI()):
         for pool in connection.listAllStoragePools():
             _state, capacity, allocation, available = pool.info()
             result.append(
@@ -202,13 +202,13 @@ def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
     if connection.getURI() in ("qemu:///system", "qemu:///session"):
         root = "/sys/class/net"
         bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
-    with said("list the networks of", connection.getURI()):
+    with explained("list the networks of", connection.getURI()):
         return bridges, {item.name() for item in connection.listAllNetworks()}
 
 
 def filters(connection: Connection) -> list[str] | None:
     """Documents of all network filters; None where libvirt was built without them."""
-    with said("list the network filters of", connection.getURI()):
+    with explained("list the network filters of", connection.getURI()):
         try:
             return [item.XMLDesc() for item in connection.listAllNWFilters()]
         except libvirt.libvirtError as error:

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = [
     "abort",
@@ -264,7 +264,7 @@ def state_there(connection: Connection | None, uuid: str, *, reserved: t.Callabl
 
 def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
     """Replace what the collection remembers of the guest, in what is stored and in what runs."""
-    with said("set metadata of", domain.name()):
+    with explained("set metadata of", domain.name()):
         for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
             if record is not None:
                 kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
@@ -274,7 +274,7 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
 def resume(connection: Connection, uuid: str) -> None:
     """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
     domain = look.by_uuid(connection, uuid)
-    with said("resume", domain.name()):
+    with explained("resume", domain.name()):
         try:
             domain.resume()
         except libvirt.libvirtError:
@@ -306,7 +306,7 @@ def discard(connection: Connection, uuid: str) -> None:
             if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                 return
             if time.monotonic() > deadline or not connection.isAlive():
-                with said("remove the copy of", domain.name()):
+                with explained("remove the copy of", domain.name()):
                     raise
         else:
             return
@@ -324,5 +324,5 @@ def _remove(domain: t.Any) -> None:
 def set_autostart(connection: Connection, uuid: str, on: bool) -> None:
     """Start with the host, or not."""
     domain = look.by_uuid(connection, uuid)
-    with said("set autostart of", domain.name()):
+    with explained("set autostart of", domain.name()):
         domain.setAutostart(int(on))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
 from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Step, Update
@@ -30,7 +30,7 @@ def _update(network: t.Any, step: Step) -> None:
 def _host(connection: Connection, name: str) -> RawNetworkHost:
     """Bridges, other networks, and the interfaces of guests."""
     bridges, _networks = look.links(connection)
-    with said("list the networks of", connection.getURI()):
+    with explained("list the networks of", connection.getURI()):
         networks = [(item.name(), bool(item.isActive()), item.XMLDesc(0)) for item in connection.listAllNetworks() if item.name() != name]
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),
@@ -49,7 +49,7 @@ def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
 
 def networks(connection: Connection, name: str | None) -> list[t.Any]:
     """libvirt's objects, by name: all, or the one of that name."""
-    with said("list the networks of", connection.getURI()):
+    with explained("list the networks of", connection.getURI()):
         found = connection.listAllNetworks()
     named = [network for network in found if name is None or network.name() == name]
     return sorted(named, key=lambda network: str(network.name()))
@@ -61,7 +61,7 @@ def leases(network: t.Any) -> list[dict[str, t.Any]]:
         found = network.DHCPLeases() if network.isActive() else []
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            with said("read the leases of network", network.name()):
+            with explained("read the leases of network", network.name()):
                 raise
         return []
     names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}

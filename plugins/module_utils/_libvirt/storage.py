@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
@@ -25,13 +25,13 @@ __all__ = [
 
 def pool_xml(connection: Connection, name: str) -> str:
     """The pool's document; raises NotFound, or Failed when it is not active."""
-    with said("find storage pool", name, "create it, or name another with `pool`"):
+    with explained("find storage pool", name, "create it, or name another with `pool`"):
         return t.cast(str, connection.storagePoolLookupByName(name).XMLDesc())
 
 
 def refresh(connection: Connection, pool: str) -> None:
     """Make libvirt look again at what is in the pool: files that came or went behind its back."""
-    with said("refresh storage pool", pool):
+    with explained("refresh storage pool", pool):
         _refresh(connection.storagePoolLookupByName(pool))
 
 
@@ -51,14 +51,14 @@ def _refresh(pool: t.Any) -> None:
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The document of a volume in a pool, or None."""
-    with said("find storage pool", pool, "create it, or name another with `pool`"):
+    with explained("find storage pool", pool, "create it, or name another with `pool`"):
         found = connection.storagePoolLookupByName(pool)
     try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
             return None
-        with said("find volume", f"{name} in pool {pool}"):
+        with explained("find volume", f"{name} in pool {pool}"):
             raise
 
 
@@ -69,13 +69,13 @@ def volume_at(connection: Connection, path: str) -> str | None:
     except libvirt.libvirtError as error:
         if error.get_error_code() in (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
             return None
-        with said("find volume", path):
+        with explained("find volume", path):
             raise
 
 
 def all_volumes(connection: Connection) -> list[str]:
     """The documents of all volumes of active pools, after a look at what others made there since."""
-    with said("list the volumes of", connection.getURI()):
+    with explained("list the volumes of", connection.getURI()):
         active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
         for pool in active:
             refresh(connection, pool.name())
@@ -96,7 +96,7 @@ def create(
 
     With `replace`, a volume of that name is deleted first.
     """
-    with said("create volume", f"{name} in pool {pool}"):
+    with explained("create volume", f"{name} in pool {pool}"):
         target = connection.storagePoolLookupByName(pool)
         if replace:
             _delete_if_there(target, name)
@@ -135,7 +135,7 @@ def receive(
     connection: Connection, pool: str, name: str, offset: int, write: t.Callable[[bytes], None], skip: t.Callable[[int], None]
 ) -> None:
     """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not."""
-    with said("read volume", f"{name} in pool {pool}"):
+    with explained("read volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
         volume = connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
         volume.download(stream, offset, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
@@ -156,7 +156,7 @@ def receive(
 
 def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
     """Write the whole content of a volume."""
-    with said("write volume", f"{name} in pool {pool}"):
+    with explained("write volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
         connection.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(stream, 0, len(data))
         for start in range(0, len(data), CHUNK):
@@ -173,12 +173,12 @@ def send(stream: t.Any, data: bytes) -> None:
 def delete(connection: Connection, path: str) -> None:
     """Delete the volume with that path; one that is gone already is no error. Raises NotFound when no pool holds it."""
     try:
-        with said("delete disk", path):
+        with explained("delete disk", path):
             connection.storageVolLookupByPath(path).delete()
     except NotFound:
         all_volumes(connection)
         if volume_at(connection, path) is not None:
-            with said("delete disk", path):
+            with explained("delete disk", path):
                 connection.storageVolLookupByPath(path).delete()
 
 

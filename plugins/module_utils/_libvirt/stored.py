@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as steps
 
@@ -45,7 +45,7 @@ def doer(connection: Connection, library: Library, before: Found | None) -> t.Ca
 
     def do(step: steps.Step) -> None:
         nonlocal uuid
-        with said(_verb(step, library), step.name):
+        with explained(_verb(step, library), step.name):
             if isinstance(step, steps.Define):  # libvirt refuses the name of another UUID
                 uuid = getattr(connection, library.define)(step.xml).UUIDString()
             else:
@@ -62,14 +62,14 @@ def find(connection: Connection, library: Library, name: str) -> Found | None:
     except libvirt.libvirtError as error:
         if error.get_error_code() == getattr(libvirt, library.missing):
             return None
-        with said(f"find {library.what}", name):
+        with explained(f"find {library.what}", name):
             raise
     return found(thing, library)
 
 
 def found(thing: t.Any, library: Library) -> Found:
     """One of libvirt's objects: its definition, and what runs."""
-    with said(f"read {library.what}", thing.name()):
+    with explained(f"read {library.what}", thing.name()):
         return Found(
             uuid=thing.UUIDString(),
             persistent=bool(thing.isPersistent()),

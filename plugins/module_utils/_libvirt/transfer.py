@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, receive, send
 
 __all__ = ["active_pools", "copy", "digest", "opened"]
@@ -19,7 +19,7 @@ __all__ = ["active_pools", "copy", "digest", "opened"]
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
     """Write the content of a volume here into the volume there, piece by piece, holes as holes; `tell` hears of the bytes that are done."""
     done = 0
-    with said("copy volume", f"{path} to pool {pool}"):
+    with explained("copy volume", f"{path} to pool {pool}"):
         reader, writer = source.newStream(), dest.newStream()
         try:
             source.storageVolLookupByPath(path).download(reader, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
@@ -60,7 +60,7 @@ def digest(connection: Connection, pool: str, name: str) -> str:
 
 def active_pools(connection: Connection) -> dict[str, str]:
     """The documents of active pools by name."""
-    with said("list the storage pools of", connection.getURI()):
+    with explained("list the storage pools of", connection.getURI()):
         active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
         return {pool.name(): pool.XMLDesc() for pool in active}
 
@@ -68,10 +68,10 @@ def active_pools(connection: Connection) -> dict[str, str]:
 @contextlib.contextmanager
 def opened(connection: Connection, directory: str, xml: str) -> t.Iterator[str]:
     """The name of a pool, described by `xml`, that is this directory for the length of the `with` block."""
-    with said("open directory", directory):
+    with explained("open directory", directory):
         pool = connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
     try:
         yield pool.name()
     finally:
-        with said("close directory", directory):
+        with explained("close directory", directory):
             pool.destroy()

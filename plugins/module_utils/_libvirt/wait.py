@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, libvirt, said
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
@@ -38,7 +38,7 @@ def is_off(domain: t.Any) -> bool:
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return True
-        with said("look at guest", domain.name()):
+        with explained("look at guest", domain.name()):
             raise
 
 
@@ -116,7 +116,7 @@ def _events(
 
     callbacks = []
     try:
-        with said("watch guest", domain.name()):
+        with explained("watch guest", domain.name()):
             for kind, counts in kinds.items():
                 event = getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{kind}")
                 callbacks.append(connection.domainEventRegisterAny(domain, event, on_event, counts))
@@ -169,7 +169,7 @@ def seen(connection: Connection, domain: t.Any) -> Seen:
 
 
 def _live(domain: t.Any) -> brief.Brief:
-    with said("look at guest", domain.name()):
+    with explained("look at guest", domain.name()):
         return brief.guest(domain.XMLDesc())
 
 

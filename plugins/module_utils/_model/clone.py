@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os.path
 
-__all__ = ["Found", "Origin", "Use", "Wanted"]
+__all__ = ["CloneSpec", "FoundDisk", "Origin", "Use"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Use:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class CloneSpec:
     """What the user says of one disk."""
 
     name: str
@@ -64,7 +64,7 @@ class Wanted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundDisk:
     """What is under the disk's name: nothing, a file, a link, or something else."""
 
     kind: str

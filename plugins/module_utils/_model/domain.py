@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
-__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "Found", "Grafted", "Seed", "Volume", "Wanted"]
+__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "FoundGuest", "Grafted", "GuestSpec", "Seed", "Volume"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
@@ -48,7 +48,7 @@ class Seed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class GuestSpec:
     """Everything one `virt_domain` call says."""
 
     name: str
@@ -82,14 +82,14 @@ class Wanted:
         """The network interfaces he speaks of; None when of none."""
         return self.fields.get("interfaces")
 
-    def with_fields(self, **more: t.Any) -> Wanted:
+    def with_fields(self, **more: t.Any) -> GuestSpec:
         """The same guest with some fields said; None takes back what was."""
         fields = {**self.fields, **more}
         return dataclasses.replace(self, fields={field: value for field, value in fields.items() if value is not None})
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundGuest:
     """A guest as libvirt has it. `xml` is the definition (secrets included), `live_xml` what runs now."""
 
     name: str

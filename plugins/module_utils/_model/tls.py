@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "ORGANIZATION"]
-__all__ += ["Certificate", "File", "Found", "Identity", "Place", "Trust", "Wanted", "check_names", "usages"]
+__all__ += ["Certificate", "File", "FoundTls", "Identity", "Place", "TlsSpec", "Trust", "check_names", "usages"]
 
 ORGANIZATION = "corral.virt"
 # Who signs for whom: QEMU's keys are within reach of its guests, so what vouches for them vouches for nobody else.
@@ -151,7 +151,7 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundTls:
     """One identity as it stands."""
 
     files: t.Mapping[str, File]  # by path
@@ -166,7 +166,7 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class TlsSpec:
     """What an identity's files shall be."""
 
     identity: Identity

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
@@ -54,10 +54,10 @@ class Host(t.Protocol):
     def uri(self) -> str:
         """How it is reached."""
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> FoundGuest | None:
         """The guest of that name."""
 
-    def guests(self) -> t.Sequence[Found]:
+    def guests(self) -> t.Sequence[FoundGuest]:
         """All guests."""
 
     def keeps(self, uuid: str) -> t.Sequence[str]:
@@ -94,7 +94,7 @@ class Host(t.Protocol):
         """Whether an active pool has a volume there."""
 
 
-def plan(wanted: Wanted, host: Host) -> Plan:
+def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     """Everything that is decided about one guest; raises what refuses it."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
@@ -107,7 +107,7 @@ def plan(wanted: Wanted, host: Host) -> Plan:
     )
 
 
-def _renamed(wanted: Wanted, found: Found | None, host: Host) -> tuple[plans.Rename | None, Found | None]:
+def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[plans.Rename | None, FoundGuest | None]:
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
     keeps = host.keeps(former.uuid) if former else ()
@@ -120,7 +120,7 @@ def _renamed(wanted: Wanted, found: Found | None, host: Host) -> tuple[plans.Ren
 # A guest that shall be there: defaults, volumes and seed, document, checks, what runs, plan.
 
 
-def _present(wanted: Wanted, found: Found | None, host: Host) -> Plan:
+def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
     subject = _of(wanted, found) if found else _made(wanted, host)
     seeding = _seeded(subject, host)
     document = _document(subject, seeding)
@@ -152,15 +152,15 @@ def _present(wanted: Wanted, found: Found | None, host: Host) -> Plan:
 class _Subject:
     """A guest with its defaults: what is asked, and what there is of it."""
 
-    wanted: Wanted
-    found: Found | None
+    wanted: GuestSpec
+    found: FoundGuest | None
     uuid: str
     base: str  # the document that wishes are written into
     memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
     known: Known = dataclasses.field(default_factory=Known)
 
 
-def _of(wanted: Wanted, found: Found) -> _Subject:
+def _of(wanted: GuestSpec, found: FoundGuest) -> _Subject:
     memory = record.read(found.xml)
     running = sources(found.live_xml) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
@@ -168,7 +168,7 @@ def _of(wanted: Wanted, found: Found) -> _Subject:
     return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known)
 
 
-def _made(wanted: Wanted, host: Host) -> _Subject:
+def _made(wanted: GuestSpec, host: Host) -> _Subject:
     """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
     wanted, uuid = new_guest.described(wanted), wanted.uuid or host.new_uuid()
     offer = host.capabilities()
@@ -181,7 +181,7 @@ def _made(wanted: Wanted, host: Host) -> _Subject:
     return _Subject(_with_macs(plans.completed(wanted, {}), uuid), None, uuid, base)
 
 
-def _with_macs(wanted: Wanted, uuid: str) -> Wanted:
+def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     """A stable MAC for interfaces that are made now; those that exist keep theirs."""
     named = [dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)}) for item in wanted.interfaces or ()]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
@@ -200,7 +200,7 @@ def _seeded(subject: _Subject, host: Host) -> Seeding:
 class _Document:
     """The definition with all wishes in it."""
 
-    wanted: Wanted  # with the disks' sources
+    wanted: GuestSpec  # with the disks' sources
     remember: t.Mapping[str, t.Any]
     stored: Grafted
     unfinished_xml: str | None  # the definition while disks are being made
@@ -232,7 +232,7 @@ def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
     return notes
 
 
-def _plugged(wanted: Wanted, stored: Grafted) -> list[t.Any]:
+def _plugged(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
     """Interfaces that a change plugs into something."""
     places = {change.where for change in stored.changes}
     at = ("", ".bridge", ".network")
@@ -266,7 +266,7 @@ def _running(subject: _Subject, document: _Document) -> live.Now | None:
 # A guest that shall not be there.
 
 
-def _absent(wanted: Wanted, found: Found | None, host: Host) -> Plan:
+def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
     if found is None:
         left_over = _left_over(wanted.name, host) if wanted.remove_storage else ()
         return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Plan, Policy, Rule
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Policy, Rule
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
 from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
@@ -46,7 +46,7 @@ class Noun:
         return {field: row for field, row in self.table.items() if field not in self.unsaid}
 
 
-def plan(noun: Noun, spec: Spec, facts: Facts) -> Plan:
+def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """Everything that is decided about one object; raises what refuses it, all at once."""
     case = _case(noun, spec, facts)
     if spec.state == "absent":

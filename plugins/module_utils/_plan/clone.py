@@ -12,12 +12,26 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 
-__all__ = ["CloneStep", "Copy", "Flatten", "Forget", "Grow", "GrowLive", "Overlay", "Plan", "Pull", "Remove", "Shrink", "StandOn", "plan"]
+__all__ = [
+    "ClonePlan",
+    "CloneStep",
+    "Copy",
+    "Flatten",
+    "Forget",
+    "Grow",
+    "GrowLive",
+    "Overlay",
+    "Pull",
+    "Remove",
+    "Shrink",
+    "StandOn",
+    "plan",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,14 +140,14 @@ class Remove(CloneStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(step.Plan[CloneStep]):
+class ClonePlan(step.Plan[CloneStep]):
     """Steps, what they change, and the disk after them."""
 
     size_bytes: int | None = None
     stands_on: str | None = None
 
 
-def plan(wanted: Wanted, found: Found) -> Plan:
+def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     """Steps until the disk is as wanted; raises BadInput, NotFound or Refused before anything is touched."""
     if found.kind in ("link", "other"):
         what = "an image: disks are made from it, and it stays as it is" if found.kind == "link" else "no file"
@@ -143,11 +157,11 @@ def plan(wanted: Wanted, found: Found) -> Plan:
     if found.kind == "nothing":
         return _made(wanted, found)
     _refuse_other_format(wanted, found)
-    now = Plan(size_bytes=found.size_bytes, stands_on=found.backing)
+    now = ClonePlan(size_bytes=found.size_bytes, stands_on=found.backing)
     return {"present": _present, "rebased": _rebased, "flattened": _flattened}[wanted.state](wanted, found, now)
 
 
-def _made(wanted: Wanted, found: Found) -> Plan:
+def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     base = wanted.base
     if wanted.state != "present" or base is None:
         raise NotFound(f"there is no disk {wanted.path}; say with image what it is made from, and state: present")
@@ -162,10 +176,10 @@ def _made(wanted: Wanted, found: Found) -> Plan:
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
     changes = (Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below))
-    return Plan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, stands_on=below)
+    return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, stands_on=below)
 
 
-def _refuse_taken(wanted: Wanted, base: Origin) -> None:
+def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
     """A disk on somebody's disk breaks when that one is written; a copy of one that is being written is torn."""
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
@@ -181,7 +195,7 @@ def _refuse_taken(wanted: Wanted, base: Origin) -> None:
 _STRANGER = "a process that libvirt does not know has it open; see `fuser -v {}`"
 
 
-def _present(wanted: Wanted, found: Found, now: Plan) -> Plan:
+def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     if wanted.base and found.backing and not _same_image(found.backing, wanted.base):
         raise Refused(
             f"cannot make disk {wanted.name} from image {wanted.base.name}: it is there and stands on {found.backing}; to let it stand on "
@@ -201,7 +215,7 @@ def _same_image(path: str, base: Origin) -> bool:
     return path == base.path or base.name in (name, CONTENT_NAME.sub(r"\1", name))
 
 
-def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
+def _grown(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
     writer = _writer(f"grow disk {wanted.name}", found)
     if writer is None:
         _refuse_busy(f"grow disk {wanted.name}", wanted, found)
@@ -210,7 +224,7 @@ def _grown(wanted: Wanted, found: Found, size: int) -> CloneStep:
     return GrowLive(wanted.path, size, writer.guest, writer.uuid, t.cast(str, writer.target))
 
 
-def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
+def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
     verb = f"shrink disk {wanted.name} from {gib_text(found.size_bytes)} to {gib_text(size)}"
     if not wanted.allow_shrink:
         raise Refused(f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true")
@@ -222,7 +236,7 @@ def _shrunk(wanted: Wanted, found: Found, size: int) -> CloneStep:
     return Shrink(wanted.path, size, found.format)
 
 
-def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:
+def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
     if found.format != "qcow2":
         raise Refused(f"cannot {verb}: it is {found.format}, and only qcow2 can stand on an image")
@@ -239,7 +253,7 @@ def _rebased(wanted: Wanted, found: Found, now: Plan) -> Plan:
     return dataclasses.replace(now, steps=(*_forgotten(wanted, found), StandOn(wanted.path, base)), changes=changes, stands_on=base.path)
 
 
-def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
+def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     verb = f"flatten disk {wanted.name}"
     if found.backing is None:
         return now
@@ -256,7 +270,7 @@ def _flattened(wanted: Wanted, found: Found, now: Plan) -> Plan:
     return dataclasses.replace(now, steps=(*_forgotten(wanted, found), work), changes=changes, stands_on=None)
 
 
-def _absent(wanted: Wanted, found: Found) -> Plan:
+def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     """A disk holds what nobody can bring back: it goes when told so in as many words, and nobody has a use for it."""
     verb = f"remove disk {wanted.name}"
     paths = [*([wanted.path] if found.kind == "file" else []), *([found.left] if found.left else [])]
@@ -267,15 +281,15 @@ def _absent(wanted: Wanted, found: Found) -> Plan:
         if not wanted.remove_storage:
             raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it all the same")
         _refuse_busy(verb, wanted, found)
-    return Plan(tuple(map(Remove, paths)), tuple(Change("disk", path, None) for path in paths))
+    return ClonePlan(tuple(map(Remove, paths)), tuple(Change("disk", path, None) for path in paths))
 
 
-def _forgotten(wanted: Wanted, found: Found) -> list[CloneStep]:
+def _forgotten(wanted: CloneSpec, found: FoundDisk) -> list[CloneStep]:
     """First the definitions: without a word on what is below they are right before and after."""
     return [Forget(wanted.path, use.guest, use.forget_xml) for use in found.uses if use.forget_xml]
 
 
-def _writer(verb: str, found: Found) -> Use | None:
+def _writer(verb: str, found: FoundDisk) -> Use | None:
     """The one running guest that has the disk as its own; None when no guest runs with it."""
     running = [use for use in found.uses if use.state == "running"]
     if not running:
@@ -289,7 +303,7 @@ def _writer(verb: str, found: Found) -> Use | None:
     return first
 
 
-def _refuse_busy(verb: str, wanted: Wanted, found: Found) -> None:
+def _refuse_busy(verb: str, wanted: CloneSpec, found: FoundDisk) -> None:
     for use in found.uses:
         if use.busy:
             remedy = f"shut it down first{', or virsh managedsave-remove it' if use.state == 'saved' else ''}"
@@ -298,7 +312,7 @@ def _refuse_busy(verb: str, wanted: Wanted, found: Found) -> None:
         raise Refused(f"cannot {verb}: {_STRANGER.format(wanted.path)}")
 
 
-def _refuse_unknown(verb: str, found: Found) -> None:
+def _refuse_unknown(verb: str, found: FoundDisk) -> None:
     """A guest may have written the first bytes of the disk, when it had it as a raw one."""
     if found.unknown_base:
         raise Refused(
@@ -307,17 +321,17 @@ def _refuse_unknown(verb: str, found: Found) -> None:
         )
 
 
-def _refuse_full(verb: str, found: Found) -> None:
+def _refuse_full(verb: str, found: FoundDisk) -> None:
     if found.lacks_room:
         raise Refused(f"cannot {verb}: {found.lacks_room}")
 
 
-def _refuse_snapshots(verb: str, found: Found) -> None:
+def _refuse_snapshots(verb: str, found: FoundDisk) -> None:
     if found.snapshots:
         raise Refused(f"cannot {verb}: snapshots inside it would be damaged; delete them first (qemu-img snapshot -l, -d)")
 
 
-def _refuse_other_format(wanted: Wanted, found: Found) -> None:
+def _refuse_other_format(wanted: CloneSpec, found: FoundDisk) -> None:
     if wanted.format != found.format:
         raise Refused(
             f"cannot change disk {wanted.name} into {wanted.format}: it is {found.format}; say format: {found.format}, or make a new disk "

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import new_disk, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     SEED,
@@ -56,7 +56,7 @@ class DiskPlan:
         return {**done, **({"volumes": known.volumes + made} if made else {})}
 
 
-def resumed(wanted: Wanted, known: Known) -> Wanted:
+def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
     """A guest that was made without `disks`, and is described so again, has the one disk of the default profile."""
     system = known.devices.get("system")
     begun = system is not None and system.path in known.unfinished
@@ -66,7 +66,7 @@ def resumed(wanted: Wanted, known: Known) -> Wanted:
     return wanted
 
 
-def questions(wanted: Wanted, known: Known) -> dict[str, Question]:
+def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
     """What must be known of the host's files, by disk."""
     asked: dict[str, Question] = {}
     for item in wanted.disks or ():
@@ -80,7 +80,7 @@ def questions(wanted: Wanted, known: Known) -> dict[str, Question]:
     return asked
 
 
-def plan(wanted: Wanted, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
+def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
     """What becomes of every wanted disk; raises BadInput, NotFound or Refused."""
     if wanted.disks is None:
         _refuse_start(wanted, known)
@@ -96,7 +96,7 @@ def plan(wanted: Wanted, known: Known, answers: t.Mapping[str, Answer], new_volu
     )
 
 
-def _refuse_start(wanted: Wanted, known: Known) -> None:
+def _refuse_start(wanted: GuestSpec, known: Known) -> None:
     if known.unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
             f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; say its disks again, to have "

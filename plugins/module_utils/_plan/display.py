@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.display import Display, DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 
 __all__ = ["beyond_loopback", "check"]
 
@@ -19,7 +19,7 @@ _LOOPBACK = "127.0.0.1"  # where libvirt lets displays listen unless it is told 
 _TLS = {"vnc": "vnc_tls in qemu.conf (hypervisor_qemu_conf)", "spice": "graphics.tls: true"}
 
 
-def check(wanted: Wanted, before: t.Collection[Display], after: t.Sequence[Display], defaults: DisplayDefaults) -> list[str]:
+def check(wanted: GuestSpec, before: t.Collection[Display], after: t.Sequence[Display], defaults: DisplayDefaults) -> list[str]:
     """Warnings about displays that anybody can use who reaches their port; raises Refused where the task is about such a one."""
     if wanted.allow_unprotected:
         return []
@@ -44,7 +44,7 @@ def beyond_loopback(display: Display) -> bool:
     return not all(map(_is_loopback, _places(display, DisplayDefaults())))
 
 
-def _mentioned(wanted: Wanted, after: t.Sequence[Display]) -> Display | None:
+def _mentioned(wanted: GuestSpec, after: t.Sequence[Display]) -> Display | None:
     """The display that the task speaks of: that of its type, else the first."""
     if wanted.graphics is None:
         return None

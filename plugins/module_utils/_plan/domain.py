@@ -14,16 +14,16 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Rename, Step
 
-__all__ = ["Plan", "Rename", "absent", "awaited", "changes", "check_state", "completed", "named_after", "plan", "rename", "saved"]
+__all__ = ["GuestPlan", "Rename", "absent", "awaited", "changes", "check_state", "completed", "named_after", "plan", "rename", "saved"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(step.Plan[Step]):
+class GuestPlan(step.Plan[Step]):
     """What is done to a guest; what is pending waits for its next boot."""
 
     uuid: str = ""  # whom the steps are done to; empty: there is no such guest
@@ -31,7 +31,7 @@ class Plan(step.Plan[Step]):
     ssh_host_key: str | None = None  # public
 
 
-def check_state(wanted: Wanted, found: Found | None, *, moving: bool) -> None:
+def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) -> None:
     """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
     if found is None and wanted.state in ("reset", "rebooted"):
         raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
@@ -42,7 +42,7 @@ def check_state(wanted: Wanted, found: Found | None, *, moving: bool) -> None:
         )
 
 
-def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
+def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
     """Let a maximum follow its current value where the user said only the latter.
 
     A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded. A current
@@ -62,8 +62,8 @@ def completed(wanted: Wanted, found: t.Mapping[str, t.Any]) -> Wanted:
 
 
 def plan(
-    wanted: Wanted,
-    found: Found | None,
+    wanted: GuestSpec,
+    found: FoundGuest | None,
     stored: Grafted,
     now: live.Now | None,
     *,
@@ -71,7 +71,7 @@ def plan(
     unfinished_xml: str | None = None,
     seed_changed: bool = False,
     record_changed: bool = False,
-) -> Plan:
+) -> GuestPlan:
     """Steps that make the guest as wanted.
 
     `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks are being made.
@@ -90,13 +90,19 @@ def plan(
         if seed_changed:
             pending.append("cloud_init: the new seed is read at the next boot")
         if pending and wanted.allow_restart and found is not None:
-            return Plan((*made, *_restart(wanted, found)))
+            return GuestPlan((*made, *_restart(wanted, found)))
         made = _merged(made, reached)
-    return Plan((*made, *_state_steps(wanted, found)), pending=tuple(pending))
+    return GuestPlan((*made, *_state_steps(wanted, found)), pending=tuple(pending))
 
 
 def _definition(
-    wanted: Wanted, found: Found | None, stored: Grafted, storage: t.Sequence[Step], unfinished_xml: str | None, *, record_changed: bool
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    stored: Grafted,
+    storage: t.Sequence[Step],
+    unfinished_xml: str | None,
+    *,
+    record_changed: bool,
 ) -> list[Step]:
     """Steps until the definition is as wanted, and with it the files that it names."""
     if storage and unfinished_xml:
@@ -108,7 +114,13 @@ def _definition(
 
 
 def changes(
-    wanted: Wanted, found: Found | None, stored: Grafted, now: live.Now | None, plan: Plan, seeding: Seeding, recorded: str | None
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    stored: Grafted,
+    now: live.Now | None,
+    plan: GuestPlan,
+    seeding: Seeding,
+    recorded: str | None,
 ) -> tuple[Change, ...]:
     """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked. `recorded` is the former seed."""
     running = now.running.changes if now and plan.steps else ()
@@ -120,7 +132,7 @@ def changes(
     return (*made, *_state_change(wanted, found, plan), *_autostart_change(found, plan))
 
 
-def _only_running(wanted: Wanted, stored: Grafted, running: t.Sequence[Change], plan: Plan) -> list[Change]:
+def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change], plan: GuestPlan) -> list[Change]:
     """What an earlier run stored and the running guest gets now, unless that goes on waiting."""
     if wanted.apply == "live":
         return [*running]
@@ -128,7 +140,7 @@ def _only_running(wanted: Wanted, stored: Grafted, running: t.Sequence[Change], 
     return [change for change in running if change.where not in places and str(change) not in plan.pending]
 
 
-def _state_change(wanted: Wanted, found: Found | None, plan: Plan) -> list[Change]:
+def _state_change(wanted: GuestSpec, found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
     after = {
         steps.Start: "paused" if wanted.state == "paused" else "running",
         steps.Resume: "running",
@@ -143,7 +155,7 @@ def _state_change(wanted: Wanted, found: Found | None, plan: Plan) -> list[Chang
     return [Change("state", before, told[-1])] if told[-1] != before else []
 
 
-def _autostart_change(found: Found | None, plan: Plan) -> list[Change]:
+def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
     return [Change("autostart", found and found.autostart, step.on) for step in plan.steps if isinstance(step, steps.SetAutostart)]
 
 
@@ -169,7 +181,7 @@ _NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
 
 
 def rename(
-    wanted: Wanted, found: Found | None, former: Found | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
+    wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
 ) -> steps.Rename | None:
     """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
 
@@ -196,14 +208,14 @@ def rename(
     return steps.Rename(former.name, wanted.name)
 
 
-def _refuse_not_live(wanted: Wanted, now: live.Now | None, storage: t.Sequence[Step]) -> None:
+def _refuse_not_live(wanted: GuestSpec, now: live.Now | None, storage: t.Sequence[Step]) -> None:
     if now is None:
         raise Refused(f"cannot change {wanted.name} live: it does not run; use apply: both")
     if storage:
         raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition as it is; use apply: both")
 
 
-def _reach_running(wanted: Wanted, now: live.Now, *, record_changed: bool) -> tuple[list[Step], list[str]]:
+def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) -> tuple[list[Step], list[str]]:
     """Live steps for what the running guest lacks; the rest is pending."""
     if wanted.apply == "next_boot":
         return [], [str(change) for change in now.running.changes]
@@ -226,15 +238,15 @@ def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
 
 
 def absent(
-    wanted: Wanted,
-    found: Found | None,
+    wanted: GuestSpec,
+    found: FoundGuest | None,
     *,
     keeps: t.Sequence[str],
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     left_over: t.Sequence[str] = (),
     uri: str = "qemu:///system",
-) -> Plan:
+) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
 
     A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
@@ -243,7 +255,7 @@ def absent(
     delete = functools.partial(_deletion, uri)
     if found is None:
         said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
-        return Plan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
+        return GuestPlan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
     made: list[Step] = _power_off(wanted, found) if found.active else []
     if found.persistent:
@@ -256,14 +268,14 @@ def absent(
             notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
         else:
             made.append(steps.DeleteVolume(wanted.name, path))
-    return Plan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+    return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
 
 
 def _deletion(uri: str, path: str) -> str:
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
 
 
-def awaited(wanted: Wanted, result: Plan, *, given: t.Collection[str], seen: t.Collection[str]) -> steps.WaitForAddress | None:
+def awaited(wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], seen: t.Collection[str]) -> steps.WaitForAddress | None:
     """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at which it was `seen`,
     unless it starts only now.
     """
@@ -276,7 +288,7 @@ def awaited(wanted: Wanted, result: Plan, *, given: t.Collection[str], seen: t.C
     return steps.WaitForAddress(wanted.name, source, wanted.wait_timeout_s)
 
 
-def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Change]) -> None:
+def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequence[Change]) -> None:
     fixed = [str(change) for change in changes if live.how(change.where) == live.FIXED]
     if found is not None and fixed:
         raise Refused(f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest")
@@ -284,18 +296,18 @@ def _refuse_fixed(wanted: Wanted, found: Found | None, changes: t.Sequence[Chang
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
 
 
-def _refuse_namesake(wanted: Wanted, found: Found) -> None:
+def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
     """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
     if wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
 
 
-def _restart(wanted: Wanted, found: Found) -> list[Step]:
+def _restart(wanted: GuestSpec, found: FoundGuest) -> list[Step]:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
     return [*_power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
 
 
-def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
+def _state_steps(wanted: GuestSpec, found: FoundGuest | None) -> list[Step]:
     name, state = wanted.name, wanted.state
     now = found.state if found is not None and found.active else "shutdown"
     reboot = steps.Reboot(name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wanted.wait)
@@ -323,7 +335,7 @@ def _state_steps(wanted: Wanted, found: Found | None) -> list[Step]:
     return table.get((state, now), [])
 
 
-def _power_off(wanted: Wanted, found: Found, *, wait: bool = True) -> list[Step]:
+def _power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> list[Step]:
     """A paused guest would not hear that it shall shut down; one that crashed is kept (on_crash) because somebody wants to look at it."""
     if found.state == "crashed":
         if not wanted.force:

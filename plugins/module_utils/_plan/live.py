@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
@@ -75,7 +75,7 @@ def how(where: str) -> str:
     return POLICY.get(place) or POLICY.get(re.sub(r"(\[\]\.\w+(\.parameters)?).*", r"\1", place), NEXT_BOOT)
 
 
-def updates(wanted: Wanted) -> Wanted:
+def updates(wanted: GuestSpec) -> GuestSpec:
     """Only what an update of a device can carry: one document with more in it would be refused as a whole."""
     lists = {
         option: tuple(_narrowed(item, option) for item in items if item.state == "present")
@@ -94,7 +94,7 @@ def _narrowed(item: Item, option: str) -> Item:
 class Now:
     """A running guest beside what is wanted of it."""
 
-    wanted: Wanted
+    wanted: GuestSpec
     running: Grafted  # its document with all wishes in it
     updated: Grafted  # its document with only `updates` in it
     limits: t.Mapping[str, t.Any]  # its fields as they are, and `asked_kib`: what its balloon was asked for in vain

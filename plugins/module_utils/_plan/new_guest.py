@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
 __all__ = ["check_links", "described", "equipped", "machine", "virt_type", "with_image"]
@@ -21,7 +21,7 @@ _PREFERRED = ("kvm", "qemu", "test")
 _NIC = Item("eth0", fields={"type": "bridge", "bridge": "br0"})  # of the seeds' default profile, as the one disk is
 
 
-def described(wanted: Wanted) -> Wanted:
+def described(wanted: GuestSpec) -> GuestSpec:
     """What runs at first follows the maximum, and that the cells of NUMA; raises BadInput where nobody says how large the guest is."""
     cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
     said = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
@@ -33,7 +33,7 @@ def described(wanted: Wanted) -> Wanted:
     return wanted
 
 
-def virt_type(wanted: Wanted, by_arch: t.Mapping[str, t.Sequence[str]], arch: str) -> str:
+def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch: str) -> str:
     """How it is run: the best that the host offers; raises Refused for what it does not."""
     offered = by_arch.get(arch) or [kind for kinds in by_arch.values() for kind in kinds]
     if wanted.virt_type == "auto":
@@ -43,12 +43,12 @@ def virt_type(wanted: Wanted, by_arch: t.Mapping[str, t.Sequence[str]], arch: st
     return wanted.virt_type
 
 
-def machine(wanted: Wanted, offered: t.Collection[str]) -> str:
+def machine(wanted: GuestSpec, offered: t.Collection[str]) -> str:
     """The machine type; empty for libvirt's choice."""
     return str(wanted.fields.get("machine") or ("q35" if "q35" in offered else ""))
 
 
-def equipped(wanted: Wanted) -> Wanted:
+def equipped(wanted: GuestSpec) -> GuestSpec:
     """One `system` disk, and `eth0` on `br0`, where nothing is said of them."""
     return wanted.with_fields(
         interfaces=(_NIC,) if wanted.interfaces is None else wanted.interfaces,
@@ -68,7 +68,7 @@ def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | Non
         raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
 
 
-def with_image(guest: Wanted) -> Wanted:
+def with_image(guest: GuestSpec) -> GuestSpec:
     """`image` is short for the image of the first disk; raises BadInput where it means none."""
     disks = list(guest.disks or ())
     first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _has_image(disk)), None)

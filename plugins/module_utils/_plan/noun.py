@@ -19,7 +19,7 @@ __all__ = [
     "Case",
     "Define",
     "Live",
-    "Plan",
+    "NounPlan",
     "Policy",
     "Rule",
     "SetAutostart",
@@ -95,7 +95,7 @@ class Update(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(step.Plan[Step]):
+class NounPlan(step.Plan[Step]):
     """What is done to one object."""
 
     after: t.Mapping[str, t.Any] | None = None  # its fields then; None: there is no such object
@@ -122,7 +122,7 @@ class Case:
 
 
 # Refusals and notes (texts), seen what is asked and what would be done about it.
-Rule = t.Callable[[Case, Plan], t.Iterator[t.Union[VirtError, str]]]
+Rule = t.Callable[[Case, NounPlan], t.Iterator[t.Union[VirtError, str]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,18 +137,18 @@ class Live:
 Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits for a restart
 
 
-def absent(kind: str, case: Case, shown: t.Collection[str]) -> Plan:
+def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
     """Stop it and forget it."""
     found, name = case.found, case.spec.name
     if found is None:
-        return Plan()
+        return NounPlan()
     stop = (Stop(kind, name),) if found.active else ()
     forget = (Undefine(kind, name),) if found.persistent else ()
     before = {**{field: case.stored.before.get(field) for field in shown}, **_states(found)}
-    return Plan((*stop, *forget), tuple(Change(where, value, None) for where, value in before.items()))
+    return NounPlan((*stop, *forget), tuple(Change(where, value, None) for where, value in before.items()))
 
 
-def present(kind: str, case: Case, policy: Policy, made: str) -> Plan:
+def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
     """Define it in place, reach what runs, and start or stop it; `made` describes a new one."""
     spec, found, stored = case.spec, case.found, case.stored
     live, pending = _reach(kind, case, policy) if case.running else ([], [])
@@ -166,7 +166,7 @@ def present(kind: str, case: Case, policy: Policy, made: str) -> Plan:
         steps.append((Start if after["active"] else Stop)(kind, spec.name))
     waits = () if restart else tuple(pending)
     states = (Change(where, before[where], value) for where, value in after.items() if before[where] != value)
-    return Plan(tuple(steps), (*_changes(case, waits), *states), waits, after=stored.after)
+    return NounPlan(tuple(steps), (*_changes(case, waits), *states), waits, after=stored.after)
 
 
 def _states(found: Found | None) -> dict[str, bool | None]:

@@ -11,7 +11,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Disk, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Disk, GuestSpec, Seed, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import customize, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import STARTED, DiskPlan, NewVolume
@@ -49,7 +49,7 @@ def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
     return _CHANGED[seed.on_change]
 
 
-def question(wanted: Wanted, known: Known, disks: DiskPlan) -> SeedDisk | Customizing | None:
+def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Customizing | None:
     """What must be known of the host before the seed is planned."""
     seed = wanted.seed
     if seed is None:
@@ -65,7 +65,7 @@ def question(wanted: Wanted, known: Known, disks: DiskPlan) -> SeedDisk | Custom
     return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
 
 
-def plan(wanted: Wanted, known: Known, disks: DiskPlan, site: SeedSite | None, new_volume: NewVolume) -> Seeding:
+def plan(wanted: GuestSpec, known: Known, disks: DiskPlan, site: SeedSite | None, new_volume: NewVolume) -> Seeding:
     """The disks of a guest with its seed; raises Refused."""
     seed, asked = wanted.seed, question(wanted, known, disks)
     if seed is None:
@@ -92,7 +92,7 @@ def _overlay(disks: DiskPlan) -> steps.CreateVolume | None:
     return next((step for step in made if step.volume.backing_path), None)
 
 
-def _unspoken(wanted: Wanted, known: Known, disks: DiskPlan) -> DiskPlan:
+def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
     """An interrupted run's seed, of which this one does not speak, goes on being remembered as unfinished."""
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
     if unfinished and wanted.state in STARTED and known.there and not known.active:
@@ -118,7 +118,7 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     return Seeding(disks)
 
 
-def _written(wanted: Wanted, seed: Seed, known: Known, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
+def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
     """A seed disk: read-only virtio, because cloud kernels have no driver for SATA.
 
     It is written before the others are made: while one of those is missing, nobody can start the guest.
@@ -134,7 +134,7 @@ def _written(wanted: Wanted, seed: Seed, known: Known, disks: DiskPlan, asked: S
     return Seeding(made, _memory(wanted, seed, site), rewritten=_case(seed, known, disks) == REWRITE)
 
 
-def _customized(wanted: Wanted, seed: Seed, disks: DiskPlan, site: SeedSite, new_volume: NewVolume) -> Seeding:
+def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, new_volume: NewVolume) -> Seeding:
     """The system disk is made under another name, the seed applied to it; then it appears."""
     if not site.here:
         raise Refused(
@@ -150,6 +150,6 @@ def _customized(wanted: Wanted, seed: Seed, disks: DiskPlan, site: SeedSite, new
     return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _memory(wanted, seed, site))
 
 
-def _memory(wanted: Wanted, seed: Seed, site: SeedSite) -> dict[str, t.Any]:
+def _memory(wanted: GuestSpec, seed: Seed, site: SeedSite) -> dict[str, t.Any]:
     instance = seeds.instance_id(seed, wanted.name)
     return {"seed": seed.digest, "instance_id": instance, "ssh_host_key": site.host_key[1], "addresses": seed.addresses}

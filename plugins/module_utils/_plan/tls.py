@@ -16,18 +16,18 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import File, Found, Identity, Place, Wanted, usages
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import File, FoundTls, Identity, Place, TlsSpec, usages
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = [
     "Install",
     "Load",
-    "Plan",
     "Remember",
     "Request",
     "SetMode",
     "SetTrust",
+    "TlsPlan",
     "decide",
     "plan",
     "reading",
@@ -53,7 +53,7 @@ class Request(Step):
 class Install(Step):
     """Put signed certificates (PEM) and their key in place."""
 
-    wanted: Wanted
+    wanted: TlsSpec
     certificate: str = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Install(Step):
 class SetTrust(Step):
     """Trust and refuse whom the authority says, with the key and the certificates in place."""
 
-    wanted: Wanted
+    wanted: TlsSpec
     why: str
 
     def __str__(self) -> str:
@@ -105,17 +105,19 @@ class Remember(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(step.Plan[Step]):
+class TlsPlan(step.Plan[Step]):
     """What is to be done for identities, and how that shows."""
 
 
-def plan(wanted: t.Mapping[str, Wanted], found: t.Mapping[str, Found], signed: t.Mapping[str, str], *, now: datetime.datetime) -> Plan:
+def plan(
+    wanted: t.Mapping[str, TlsSpec], found: t.Mapping[str, FoundTls], signed: t.Mapping[str, str], *, now: datetime.datetime
+) -> TlsPlan:
     """Everything for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided. Raises Refused."""
     refuse_foreign([(goal, found[name]) for name, goal in wanted.items()])
     plans = [
-        Plan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now) for name, goal in wanted.items()
+        TlsPlan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now) for name, goal in wanted.items()
     ]
-    return Plan(tuple(step for one in plans for step in one.steps), tuple(change for one in plans for change in one.changes))
+    return TlsPlan(tuple(step for one in plans for step in one.steps), tuple(change for one in plans for change in one.changes))
 
 
 def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> tuple[Step, ...]:
@@ -131,18 +133,18 @@ def _is_libvirts(step: Step) -> bool:
     return bool(identity and identity.name == "libvirt")
 
 
-def decide(wanted: Wanted, found: Found, *, now: datetime.datetime) -> Plan:
+def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPlan:
     """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions. The first mends the rest."""
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
     if {*found.stands} - {*wanted.trust.refuses}:
         trust = []  # what another controller revoked stays so: this one has yet to learn of it
     if anew:
         why = "missing" if not found.files else _why(anew)
-        return Plan((Request(wanted.identity, why),), (*anew, *trust))
+        return TlsPlan((Request(wanted.identity, why),), (*anew, *trust))
     if trust:
-        return Plan((SetTrust(wanted, _why(trust)),), tuple(trust))
+        return TlsPlan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
-    return Plan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
+    return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
 
 
 def renewal(identity: str, name: str, *, renew_before: datetime.timedelta, days: datetime.timedelta) -> datetime.timedelta:
@@ -152,7 +154,7 @@ def renewal(identity: str, name: str, *, renew_before: datetime.timedelta, days:
     return renew_before + spread * turn / 1000
 
 
-def refuse_foreign(found: t.Sequence[tuple[Wanted, Found]]) -> None:
+def refuse_foreign(found: t.Sequence[tuple[TlsSpec, FoundTls]]) -> None:
     """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now. Raises Refused."""
     theirs = sorted({authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities})
     if theirs:
@@ -172,7 +174,7 @@ def _why(changes: t.Iterable[Change]) -> str:
     return ", ".join(sorted({change.where.rpartition(".")[2] for change in changes}, key=_ORDER.index))
 
 
-def _changes(wanted: Wanted, found: Found, now: datetime.datetime) -> t.Iterator[Change]:
+def _changes(wanted: TlsSpec, found: FoundTls, now: datetime.datetime) -> t.Iterator[Change]:
     """Everything that only new certificates mend, in texts that can be said before they exist: check mode does."""
     prefix = wanted.identity.name
     if any(file.foreign for file in found.files.values()):
@@ -192,7 +194,7 @@ def _changes(wanted: Wanted, found: Found, now: datetime.datetime) -> t.Iterator
         yield Change(f"{prefix}.renewal", "not asked for", "asked for")
 
 
-def _of_one(wanted: Wanted, found: Found, purpose: str, now: datetime.datetime) -> t.Iterator[Change]:
+def _of_one(wanted: TlsSpec, found: FoundTls, purpose: str, now: datetime.datetime) -> t.Iterator[Change]:
     """What is wrong with the certificate for one purpose."""
     prefix, certificate, trust = f"{wanted.identity.name}.{purpose}", found.certificates.get(purpose), wanted.trust
 
@@ -215,7 +217,7 @@ def _of_one(wanted: Wanted, found: Found, purpose: str, now: datetime.datetime) 
         yield Change(f"{prefix}.not_after", f"{certificate.not_after:%Y-%m-%d} ({left} days left)", "renewed")
 
 
-def _trust(wanted: Wanted, found: Found) -> t.Iterator[Change]:
+def _trust(wanted: TlsSpec, found: FoundTls) -> t.Iterator[Change]:
     """Whom the files let in, and whom they keep out, where that is not what the authority says."""
     prefix, trust = wanted.identity.name, wanted.trust
     before, after = sorted(found.trusts.values()), sorted(trust.trusts.values())
@@ -225,7 +227,7 @@ def _trust(wanted: Wanted, found: Found) -> t.Iterator[Change]:
         yield Change(f"{prefix}.refuses", list(found.refuses), list(trust.refuses))
 
 
-def _modes(wanted: Wanted, found: Found) -> t.Iterator[SetMode]:
+def _modes(wanted: TlsSpec, found: FoundTls) -> t.Iterator[SetMode]:
     for place in wanted.identity.places:
         file, mode = found.files.get(place.path), wanted.identity.mode(place)
         if file is None:

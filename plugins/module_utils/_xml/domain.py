@@ -11,7 +11,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
@@ -421,7 +421,7 @@ def renamed(xml: str, name: str) -> str:
 _SIZES = {field: DOMAIN[field] for field in ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")}
 
 
-def graft(xml: str, wanted: Wanted, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
+def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
     """Write what the user said and what is to be remembered into libvirt's own document.
 
     Addresses, aliases, elements we do not know and everything the user did not mention survive.

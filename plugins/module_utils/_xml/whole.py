@@ -10,7 +10,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import device, domain, fit, graphics, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
@@ -21,7 +21,7 @@ __all__ = ["problems"]
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
-def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
+def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
     changed = {change.where for change in after.changes}
     if not changed:
@@ -40,7 +40,7 @@ def problems(before: str, wanted: Wanted, after: Grafted) -> list[str]:
     return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
 
 
-def _same(root: Element, wanted: Wanted) -> Problems:
+def _same(root: Element, wanted: GuestSpec) -> Problems:
     """Two names can mean one device: its own and its target, or its address."""
     for field, one in domain.DOMAIN.items():
         taken: list[Element | None] = [None]
@@ -53,7 +53,7 @@ def _same(root: Element, wanted: Wanted) -> Problems:
             taken.append(entry)
 
 
-def _controllers(root: Element, wanted: Wanted) -> Problems:
+def _controllers(root: Element, wanted: GuestSpec) -> Problems:
     """libvirt would make anew what others hang on, and a PCI controller that stands below others."""
     last = {"pci": max((int(device.CONTROLLERS.name(one)[4:]) for one in root.findall("devices/controller[@type='pci']")), default=-1)}
     for one in root.findall("devices/disk"):
@@ -69,7 +69,7 @@ def _controllers(root: Element, wanted: Wanted) -> Problems:
             yield f"controllers[{item.name}]", "devices hang on it, or it stands below others; take those away first"
 
 
-def _mirrored(found: Element, root: Element, wanted: Wanted, changed: t.Collection[str]) -> Problems:
+def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Collection[str]) -> Problems:
     """An edit of a console that is the first serial port once more would be lost; libvirt adds it where there is none."""
     reason = "this console is the first serial port; say it with serial, or take another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()

@@ -14,7 +14,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
@@ -172,7 +172,7 @@ def saying(table: Table, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return said
 
 
-def understood(said: t.Mapping[str, t.Any]) -> Wanted:
+def understood(said: t.Mapping[str, t.Any]) -> GuestSpec:
     """The options, checked and completed as Ansible does it; raises BadInput with what either refuses."""
     result = ArgumentSpecValidator(GUEST_OPTIONS).validate({"name": "web1", **copy.deepcopy(dict(said))})
     if result.error_messages:
@@ -190,7 +190,7 @@ def bases() -> dict[str, str]:
     return {"new": fresh, "bare": bare, **{path.stem: path.read_text() for path in sorted(FOUND.glob("*.xml"))}}
 
 
-def grafted(guest: Wanted, xml: str) -> Grafted:
+def grafted(guest: GuestSpec, xml: str) -> Grafted:
     """The document after the user's wishes, completed and judged as the front does it; raises BadInput where it is refused."""
     found = domain.sizes(xml)
     if found["vcpus.maximum"] == 0:  # a new guest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import Found, Origin, Use, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan.clone import CloneStep, plan
 
 GIB = 1024**3
@@ -23,18 +23,18 @@ def image(**more: t.Any) -> Origin:
     return Origin(**{**known, **more})
 
 
-def wanted(state: str, **more: t.Any) -> Wanted:
+def wanted(state: str, **more: t.Any) -> CloneSpec:
     """A disk in a state."""
-    return Wanted("disk.qcow2", state, "/images", more.pop("format", "qcow2"), **more)
+    return CloneSpec("disk.qcow2", state, "/images", more.pop("format", "qcow2"), **more)
 
 
-def here(**more: t.Any) -> Found:
+def here(**more: t.Any) -> FoundDisk:
     """A qcow2 disk of 4 GiB that stands alone."""
     known: dict[str, t.Any] = {"kind": "file", "format": "qcow2", "size_bytes": 4 * GIB}
-    return Found(**{**known, **more})
+    return FoundDisk(**{**known, **more})
 
 
-NOTHING = Found("nothing")
+NOTHING = FoundDisk("nothing")
 
 
 def shown(step: CloneStep) -> str:
@@ -45,7 +45,7 @@ def shown(step: CloneStep) -> str:
     return " ".join([type(step).__name__, *([] if step.path == DISK else [step.path]), *values, *base])
 
 
-def outcome(wish: Wanted, found: Found) -> str:
+def outcome(wish: CloneSpec, found: FoundDisk) -> str:
     """Steps, and what the disk is afterwards; or the kind of refusal."""
     try:
         result = plan(wish, found)
@@ -61,7 +61,7 @@ HINDERED: list[dict[str, t.Any]] = [{"uses": (BELOW,)}, {"uses": (SAVED,)}, {"lo
 HINDERED += [{"lacks_room": "no room"}, {"unknown_base": "/etc/shadow"}]
 COPY: dict[str, t.Any] = {"base": ANY, "copy": True}
 GONE: dict[str, t.Any] = {"remove_storage": True}
-CASES: list[tuple[Wanted, Found, str]] = [
+CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     # to be made
     (wanted("present", base=ANY), NOTHING, f"Overlay 2G qcow2 {BASE} = 2G on {BASE}"),
     (wanted("present", **COPY), NOTHING, f"Copy 2G qcow2 {BASE} = 2G"),
@@ -83,7 +83,7 @@ CASES: list[tuple[Wanted, Found, str]] = [
     (wanted("present", base=image(locked=True), copy=True), NOTHING, "Refused"),
     (wanted("present", base=image(locked=True)), NOTHING, f"Overlay 2G qcow2 {BASE} = 2G on {BASE}"),
     # no disk of ours
-    *((wanted(state, base=ANY, **GONE), Found(kind), "Refused") for state in ("present", "absent") for kind in ("link", "other")),
+    *((wanted(state, base=ANY, **GONE), FoundDisk(kind), "Refused") for state in ("present", "absent") for kind in ("link", "other")),
     # there
     (wanted("present"), here(), " = 4G"),
     (wanted("present", format="raw"), here(), "Refused"),
@@ -136,7 +136,7 @@ CASES: list[tuple[Wanted, Found, str]] = [
     # removed
     (wanted("absent"), NOTHING, ""),
     (wanted("absent", **GONE), NOTHING, ""),
-    (wanted("absent"), Found("nothing", left="/images/.left"), "Remove /images/.left"),
+    (wanted("absent"), FoundDisk("nothing", left="/images/.left"), "Remove /images/.left"),
     (wanted("absent"), here(), "Refused"),
     (wanted("absent", **GONE), here(), "Remove"),
     (wanted("absent", **GONE), here(left="/images/.left"), "Remove; Remove /images/.left"),
@@ -144,7 +144,7 @@ CASES: list[tuple[Wanted, Found, str]] = [
         (wanted("absent", **GONE), here(**more), "Refused")
         for more in ({"uses": (OFF,)}, {"uses": (RUNS,)}, {"uses": (SAVED,)}, {"overlays": ("/images/o",)}, {"locked": True})
     ),
-    (wanted("absent", **GONE), Found("nothing", uses=(OFF,), left="/images/.left"), "Refused"),
+    (wanted("absent", **GONE), FoundDisk("nothing", uses=(OFF,), left="/images/.left"), "Refused"),
     (wanted("absent", format="raw", **GONE), here(), "Remove"),
 ]
 
@@ -154,7 +154,7 @@ def test_a_disk_is_changed_only_as_the_table_says() -> None:
     assert not wrong
 
 
-def reason(wish: Wanted, found: Found) -> str:
+def reason(wish: CloneSpec, found: FoundDisk) -> str:
     """Why it is refused."""
     try:
         plan(wish, found)
@@ -163,12 +163,12 @@ def reason(wish: Wanted, found: Found) -> str:
     return ""
 
 
-REASONS: list[tuple[Wanted, Found, list[str]]] = [
+REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
     (wanted("present", base=image(uses=(OFF,))), NOTHING, ["cannot stand on", "debian.qcow2", "web1 (off)", "clone: copy"]),
     (wanted("present", base=image(uses=(RUNS,)), copy=True), NOTHING, ["cannot copy", "web1 (running)", "shut the guest down"]),
     (wanted("present", base=image(locked=True), copy=True), NOTHING, ["cannot copy", f"fuser -v {BASE}"]),
-    (wanted("present", base=ANY), Found("link"), ["an image"]),
-    (wanted("present", base=ANY), Found("other"), ["no file"]),
+    (wanted("present", base=ANY), FoundDisk("link"), ["an image"]),
+    (wanted("present", base=ANY), FoundDisk("other"), ["no file"]),
     (wanted("present", base=ANY), here(backing="/images/o.qcow2"), ["/images/o.qcow2", "state: rebased"]),
     (wanted("present", format="raw"), here(), ["into raw", "format: qcow2"]),
     (wanted("present", base=ANY, size_bytes=GIB), NOTHING, ["1 GiB", "2 GiB", "allow_shrink"]),

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Device, Known, Origin, Site, SiteOf, Size, SizeOf
@@ -26,9 +26,9 @@ def xml_of(volume: Volume) -> str:
     return f"<volume name='{volume.name}'/>"
 
 
-def wanted(*disks: Disk, **more: t.Any) -> Wanted:
+def wanted(*disks: Disk, **more: t.Any) -> GuestSpec:
     """A guest with these disks."""
-    return Wanted("web1", **more).with_fields(disks=disks or None)
+    return GuestSpec("web1", **more).with_fields(disks=disks or None)
 
 
 def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
@@ -357,13 +357,13 @@ RESUMED: list[tuple[dict[str, t.Any], Known, bool]] = [
 
 @pytest.mark.parametrize(("fields", "of", "again"), RESUMED)
 def test_who_was_made_without_disks_is_finished_without(fields: dict[str, t.Any], of: Known, again: bool) -> None:
-    found = disk.resumed(Wanted("web1", fields=fields), of).disks
+    found = disk.resumed(GuestSpec("web1", fields=fields), of).disks
     assert found == ((Disk("system"),) if again else None)
 
 
 def test_an_image_is_description_enough() -> None:
     of = known({"system": SYSTEM}, making=(SYSTEM,))
-    assert disk.resumed(Wanted("web1", image="debian.qcow2"), of).disks == (Disk("system", image="debian.qcow2"),)
+    assert disk.resumed(GuestSpec("web1", image="debian.qcow2"), of).disks == (Disk("system", image="debian.qcow2"),)
     given = wanted(Disk("data"), image="debian.qcow2")
     assert disk.resumed(given, of) is given
 

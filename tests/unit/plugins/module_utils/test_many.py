@@ -9,13 +9,13 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import many
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 
 NAMES = ("a", "b", "c")
-GUESTS = [Wanted(name) for name in NAMES]
+GUESTS = [GuestSpec(name) for name in NAMES]
 
 
-def done(wanted: Wanted) -> dict[str, t.Any]:
+def done(wanted: GuestSpec) -> dict[str, t.Any]:
     """The middle one fails."""
     if wanted.name == "b":
         raise Refused("no")
@@ -32,7 +32,7 @@ def test_results_are_in_the_order_given(at_once: int) -> None:
 def test_guests_are_waited_for_together() -> None:
     meet = threading.Barrier(3, timeout=10)
 
-    def wait(wanted: Wanted) -> dict[str, t.Any]:
+    def wait(wanted: GuestSpec) -> dict[str, t.Any]:
         meet.wait()
         return {"name": wanted.name}
 

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain, new_guest
 
@@ -27,13 +27,13 @@ CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 
     ],
 )
 def test_what_runs_at_first_follows_the_maximum(said: dict[str, t.Any], follows: dict[str, t.Any]) -> None:
-    assert new_guest.described(Wanted("web1", fields=said)).fields == {**said, **follows}
+    assert new_guest.described(GuestSpec("web1", fields=said)).fields == {**said, **follows}
 
 
 @pytest.mark.parametrize(("said", "lacks"), [(VCPUS, "memory"), (MEMORY, "vcpus"), ({}, "vcpus and memory")])
 def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
     with pytest.raises(BadInput, match=f"no such guest here, and {lacks} must be given"):
-        new_guest.described(Wanted("web1", fields=said))
+        new_guest.described(GuestSpec("web1", fields=said))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
     ],
 )
 def test_it_is_run_by_what_the_host_offers(asked: str, offered: dict[str, list[str]], taken: str | None) -> None:
-    wanted = Wanted("web1", virt_type=asked)
+    wanted = GuestSpec("web1", virt_type=asked)
     if taken:
         assert new_guest.virt_type(wanted, offered, "x86_64") == taken
         return
@@ -58,16 +58,16 @@ def test_it_is_run_by_what_the_host_offers(asked: str, offered: dict[str, list[s
 
 
 def test_its_machine() -> None:
-    assert new_guest.machine(Wanted("web1"), ["pc", "q35"]) == "q35"
-    assert new_guest.machine(Wanted("web1"), ["pc"]) == ""
-    assert new_guest.machine(Wanted("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
+    assert new_guest.machine(GuestSpec("web1"), ["pc", "q35"]) == "q35"
+    assert new_guest.machine(GuestSpec("web1"), ["pc"]) == ""
+    assert new_guest.machine(GuestSpec("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
 
 
 def test_its_disk_and_interface() -> None:
-    made = new_guest.equipped(Wanted("web1", image="debian-12.qcow2"))
+    made = new_guest.equipped(GuestSpec("web1", image="debian-12.qcow2"))
     assert made.disks == (Disk("system", image="debian-12.qcow2"),)
     assert [(nic.name, nic.fields["bridge"]) for nic in made.interfaces or ()] == [("eth0", "br0")]
-    bare = new_guest.equipped(Wanted("web1").with_fields(disks=(), interfaces=()))
+    bare = new_guest.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
     assert (bare.disks, bare.interfaces) == ((), ())
 
 
@@ -110,7 +110,7 @@ GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields=
     ],
 )
 def test_image_is_short_for_that_of_the_first_disk(image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None) -> None:
-    made = new_guest.with_image(Wanted("web1", image=image).with_fields(disks=disks or None)).disks
+    made = new_guest.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
     assert (made and [disk.image for disk in made]) == images
 
 
@@ -124,25 +124,25 @@ def test_image_is_short_for_that_of_the_first_disk(image: str | None, disks: tup
 )
 def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
-        new_guest.with_image(Wanted("web1", image=image).with_fields(disks=disks))
+        new_guest.with_image(GuestSpec("web1", image=image).with_fields(disks=disks))
 
 
 @pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])
 def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
-    off, on = (Found("web1", "u", now, persistent=True, autostart=False, xml="<domain/>") for now in ("shutdown", "running"))
-    domain.check_state(Wanted("web1", state=state), on, moving=True)
-    domain.check_state(Wanted("web1", state=state), off, moving=False)
+    off, on = (FoundGuest("web1", "u", now, persistent=True, autostart=False, xml="<domain/>") for now in ("shutdown", "running"))
+    domain.check_state(GuestSpec("web1", state=state), on, moving=True)
+    domain.check_state(GuestSpec("web1", state=state), off, moving=False)
     if state == "present":
-        domain.check_state(Wanted("web1", state=state), off, moving=True)
+        domain.check_state(GuestSpec("web1", state=state), off, moving=True)
         return
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it is being moved"):
-        domain.check_state(Wanted("web1", state=state), off, moving=True)
+        domain.check_state(GuestSpec("web1", state=state), off, moving=True)
 
 
 @pytest.mark.parametrize(("state", "verb"), [("reset", "reset"), ("rebooted", "reboot"), ("running", None), ("absent", None)])
 def test_only_what_is_there_starts_anew(state: str, verb: str | None) -> None:
     if verb is None:
-        domain.check_state(Wanted("web1", state=state), None, moving=False)
+        domain.check_state(GuestSpec("web1", state=state), None, moving=False)
         return
     with pytest.raises(NotFound, match=f"cannot {verb} web1: there is no such guest here"):
-        domain.check_state(Wanted("web1", state=state), None, moving=False)
+        domain.check_state(GuestSpec("web1", state=state), None, moving=False)

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change, diff
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, Found, Grafted, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, FoundGuest, Grafted, GuestSpec, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, completed, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, absent, completed, plan
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
 LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}
 
 
-def found(state: str = "running", **more: t.Any) -> Found:
+def found(state: str = "running", **more: t.Any) -> FoundGuest:
     """A guest on the host."""
-    return Found("web1", "u", state, True, more.pop("autostart", False), "<domain/>", "<domain/>" if state != "shutdown" else None, **more)
+    return FoundGuest(
+        "web1", "u", state, True, more.pop("autostart", False), "<domain/>", "<domain/>" if state != "shutdown" else None, **more
+    )
 
 
 def grafted(*changes: Change, **more: t.Any) -> Grafted:
@@ -31,13 +33,15 @@ def grafted(*changes: Change, **more: t.Any) -> Grafted:
     return Grafted("<domain/>", changes, **more)
 
 
-def planned(wanted: Wanted, here: Found | None, *changes: Change, fields: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> Plan:
+def planned(
+    wanted: GuestSpec, here: FoundGuest | None, *changes: Change, fields: t.Mapping[str, t.Any] | None = None, **more: t.Any
+) -> GuestPlan:
     """A plan for the same changes to what is stored and what runs."""
     after, wanted = grafted(*changes), wanted.with_fields(**(fields or {}))
     return plan(wanted, here, after, live.Now(wanted, after, after, LIMITS) if here and here.active else None, **more)
 
 
-def texts(result: Plan) -> list[str]:
+def texts(result: GuestPlan) -> list[str]:
     """Its steps, readable."""
     return [str(step) for step in result.steps]
 
@@ -64,9 +68,9 @@ TRANSITIONS: dict[tuple[str, str], list[str]] = {
 def test_states(now: str, state: str) -> None:
     if (now, state) == (OFF, "reset"):
         with pytest.raises(Refused, match="cannot reset web1: it is not running; use state: running"):
-            planned(Wanted("web1", state=state), found(now))
+            planned(GuestSpec("web1", state=state), found(now))
         return
-    assert texts(planned(Wanted("web1", state=state), found(now))) == TRANSITIONS.get((now, state), [])
+    assert texts(planned(GuestSpec("web1", state=state), found(now))) == TRANSITIONS.get((now, state), [])
 
 
 @pytest.mark.parametrize(
@@ -79,14 +83,14 @@ def test_states(now: str, state: str) -> None:
     ],
 )
 def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: str) -> None:
-    assert texts(planned(Wanted("web1", state=state, **options), found())) == [expected]
+    assert texts(planned(GuestSpec("web1", state=state, **options), found())) == [expected]
 
 
 def test_removal_and_restart_always_wait() -> None:
     """What follows must not meet a guest that still runs."""
-    wanted = Wanted("web1", state="absent", wait=False)
+    wanted = GuestSpec("web1", state="absent", wait=False)
     assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={})) == ["shut down web1", "undefine web1"]
-    wanted = Wanted("web1", allow_restart=True, wait=False)
+    wanted = GuestSpec("web1", allow_restart=True, wait=False)
     assert texts(planned(wanted, found(), Change("memory.maximum_kib", 1, 2)))[1:] == ["shut down web1", "start web1"]
 
 
@@ -104,14 +108,14 @@ def test_removal_and_restart_always_wait() -> None:
 )
 def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> None:
     crashed = found("crashed")
-    assert texts(planned(Wanted("web1", state=state, force=True), crashed)) == expected
+    assert texts(planned(GuestSpec("web1", state=state, force=True), crashed)) == expected
     if state in ("present", "destroyed", "reset"):
-        assert texts(planned(Wanted("web1", state=state), crashed)) == expected
+        assert texts(planned(GuestSpec("web1", state=state), crashed)) == expected
         return
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
-        planned(Wanted("web1", state=state), crashed)
+        planned(GuestSpec("web1", state=state), crashed)
     with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
-        absent(Wanted("web1", state="absent"), crashed, keeps=(), owned=(), in_use={})
+        absent(GuestSpec("web1", state="absent"), crashed, keeps=(), owned=(), in_use={})
 
 
 @pytest.mark.parametrize(
@@ -131,26 +135,26 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
     ],
 )
 def test_how_a_field_reaches_a_running_guest(change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None) -> None:
-    result = planned(Wanted("web1", state="running"), found(), change, fields=fields)
+    result = planned(GuestSpec("web1", state="running"), found(), change, fields=fields)
     assert texts(result) == [f"define web1 ({change.option})", *([step] if step else [])]
     assert result.pending == ((pending,) if pending else ())
 
 
 @pytest.mark.parametrize("field", ["vcpus.current", "title", "machine", "disks[a].cache"])
 def test_a_guest_that_is_off_has_nothing_pending(field: str) -> None:
-    result = planned(Wanted("web1"), found(OFF), Change(field, 1, 2), fields={field: 2})
+    result = planned(GuestSpec("web1"), found(OFF), Change(field, 1, 2), fields={field: 2})
     assert (texts(result), result.pending) == ([f"define web1 ({field})"], ())
 
 
 @pytest.mark.parametrize("state", ["shutdown", "destroyed"])
 def test_a_guest_that_goes_off_is_not_changed_live(state: str) -> None:
-    result = planned(Wanted("web1", state=state), found(), Change("vcpus.current", 2, 3), fields={"vcpus.current": 3})
+    result = planned(GuestSpec("web1", state=state), found(), Change("vcpus.current", 2, 3), fields={"vcpus.current": 3})
     assert texts(result) == ["define web1 (vcpus.current)", *TRANSITIONS[ON, state]]
 
 
 def test_metadata_is_one_step() -> None:
     changes = [Change("title", None, "x"), Change("description", None, "y"), Change("tags", None, ("z",))]
-    result = planned(Wanted("web1"), found(), *changes, fields={"title": "x", "description": "y", "tags": ("z",)})
+    result = planned(GuestSpec("web1"), found(), *changes, fields={"title": "x", "description": "y", "tags": ("z",)})
     assert result.steps[1:] == (steps.SetMetadata("web1", "x", "y", ""),)
 
 
@@ -160,8 +164,8 @@ def test_devices_come_and_go_live() -> None:
         Change("disks[old]", "/a", None),
         devices={"disks[new]": "<disk/>", "disks[old]": "<disk/>"},
     )
-    now = live.Now(Wanted("web1"), running, running, {})
-    result = plan(Wanted("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
+    now = live.Now(GuestSpec("web1"), running, running, {})
+    result = plan(GuestSpec("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
     assert texts(result) == [
         "define web1 (disks to be made)",
         "create disk /a (9.31e-10 GiB, qcow2)",
@@ -181,36 +185,36 @@ def test_devices_come_and_go_live() -> None:
     ],
 )
 def test_restart_where_allowed(state: str, now: str, expected: list[str]) -> None:
-    wanted = Wanted("web1", state=state, allow_restart=True, autostart=True)
+    wanted = GuestSpec("web1", state=state, allow_restart=True, autostart=True)
     result = planned(wanted, found(now), Change("vcpus.current", 2, 3), Change("machine", "a", "b"), fields={"vcpus.current": 3})
     assert texts(result) == ["define web1 (machine, vcpus.current)", "set autostart of web1 on", *expected]
     assert result.pending == ()
 
 
 def test_no_restart_without_need() -> None:
-    wanted = Wanted("web1", state="running", allow_restart=True)
+    wanted = GuestSpec("web1", state="running", allow_restart=True)
     assert "shut down" not in " ".join(texts(planned(wanted, found(), Change("title", "a", "b"), fields={"title": "b"})))
 
 
 @pytest.mark.parametrize(("wish", "has", "step"), [(True, False, "on"), (False, True, "off"), (True, True, None), (None, True, None)])
 def test_autostart(wish: bool | None, has: bool, step: str | None) -> None:
-    result = planned(Wanted("web1", autostart=wish), found(OFF, autostart=has))
+    result = planned(GuestSpec("web1", autostart=wish), found(OFF, autostart=has))
     assert texts(result) == ([f"set autostart of web1 {step}"] if step else [])
 
 
 def test_growing_alone_needs_no_definition() -> None:
     grow = steps.GrowRunningDisk("web1", "/a", 2 * 1024**3, "vda")
-    assert texts(planned(Wanted("web1"), found(), storage=[grow])) == ["grow disk /a to 2 GiB while it runs"]
+    assert texts(planned(GuestSpec("web1"), found(), storage=[grow])) == ["grow disk /a to 2 GiB while it runs"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "change", "message"),
     [
-        (Wanted("web1"), Change("firmware", None, "efi"), r"cannot change firmware: \(unset\) -> efi of web1: it is fixed"),
-        (Wanted("web1", uuid="v"), Change("title", None, "x"), "cannot change uuid of web1 from u to v: another guest has this name"),
+        (GuestSpec("web1"), Change("firmware", None, "efi"), r"cannot change firmware: \(unset\) -> efi of web1: it is fixed"),
+        (GuestSpec("web1", uuid="v"), Change("title", None, "x"), "cannot change uuid of web1 from u to v: another guest has this name"),
     ],
 )
-def test_what_is_fixed(wanted: Wanted, change: Change, message: str) -> None:
+def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
     with pytest.raises(Refused, match=message):
         planned(wanted, found(), change)
 
@@ -224,16 +228,16 @@ def test_what_is_fixed(wanted: Wanted, change: Change, message: str) -> None:
         (found(OFF), True, {"/a": "web2"}, ["undefine web1", "delete disk /b"], 1),
         (found(), True, {}, ["shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
         (found(PAUSED), True, {}, ["resume web1", "shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
-        (Found("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
+        (FoundGuest("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
     ],
 )
-def test_absent(here: Found | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
-    result = absent(Wanted("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
+def test_absent(here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
+    result = absent(GuestSpec("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
     assert (texts(result), len(result.notes)) == (expected, warnings)
 
 
 def test_absent_tells_of_files_left_over() -> None:
-    wanted = Wanted("web1", state="absent", remove_storage=True)
+    wanted = GuestSpec("web1", state="absent", remove_storage=True)
     result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
@@ -253,7 +257,7 @@ CHANGES = st.lists(
     st.booleans(),
 )
 def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow: bool, storage: bool) -> None:
-    wanted = Wanted("web1", state=state, allow_restart=allow)
+    wanted = GuestSpec("web1", state=state, allow_restart=allow)
     more: dict[str, t.Any] = {"storage": [SYSTEM], "unfinished_xml": "<domain/>"} if storage else {}
     fields: dict[str, t.Any] = {"vcpus.current": 3, "memory.current_kib": 9999}
     result = planned(wanted, found(now), *[Change(field, 1, 3) for field in where], fields=fields, **more)
@@ -287,7 +291,7 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
     ],
 )
 def test_a_maximum_follows(said: dict[str, t.Any], known: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
-    assert completed(Wanted("web1", fields=said, plain=("vcpus", "memory")), known).fields == expected
+    assert completed(GuestSpec("web1", fields=said, plain=("vcpus", "memory")), known).fields == expected
 
 
 def test_policy_rows_are_used_as_they_are_written() -> None:
@@ -320,8 +324,8 @@ def test_the_gate() -> None:
 
 def test_a_namesake_is_not_removed() -> None:
     here = found()
-    other = Wanted("web1", state="absent", uuid="00000000-0000-0000-0000-000000000009")
+    other = GuestSpec("web1", state="absent", uuid="00000000-0000-0000-0000-000000000009")
     with pytest.raises(Refused, match=f"cannot remove web1: the guest of that name has UUID {here.uuid}, not {other.uuid}"):
         absent(other, here, keeps=(), owned=(), in_use={})
-    same = Wanted("web1", state="absent", uuid=here.uuid)
+    same = GuestSpec("web1", state="absent", uuid=here.uuid)
     assert texts(absent(same, here, keeps=(), owned=(), in_use={}))[-1] == "undefine web1"

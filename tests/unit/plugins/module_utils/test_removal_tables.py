@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Grafted, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Plan, absent, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, absent, plan
 
 
-def found(state: str, *, persistent: bool = True, autostart: bool = False) -> Found:
+def found(state: str, *, persistent: bool = True, autostart: bool = False) -> FoundGuest:
     """A guest."""
-    return Found("web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>")
+    return FoundGuest("web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>")
 
 
 def shown(step: steps.Step) -> str:
@@ -25,7 +25,7 @@ def shown(step: steps.Step) -> str:
 
 def result(state: str, *, force: bool = False, remove: bool = True, persistent: bool = True) -> str:
     """Steps of a removal, and the disks that are kept."""
-    wish = Wanted("web1", state="absent", remove_storage=remove, force=force, wait=False, wait_timeout_s=7)
+    wish = GuestSpec("web1", state="absent", remove_storage=remove, force=force, wait=False, wait_timeout_s=7)
     here = found(state, persistent=persistent)
     try:
         made = absent(wish, here, keeps=("nvram", "tpm"), owned=("/a", "/b"), in_use={"/b": "web2", "/c": "web3"})
@@ -53,10 +53,10 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 
 
 def test_kept_disks_are_named_with_the_reason() -> None:
-    wish = Wanted("web1", state="absent", remove_storage=True)
+    wish = GuestSpec("web1", state="absent", remove_storage=True)
     told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
     assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
-    wish = Wanted("web1", state="absent")
+    wish = GuestSpec("web1", state="absent")
     told = absent(wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session").notes
     assert told == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
@@ -66,7 +66,9 @@ def test_kept_disks_are_named_with_the_reason() -> None:
     assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
 
 
-def planned(wish: Wanted, here: Found | None, *changes: Change, seed_changed: bool = False, record_changed: bool = False) -> Plan:
+def planned(
+    wish: GuestSpec, here: FoundGuest | None, *changes: Change, seed_changed: bool = False, record_changed: bool = False
+) -> GuestPlan:
     """A plan for changes that the stored definition and the running guest lack alike."""
     after = Grafted("<domain/>", changes)
     now = live.Now(wish, after, after, {}) if here and here.active else None
@@ -75,22 +77,22 @@ def planned(wish: Wanted, here: Found | None, *changes: Change, seed_changed: bo
 
 def test_power_states_ask_and_wait_as_told() -> None:
     cases = [
-        (Wanted("web1", state="shutdown", wait=False, wait_timeout_s=9), "running", "Shutdown 9 force=False wait=False"),
-        (Wanted("web1", state="shutdown", wait_timeout_s=9, force=True), "running", "Shutdown 9 force=True wait=True"),
-        (Wanted("web1", state="shutdown"), "paused", "Resume; Shutdown 300 force=False wait=True"),
-        (Wanted("web1", state="shutdown", force=True), "crashed", "Destroy"),
-        (Wanted("web1", state="destroyed"), "crashed", "Destroy"),
-        (Wanted("web1", state="running", force=True), "crashed", "Destroy; Start"),
-        (Wanted("web1", state="paused", force=True), "crashed", "Destroy; Start"),
-        (Wanted("web1", state="present", force=True), "crashed", ""),
-        (Wanted("web1", state="rebooted", force=True), "crashed", "Destroy; Start"),
+        (GuestSpec("web1", state="shutdown", wait=False, wait_timeout_s=9), "running", "Shutdown 9 force=False wait=False"),
+        (GuestSpec("web1", state="shutdown", wait_timeout_s=9, force=True), "running", "Shutdown 9 force=True wait=True"),
+        (GuestSpec("web1", state="shutdown"), "paused", "Resume; Shutdown 300 force=False wait=True"),
+        (GuestSpec("web1", state="shutdown", force=True), "crashed", "Destroy"),
+        (GuestSpec("web1", state="destroyed"), "crashed", "Destroy"),
+        (GuestSpec("web1", state="running", force=True), "crashed", "Destroy; Start"),
+        (GuestSpec("web1", state="paused", force=True), "crashed", "Destroy; Start"),
+        (GuestSpec("web1", state="present", force=True), "crashed", ""),
+        (GuestSpec("web1", state="rebooted", force=True), "crashed", "Destroy; Start"),
     ]
     texts = ["; ".join(map(shown, planned(wish, found(now)).steps)) for wish, now, _expected in cases]
     assert texts == [expected for _wish, _now, expected in cases]
 
 
 def test_a_definition_is_written_only_for_a_reason() -> None:
-    wish = Wanted("web1")
+    wish = GuestSpec("web1")
     assert [shown(step) for step in planned(wish, None).steps] == ["Define"]
     assert planned(wish, found("shutdown")).steps == ()
     remembered = planned(wish, found("shutdown"), record_changed=True).steps
@@ -102,10 +104,10 @@ def test_a_definition_is_written_only_for_a_reason() -> None:
 
 
 def test_what_waits_for_the_next_boot() -> None:
-    assert "cloud_init" in planned(Wanted("web1"), found("running"), seed_changed=True).pending[0]
-    assert planned(Wanted("web1", state="shutdown"), found("running"), seed_changed=True).pending == ()
-    assert planned(Wanted("web1"), found("shutdown"), seed_changed=True).pending == ()
-    restart = planned(Wanted("web1", allow_restart=True), found("running"), seed_changed=True)
+    assert "cloud_init" in planned(GuestSpec("web1"), found("running"), seed_changed=True).pending[0]
+    assert planned(GuestSpec("web1", state="shutdown"), found("running"), seed_changed=True).pending == ()
+    assert planned(GuestSpec("web1"), found("shutdown"), seed_changed=True).pending == ()
+    restart = planned(GuestSpec("web1", allow_restart=True), found("running"), seed_changed=True)
     assert [shown(step) for step in restart.steps] == ["Shutdown 300 force=False wait=True", "Start"] and restart.pending == ()
-    later = planned(Wanted("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
+    later = planned(GuestSpec("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
     assert len(later.pending) == 1 and "title" in later.pending[0]

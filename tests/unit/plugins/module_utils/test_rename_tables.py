@@ -8,14 +8,14 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Found, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import rename
 from ansible_collections.corral.virt.tests.golden.case import options
 
-OFF = Found("web1", "u1", "shutdown", persistent=True, autostart=True, xml="<domain/>")
-OTHER = Found("web2", "u2", "shutdown", persistent=True, autostart=False, xml="<domain/>")
-RENAMED = Wanted("web2", renamed_from="web1")
+OFF = FoundGuest("web1", "u1", "shutdown", persistent=True, autostart=True, xml="<domain/>")
+OTHER = FoundGuest("web2", "u2", "shutdown", persistent=True, autostart=False, xml="<domain/>")
+RENAMED = GuestSpec("web2", renamed_from="web1")
 
 
 def test_a_guest_is_renamed_once() -> None:
@@ -37,7 +37,9 @@ def test_a_guest_is_renamed_once() -> None:
         (RENAMED, None, OFF, {"keeps": ["snapshots", "checkpoints"]}, "its snapshots and checkpoints under its name"),
     ],
 )
-def test_what_is_not_renamed(wanted: Wanted, found: Found | None, former: Found | None, more: dict[str, t.Any], said: str) -> None:
+def test_what_is_not_renamed(
+    wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, more: dict[str, t.Any], said: str
+) -> None:
     with pytest.raises(VirtError, match=f"^cannot rename web1 to web2: .*{said}"):
         rename(wanted, found, former, **{"keeps": (), "memory": {}, **more})
 

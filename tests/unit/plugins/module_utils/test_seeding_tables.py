@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Seed, Volume, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Seed, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
@@ -32,9 +32,9 @@ def seed(**said: t.Any) -> Seed:
 NOCLOUD, OFFLINE = seed(), seed(method="virt_customize")
 
 
-def wanted(what: Seed | None, **more: t.Any) -> Wanted:
+def wanted(what: Seed | None, **more: t.Any) -> GuestSpec:
     """A guest with that seed."""
-    return Wanted("web1", seed=what, **more)
+    return GuestSpec("web1", seed=what, **more)
 
 
 def known(digest: str | None = None, **more: t.Any) -> Known:

@@ -25,9 +25,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     IDENTITIES,
     Certificate,
     File,
-    Found,
+    FoundTls,
+    TlsSpec,
     Trust,
-    Wanted,
     check_names,
     usages,
 )
@@ -37,11 +37,11 @@ NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 LIBVIRT = IDENTITIES["libvirt"]
 CA, OLD = {"aa": "the CA"}, {"bb": "PEM"}
 TRUST = Trust("PEM", "CRL", trusts=CA, signer="aa", retired=OLD, refuses=("e0",), revoked={"e0": "CN=gone"})
-GOAL = Wanted(LIBVIRT, "hyper1", ("10.0.0.1", "hyper1"), datetime.timedelta(days=30), trust=TRUST)
+GOAL = TlsSpec(LIBVIRT, "hyper1", ("10.0.0.1", "hyper1"), datetime.timedelta(days=30), trust=TRUST)
 GOOD = Certificate(GOAL.subject, GOAL.names, usages("server"), NOW + datetime.timedelta(days=200), "5f", "ab", "aa")
 
 
-def found(server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]) -> Found:
+def found(server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]) -> FoundTls:
     """All files in order, except what `faults` says by file name (with `_` for `.`), and `state` of the rest."""
     rows = {}
     for place in LIBVIRT.places:
@@ -49,7 +49,7 @@ def found(server: Certificate | None = GOOD, state: dict[str, t.Any] | None = No
         rows[place.path] = File(place, **{**fields, **faults.get(place.name.replace(".", "_"), {})})
     client = dataclasses.replace(GOOD, usages=usages("client"), serial="60")
     certificates = {"server": server, "client": client} if server else {}
-    return Found(rows, certificates, **{"trusts": CA, "refuses": ("e0",), "stands": ("e0",), **(state or {})})
+    return FoundTls(rows, certificates, **{"trusts": CA, "refuses": ("e0",), "stands": ("e0",), **(state or {})})
 
 
 def changed(**fields: t.Any) -> Certificate:
@@ -68,7 +68,7 @@ BOTH = {f"{purpose}.{what}" for purpose in ("server", "client") for what in ("su
 @pytest.mark.parametrize(
     ("state", "where"),
     [
-        (Found({}), {"files", "trusts", *BOTH}),
+        (FoundTls({}), {"files", "trusts", *BOTH}),
         (found(cacert_pem={"foreign": True}), {"authority"}),
         (found(serverkey_pem={"fault": "does not belong to servercert.pem"}), {"files"}),
         (found(changed(names=("hyper1",))), {"server.names"}),
@@ -83,7 +83,7 @@ BOTH = {f"{purpose}.{what}" for purpose in ("server", "client") for what in ("su
         (found(serverkey_pem={"mode": 0o644}), {"key"}),
     ],
 )
-def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: Found, where: set[str]) -> None:
+def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: FoundTls, where: set[str]) -> None:
     plan = decide(GOAL, state, now=NOW)
     assert [type(step) for step in plan.steps] == [Request]
     assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
@@ -174,7 +174,7 @@ class Signer:
         self._authority = ca.CertificateAuthority(certificate, key, passphrase=None, named="the CA")
         self.trust = trust(certificate, self._authority.crl([]).decode())
 
-    def sign(self, csr: str, wanted: Wanted) -> str:
+    def sign(self, csr: str, wanted: TlsSpec) -> str:
         return "".join(text.decode() for _serial, text in self._authority.sign(csr, wanted, days=100, now=NOW))
 
 
@@ -183,19 +183,19 @@ def authority() -> Signer:
     return Signer()
 
 
-def goal(authority: Signer, identity: str = "libvirt", **fields: t.Any) -> Wanted:
+def goal(authority: Signer, identity: str = "libvirt", **fields: t.Any) -> TlsSpec:
     owner, group = files.me()
     days = datetime.timedelta(days=30)
     fields = {"trust": authority.trust, **fields}
-    return Wanted(IDENTITIES.get(identity, CONTROLLER), "hyper1", ("10.0.0.1", "hyper1"), days, owner, group, **fields)
+    return TlsSpec(IDENTITIES.get(identity, CONTROLLER), "hyper1", ("10.0.0.1", "hyper1"), days, owner, group, **fields)
 
 
-def issue(authority: Signer, wanted: Wanted, root: Path) -> None:
+def issue(authority: Signer, wanted: TlsSpec, root: Path) -> None:
     csr = files.request(wanted.identity, str(root), subject=wanted.subject)
     files.install(wanted, str(root), certificate=authority.sign(csr, wanted))
 
 
-def read(authority: Signer, wanted: Wanted, root: Path) -> Found:
+def read(authority: Signer, wanted: TlsSpec, root: Path) -> FoundTls:
     return files.read(wanted.identity, str(root), trust=authority.trust)
 
 
@@ -283,7 +283,7 @@ def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest
 
 
 def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_path: Path) -> None:
-    wanted = Wanted(IDENTITIES["qemu"], "hyper1", ("hyper1",), datetime.timedelta(days=30), files.me()[0], None, trust=authority.trust)
+    wanted = TlsSpec(IDENTITIES["qemu"], "hyper1", ("hyper1",), datetime.timedelta(days=30), files.me()[0], None, trust=authority.trust)
     with pytest.raises(Failed, match="install QEMU"):
         issue(authority, wanted, tmp_path / "pki")
 

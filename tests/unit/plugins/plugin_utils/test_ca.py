@@ -17,12 +17,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, given
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
 
-GOAL = Wanted(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
+GOAL = TlsSpec(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 
 
 def make(directory: Path, **said: t.Any) -> str:
@@ -135,7 +135,7 @@ def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
         (("192.0.2.1",), True),
         (("fe80::1",), True),
     ):
-        wanted = Wanted(GOAL.identity, "hyper1", names, GOAL.renew_before)
+        wanted = TlsSpec(GOAL.identity, "hyper1", names, GOAL.renew_before)
         if refused:
             with pytest.raises(Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, and not for {names[0]}"):
                 authorities.sign(csr, wanted, days=90)
