@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, new_guest
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, new_guest, power, removal, rename, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -98,7 +98,7 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     """Everything that is decided about one guest; raises what refuses it."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
-    plans.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
+    power.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
     result = _absent(wanted, found, host) if wanted.state == "absent" else _present(wanted, found, host)
     if step is None:
         return result
@@ -107,11 +107,11 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     )
 
 
-def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[plans.Rename | None, FoundGuest | None]:
+def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[steps.Rename | None, FoundGuest | None]:
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
     keeps = host.keeps(former.uuid) if former else ()
-    step = plans.rename(wanted, found, former, keeps=keeps, memory=record.read(former.xml) if former else {})
+    step = rename.rename(wanted, found, former, keeps=keeps, memory=record.read(former.xml) if former else {})
     if step is None or former is None:
         return None, found
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
@@ -269,13 +269,13 @@ def _running(subject: _Subject, document: _Document) -> live.Now | None:
 def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
     if found is None:
         left_over = _left_over(wanted.name, host) if wanted.remove_storage else ()
-        return plans.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
+        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
     memory = record.read(found.xml)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
     in_use = {**_users(wanted.name, owned, host), **_not_his(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
-    return plans.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
+    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
 
 
 def _not_his(xml: str) -> dict[str, str]:
@@ -300,6 +300,6 @@ def _users(guest: str, owned: t.Collection[str], host: Host) -> dict[str, str]:
 
 def _left_over(guest: str, host: Host) -> list[str]:
     """Images named as those of the guest are, which no guest uses."""
-    paths = plans.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
+    paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
     users = _users(guest, paths, host) if paths else {}
     return [path for path in paths if path not in users]

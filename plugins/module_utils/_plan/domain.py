@@ -7,19 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import re
-import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off, state_change, state_steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Rename, Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["GuestPlan", "Rename", "absent", "awaited", "changes", "check_state", "completed", "named_after", "plan", "rename", "saved"]
+__all__ = ["GuestPlan", "awaited", "changes", "completed", "plan", "saved"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,17 +27,6 @@ class GuestPlan(step.Plan[Step]):
     uuid: str = ""  # whom the steps are done to; empty: there is no such guest
     wait: steps.WaitForAddress | None = None  # afterwards
     ssh_host_key: str | None = None  # public
-
-
-def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) -> None:
-    """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
-    if found is None and wanted.state in ("reset", "rebooted"):
-        raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
-    if found is not None and moving and found.state != "running" and wanted.state != "present":
-        raise Refused(
-            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
-            "virt_migrate (playbook migrate), which looks at both hosts"
-        )
 
 
 def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
@@ -92,7 +79,7 @@ def plan(
         if pending and wanted.allow_restart and found is not None:
             return GuestPlan((*made, *_restart(wanted, found)))
         made = _merged(made, reached)
-    return GuestPlan((*made, *_state_steps(wanted, found)), pending=tuple(pending))
+    return GuestPlan((*made, *state_steps(wanted, found)), pending=tuple(pending))
 
 
 def _definition(
@@ -129,7 +116,7 @@ def changes(
         made = [Change(change.where, None, change.after) for change in made]
     if seeding.rewritten and wanted.seed:
         made.append(Change("cloud_init", str(recorded)[:12], wanted.seed.digest[:12]))
-    return (*made, *_state_change(wanted, found, plan), *_autostart_change(found, plan))
+    return (*made, *state_change(wanted, found, plan.steps), *_autostart_change(found, plan))
 
 
 def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change], plan: GuestPlan) -> list[Change]:
@@ -138,21 +125,6 @@ def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change
         return [*running]
     places = {change.where for change in stored.changes}
     return [change for change in running if change.where not in places and str(change) not in plan.pending]
-
-
-def _state_change(wanted: GuestSpec, found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
-    after = {
-        steps.Start: "paused" if wanted.state == "paused" else "running",
-        steps.Resume: "running",
-        steps.Suspend: "paused",
-        steps.Destroy: "shutdown",
-        steps.Shutdown: "shutdown",
-    }
-    told = [after[type(step)] for step in plan.steps if type(step) in after]
-    before = found.state if found else "absent"
-    if not told:
-        return [] if found else [Change("state", "absent", "shutdown")]
-    return [Change("state", before, told[-1])] if told[-1] != before else []
 
 
 def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
@@ -165,47 +137,6 @@ def saved(name: str) -> str:
         f"{name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
         f"that; to drop what was saved: virsh managedsave-remove {name}"
     )
-
-
-def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
-    """Those of the paths that are named as the images of that guest are."""
-    ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
-    return [path for path in paths if ours.search(path)]
-
-
-_NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
-    "managed_save": "virsh managedsave-remove {}",
-    "snapshots": "virsh snapshot-delete {} SNAPSHOT",
-    "checkpoints": "virsh checkpoint-delete {} CHECKPOINT",
-}
-
-
-def rename(
-    wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
-) -> steps.Rename | None:
-    """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
-
-    `keeps` is what libvirt keeps of `former`, `memory` what we do.
-    """
-    what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
-    if former is None and found is None:
-        raise NotFound(f"{what}: there is no guest {wanted.renamed_from} here")
-    if former is None:
-        return None
-    if found is not None:
-        raise Refused(f"{what}: another guest has that name (UUID {found.uuid}); choose another one")
-    if wanted.uuid and wanted.uuid != former.uuid:
-        raise Refused(f"{what}: the guest of that name has UUID {former.uuid}, not {wanted.uuid}; look at it again")
-    if former.active:
-        raise Refused(f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e guest={former.name}")
-    if memory.get("moving"):
-        raise Refused(f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)")
-    if memory.get("making"):
-        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
-    if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
-        remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
-        raise Refused(f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: {remedy}")
-    return steps.Rename(former.name, wanted.name)
 
 
 def _refuse_not_live(wanted: GuestSpec, now: live.Now | None, storage: t.Sequence[Step]) -> None:
@@ -237,44 +168,6 @@ def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
     return [*made[:last], *first, *made[last:], *(step for step in reached if step not in first)]
 
 
-def absent(
-    wanted: GuestSpec,
-    found: FoundGuest | None,
-    *,
-    keeps: t.Sequence[str],
-    owned: t.Sequence[str],
-    in_use: t.Mapping[str, str],
-    left_over: t.Sequence[str] = (),
-    uri: str = "qemu:///system",
-) -> GuestPlan:
-    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
-
-    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
-    whose a kept disk was, so its note has the command that deletes it, at that `uri`.
-    """
-    delete = functools.partial(_deletion, uri)
-    if found is None:
-        said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
-        return GuestPlan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
-    _refuse_namesake(wanted, found)
-    made: list[Step] = _power_off(wanted, found) if found.active else []
-    if found.persistent:
-        made.append(steps.Undefine(wanted.name, tuple(keeps)))
-    notes = []
-    for path in owned:
-        if path in in_use:
-            notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
-        elif not wanted.remove_storage:
-            notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
-        else:
-            made.append(steps.DeleteVolume(wanted.name, path))
-    return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
-
-
-def _deletion(uri: str, path: str) -> str:
-    return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
-
-
 def awaited(wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], seen: t.Collection[str]) -> steps.WaitForAddress | None:
     """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at which it was `seen`,
     unless it starts only now.
@@ -296,56 +189,9 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
         raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
 
 
-def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
-    """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
-    if wanted.uuid and wanted.uuid != found.uuid:
-        raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
-
-
 def _restart(wanted: GuestSpec, found: FoundGuest) -> list[Step]:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
-    return [*_power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
-
-
-def _state_steps(wanted: GuestSpec, found: FoundGuest | None) -> list[Step]:
-    name, state = wanted.name, wanted.state
-    now = found.state if found is not None and found.active else "shutdown"
-    reboot = steps.Reboot(name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wanted.wait)
-    table: dict[tuple[str, str], list[Step]] = {
-        ("running", "shutdown"): [steps.Start(name)],
-        ("running", "paused"): [steps.Resume(name)],
-        ("paused", "shutdown"): [steps.Start(name, paused=True)],
-        ("paused", "running"): [steps.Suspend(name)],
-        ("rebooted", "shutdown"): [steps.Start(name)],
-        ("rebooted", "paused"): [steps.Resume(name), reboot],
-        ("rebooted", "running"): [reboot],
-    }
-    if state == "reset":
-        if now == "shutdown":
-            raise Refused(f"cannot reset {name}: it is not running; use state: running")
-        return [steps.Reset(name)]
-    if found is None or now == "shutdown":
-        return table.get((state, "shutdown"), [])
-    if state == "destroyed":
-        return [steps.Destroy(name)]
-    if state == "shutdown":
-        return _power_off(wanted, found, wait=wanted.wait)
-    if state != "present" and now == "crashed":
-        return [*_power_off(wanted, found), *table[state, "shutdown"]]
-    return table.get((state, now), [])
-
-
-def _power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> list[Step]:
-    """A paused guest would not hear that it shall shut down; one that crashed is kept (on_crash) because somebody wants to look at it."""
-    if found.state == "crashed":
-        if not wanted.force:
-            raise Refused(
-                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash keeps it to be looked at; "
-                "set force: true to give that up"
-            )
-        return [steps.Destroy(wanted.name)]
-    wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []
-    return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
+    return [*power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
 
 
 def _summary(changes: t.Sequence[Change]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import domain, new_guest
+from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest, power
 
 VCPUS, MEMORY = {"vcpus.current": 1}, {"memory.current_kib": 1024}
 CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 256}), Item("2"))
@@ -130,19 +130,19 @@ def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], pr
 @pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])
 def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
     off, on = (FoundGuest("web1", "u", now, persistent=True, autostart=False, xml="<domain/>") for now in ("shutdown", "running"))
-    domain.check_state(GuestSpec("web1", state=state), on, moving=True)
-    domain.check_state(GuestSpec("web1", state=state), off, moving=False)
+    power.check_state(GuestSpec("web1", state=state), on, moving=True)
+    power.check_state(GuestSpec("web1", state=state), off, moving=False)
     if state == "present":
-        domain.check_state(GuestSpec("web1", state=state), off, moving=True)
+        power.check_state(GuestSpec("web1", state=state), off, moving=True)
         return
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it is being moved"):
-        domain.check_state(GuestSpec("web1", state=state), off, moving=True)
+        power.check_state(GuestSpec("web1", state=state), off, moving=True)
 
 
 @pytest.mark.parametrize(("state", "verb"), [("reset", "reset"), ("rebooted", "reboot"), ("running", None), ("absent", None)])
 def test_only_what_is_there_starts_anew(state: str, verb: str | None) -> None:
     if verb is None:
-        domain.check_state(GuestSpec("web1", state=state), None, moving=False)
+        power.check_state(GuestSpec("web1", state=state), None, moving=False)
         return
     with pytest.raises(NotFound, match=f"cannot {verb} web1: there is no such guest here"):
-        domain.check_state(GuestSpec("web1", state=state), None, moving=False)
+        power.check_state(GuestSpec("web1", state=state), None, moving=False)

@@ -14,7 +14,8 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, FoundGuest, Grafted, GuestSpec, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, absent, completed, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, completed, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")

@@ -6,7 +6,8 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, absent, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
 
 
 def found(state: str, *, persistent: bool = True, autostart: bool = False) -> FoundGuest:

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import rename
+from ansible_collections.corral.virt.plugins.module_utils._plan.rename import rename
 from ansible_collections.corral.virt.tests.golden.case import options
 
 OFF = FoundGuest("web1", "u1", "shutdown", persistent=True, autostart=True, xml="<domain/>")

@@ -1,0 +1,72 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what goes with a guest that shall not be there. Pure."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+
+__all__ = ["absent", "named_after"]
+
+
+def absent(
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    *,
+    keeps: t.Sequence[str],
+    owned: t.Sequence[str],
+    in_use: t.Mapping[str, str],
+    left_over: t.Sequence[str] = (),
+    uri: str = "qemu:///system",
+) -> GuestPlan:
+    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
+
+    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
+    whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    """
+    delete = functools.partial(_deletion, uri)
+    if found is None:
+        said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
+        return GuestPlan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
+    _refuse_namesake(wanted, found)
+    made: list[Step] = power_off(wanted, found) if found.active else []
+    if found.persistent:
+        made.append(steps.Undefine(wanted.name, tuple(keeps)))
+    notes = []
+    for path in owned:
+        if path in in_use:
+            notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
+        elif not wanted.remove_storage:
+            notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
+        else:
+            made.append(steps.DeleteVolume(wanted.name, path))
+    return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+
+
+def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
+    """Those of the paths that are named as the images of that guest are."""
+    ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
+    return [path for path in paths if ours.search(path)]
+
+
+def _deletion(uri: str, path: str) -> str:
+    return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
+
+
+def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
+    """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
+    if wanted.uuid and wanted.uuid != found.uuid:
+        raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
