@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._said import Said
+from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
 
 display = Display()
 
@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(
             {"action": {"type": "str", "required": True, "choices": _actions.names()}},
         )
-        action, said = _actions.action(options["action"]), Said(self, task_vars or {})
+        action, said = _actions.action(options["action"]), RunVariables(self, task_vars or {})
         try:
             values = _arguments.asked(action, said.values(action.arguments), said.inventory)
             if "gone" in action.arguments:

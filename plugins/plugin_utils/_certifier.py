@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, said, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, trust_options, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import SetMode, SetTrust, decide
@@ -66,7 +66,7 @@ class Certifier:
 
         def call(**more: t.Any) -> Variables:
             says = {name: authorities.trust(name, name=params["name"], gate=self.gate) for name in AUTHORITIES}
-            return self.ask({**sent, **said(says), **more})
+            return self.ask({**sent, **trust_options(says), **more})
 
         result = call()
         if result.get("failed"):
@@ -195,7 +195,7 @@ class Certifier:
         )
 
     def _lives(self, authorities: Authorities) -> Variables:
-        """What _ends.py needs to say that something was forgotten."""
+        """What _expiry.py needs to say that something was forgotten."""
         ends = {name: end.strftime("%Y-%m-%dT%H:%M:%SZ") for name, end in authorities.ends().items()}
         return {"authorities": ends, "renew_before": self.params["renew_before"]}
 

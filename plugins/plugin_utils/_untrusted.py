@@ -13,7 +13,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _ends
+from ansible_collections.corral.virt.plugins.plugin_utils import _expiry
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["UntrustedAction"]
@@ -28,7 +28,7 @@ class UntrustedAction(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
         """Say in every play which certificates will end; Ansible shows equal warnings once."""
         place = self._templar.template((task_vars or {}).get("pki_ca_dir")) or os.environ.get("CORRAL_VIRT_CA_DIR") or _CA_DIR
-        for sentence in _ends.near(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
+        for sentence in _expiry.warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
             Display().warning(printable(sentence))
         return super().run(tmp, task_vars)
 

@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
 REPORT, MEASURED = ROOT / "build/mutation.json", ROOT / ".cache/mutation.json"
 RULES = ("whole", "fit", "tied", "merge", "chain")
-BUDGET_S, SLOW_S = 5.0, 2.0
+BUDGET_S, SLOW_S = 3.0, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
 # Those of shipped code; what runs Ansible as a program of its own would notice nothing here, and what is slow asks no more than tables do.

@@ -255,7 +255,7 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, O
     if outcome.addresses:
         return {**result, "addresses": list(outcome.addresses), "notes": [*result["notes"], *_notes(outcomes, outcome.name)]}
     try:
-        seen = wait.seen(connection, look.by_uuid(connection, uuid))
+        seen = wait.observe(connection, look.by_uuid(connection, uuid))
     except VirtError:
         seen = steps.Seen(state="shutdown")
     done = f" (already done: {'; '.join(result['steps'])})" if result["steps"] else ""

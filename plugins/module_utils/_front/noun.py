@@ -35,7 +35,7 @@ def argument_spec(noun: Noun) -> dict[str, t.Any]:
         "state": {"type": "str", "choices": list(noun.states), "default": noun.states[0]},
         "autostart": {"type": "bool"},
         **{option: _EXTRAS[option] for option in noun.extras},
-        **options.spec(noun.said),
+        **options.spec(noun.options),
     }
 
 
@@ -46,8 +46,8 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     problems.tried(lambda: _units.check_name(name, what="name"))
     spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
     problems.found += [found.replace(": ", f" of {what}: ", 1) for found in _units.control_characters(spoken)]
-    fields = options.fields_of(noun.said, params, what, problems.found)
-    problems.found += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.said, fields)]
+    fields = options.fields_of(noun.options, params, what, problems.found)
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.options, fields)]
     more = _extras(noun, params, what, problems)
     problems.refuse()
     return Spec(name, params["state"], fields, params["autostart"], **more)
@@ -81,7 +81,7 @@ def converge(
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
-        **options.words(noun.said, done.after or {}),
+        **options.words(noun.options, done.after or {}),
         "active": states.get("active", found.active if found else False),
         "autostart": states.get("autostart", found.autostart if found else False),
     }

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
 
-__all__ = ["OPTIONS", "renew_before", "said", "trusts", "wanted"]
+__all__ = ["OPTIONS", "renew_before", "trust_options", "trusts", "wanted"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "revoked"], "default": "present"},
@@ -70,7 +70,7 @@ def _trust(params: t.Mapping[str, t.Any], prefix: str) -> Trust:
     )
 
 
-def said(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
+def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
     """The options that hold what the authorities say."""
     texts = {f"{prefix}ca_{what}": found[name] for name, prefix in _PREFIXES.items() for what in ("certificate", "crl")}
     return {

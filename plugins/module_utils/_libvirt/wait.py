@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["ask", "balloon", "is_off", "obeyed", "removal", "seen"]
+__all__ = ["ask", "balloon", "is_off", "obeyed", "observe", "removal"]
 
 _LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
@@ -138,7 +138,7 @@ def _aside(call: t.Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def seen(connection: Connection, domain: t.Any) -> Seen:
+def observe(connection: Connection, domain: t.Any) -> Seen:
     """What can be seen of a guest from outside, at little cost: to say why it did not do what was waited for."""
     try:
         live = _live(domain)

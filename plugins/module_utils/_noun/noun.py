@@ -41,7 +41,7 @@ class Noun:
     host: t.Callable[[t.Any, str], t.Any] = lambda raw, _name: raw  # facts, of what the host told
 
     @property
-    def said(self) -> Table:
+    def options(self) -> Table:
         """The rows that have an option."""
         return {field: row for field, row in self.table.items() if field not in self.unsaid}
 

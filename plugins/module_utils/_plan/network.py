@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case
 
 __all__ = ["LIVE", "RULES"]
 
-Said = t.Iterator[t.Union[VirtError, str]]
+Findings = t.Iterator[t.Union[VirtError, str]]
 _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0
 
 
@@ -32,7 +32,7 @@ def _new_or_changed(case: Case, *fields: str) -> bool:
     return case.spec.state != "absent" and (case.found is None or case.changed(*fields))
 
 
-def _is_complete(case: Case, _plan: NounPlan) -> Said:
+def _is_complete(case: Case, _plan: NounPlan) -> Findings:
     """What a mode cannot do without."""
     after = case.stored.after
     if not _new_or_changed(case, "mode", "ips", "bridge", "interfaces", "pf"):
@@ -51,7 +51,7 @@ def _is_complete(case: Case, _plan: NounPlan) -> Said:
         yield _problem(case, "pf", "it excludes interfaces; leave out one of the two")
 
 
-def _has_whole_ranges(case: Case, _plan: NounPlan) -> Said:
+def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:
     after = case.stored.after
     for what in ("address", "port"):
         ends = [after.get(f"nat.{what}_{end}") for end in ("start", "end")]
@@ -59,7 +59,7 @@ def _has_whole_ranges(case: Case, _plan: NounPlan) -> Said:
             yield _problem(case, f"nat.{what}_start", f"it requires nat.{what}_end, and vice versa")
 
 
-def _has_its_bridge(case: Case, _plan: NounPlan) -> Said:
+def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
     """A bridge of the host that guests are to be on exists."""
     after, bridges = case.stored.after, _host(case).bridges
     if after.get("mode") != "bridge" or not _new_or_changed(case, "mode", "bridge"):
@@ -74,7 +74,7 @@ def _has_its_bridge(case: Case, _plan: NounPlan) -> Said:
         )
 
 
-def _takes_no_bridge(case: Case, _plan: NounPlan) -> Said:
+def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
     """The bridge that libvirt is to make belongs to nobody else."""
     after, host = case.stored.after, _host(case)
     bridge = after.get("bridge")
@@ -90,7 +90,7 @@ def _takes_no_bridge(case: Case, _plan: NounPlan) -> Said:
         )
 
 
-def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Said:
+def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
     """Of two networks with the same addresses only one can run."""
     starts = any(isinstance(step, Start) for step in plan.steps)
     if not starts and not (case.running and case.changed("ips")):
@@ -123,7 +123,7 @@ def _overlap(one: _Subnet, other: _Subnet) -> bool:
     return one.version == other.version and one.overlaps(t.cast(t.Any, other))
 
 
-def _serves_its_subnets(case: Case, _plan: NounPlan) -> Said:
+def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
     """Addresses that DHCP gives away are of the subnet, and one subnet of each family gives."""
     if not _new_or_changed(case, "ips"):
         return
@@ -151,7 +151,7 @@ def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _tags_where_libvirt_does(case: Case, _plan: NounPlan) -> Said:
+def _tags_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
     """VLAN tags are set by Open vSwitch, by SR-IOV devices and, of late, by Linux bridges."""
     if not _new_or_changed(case, "mode", "vlan", "portgroups", "virtualport", "bridge"):
         return
@@ -181,7 +181,7 @@ def _takes_tags(case: Case, virtualport: str | None) -> bool:
     return virtualport == "openvswitch" or bridged
 
 
-def _has_one_default(case: Case, _plan: NounPlan) -> Said:
+def _has_one_default(case: Case, _plan: NounPlan) -> Findings:
     groups = case.stored.after.get("portgroups", ())
     defaults = [str(group["name"]) for group in groups if group.get("default") is True]
     if _new_or_changed(case, "portgroups") and len(defaults) > 1:
@@ -189,7 +189,7 @@ def _has_one_default(case: Case, _plan: NounPlan) -> Said:
         yield _problem(case, "portgroups", reason)
 
 
-def _limits_where_libvirt_does(case: Case, _plan: NounPlan) -> Said:
+def _limits_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
     after = case.stored.after
     if not _new_or_changed(case, "mode", "bandwidth", "portgroups", "bridge"):
         return
@@ -206,7 +206,7 @@ def _limited(values: t.Mapping[str, t.Any]) -> bool:
     return any(field.startswith("bandwidth.") for field in values)
 
 
-def _cuts_nobody_off(case: Case, plan: NounPlan) -> Said:
+def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
     """Who stops a network with a bridge of its own unplugs the guests on it."""
     users, name = _host(case).users, case.spec.name
     if any(isinstance(step, Stop) for step in plan.steps):

@@ -13,21 +13,21 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case
 
 __all__ = ["RULES"]
 
-Said = t.Iterator[t.Union[VirtError, str]]
+Findings = t.Iterator[t.Union[VirtError, str]]
 
 
-def _has_a_place(case: Case, _plan: NounPlan) -> Said:
+def _has_a_place(case: Case, _plan: NounPlan) -> Findings:
     if case.found is None and case.spec.state != "absent" and not case.stored.after.get("path"):
         yield BadInput(f"path of pool {case.spec.name}: it is required for a new pool")
 
 
-def _is_a_directory(case: Case, _plan: NounPlan) -> Said:
+def _is_a_directory(case: Case, _plan: NounPlan) -> Findings:
     kind = case.stored.before.get("type")
     if case.found and case.spec.state != "absent" and kind != "dir":
         yield Refused(f"cannot use pool {case.spec.name}: it is of type {kind}, not a directory; choose another name")
 
 
-def _stays(case: Case, _plan: NounPlan) -> Said:
+def _stays(case: Case, _plan: NounPlan) -> Findings:
     if case.found and case.changed("path") and case.stored.before.get("type") == "dir":
         before, after = case.stored.before.get("path"), case.stored.after.get("path")
         yield Refused(

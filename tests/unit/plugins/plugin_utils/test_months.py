@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _ca, _ends
+from ansible_collections.corral.virt.plugins.plugin_utils import _ca, _expiry
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
@@ -428,7 +428,7 @@ def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any])
     cloud.answer = lambda ask: lambda params: {**ask(params), **lie}
     cloud.visit("h3")
     cloud.answer = lambda ask: ask
-    assert not _ends.near(str(cloud.place / "ca"), now=cloud.now)
+    assert not _expiry.warnings(str(cloud.place / "ca"), now=cloud.now)
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.play()
     assert not cloud.refusals()

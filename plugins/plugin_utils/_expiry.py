@@ -9,14 +9,14 @@ import datetime
 import json
 from pathlib import Path
 
-__all__ = ["near"]
+__all__ = ["warnings"]
 
 _REMEDY = "run corral.virt.rotate_certificates, or site, where they can be reached"
 _FORGOTTEN = datetime.timedelta(days=90)  # nobody wants them any more
 _CA = datetime.timedelta(days=90)  # one that is kept in the directory has been replaced long before
 
 
-def near(ca_dir: str, *, now: datetime.datetime) -> list[str]:
+def warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
     """A sentence for each day on which somebody's certificates end, and for each CA; none where nothing is kept."""
     late: dict[str, list[str]] = {}
     authorities: dict[str, datetime.datetime] = {}

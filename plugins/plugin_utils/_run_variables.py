@@ -11,10 +11,10 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
 
-__all__ = ["Said"]
+__all__ = ["RunVariables"]
 
 
-class Said:
+class RunVariables:
     """The variables of a run, apart from those of its inventory."""
 
     def __init__(self, action: ActionBase, variables: t.Mapping[str, t.Any]) -> None:
