@@ -50,10 +50,10 @@ def up(name: str, wanted: Wanted) -> Lab:
         (lab.state / "logs").mkdir(exist_ok=True)
         pool = ThreadPoolExecutor()
         try:
-            at_once = wanted.image and not wanted.image_later
-            picture = pool.submit(image.image, mirror_url=wanted.mirror, lab=name, say=say) if at_once else None
+            having = _image_later if wanted.image_later else _image
+            picture = pool.submit(having, lab, wanted) if wanted.image else None
             _hosts_up(lab, wanted, pool)
-            served = picture.result() if picture else _image_later(lab, wanted) if wanted.image else None
+            served = picture.result() if picture else None
         finally:
             processes.end(name, "build")  # on Ctrl-C; otherwise there is none left
             pool.shutdown(wait=False, cancel_futures=True)
@@ -128,6 +128,10 @@ def _refuse_changes(lab: Lab, wanted: Wanted) -> None:
         release = wanted.releases.get(name, existing.release)
         if release != existing.release:
             raise Problem(f"{name} is a {existing.release} host, not {release}: first `lab.py down --name {lab.name}`")
+
+
+def _image(lab: Lab, wanted: Wanted) -> Path:
+    return image.image(mirror_url=wanted.mirror, lab=lab.name, say=say)
 
 
 def _image_later(lab: Lab, wanted: Wanted) -> Path:
