@@ -121,7 +121,7 @@ ifdef T
 test: one
 else
 test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint test-lab
+	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
 endif
 
 test-fast: venv ## everything that needs no lab, but slow units and pylint

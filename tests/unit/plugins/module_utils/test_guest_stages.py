@@ -1,0 +1,160 @@
+"""A guest's stages ask its host only what they need: each question is a round trip, for every guest of a call."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._noun import guest
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Question, SeedSite, Site, SiteOf, Size
+from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.tests.golden.case import options
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+ALWAYS = {"find", "disks", "seed", "displays"}  # nothing is asked of disks and seeds that no question is about
+
+
+class Host:
+    """One that notes what it is asked."""
+
+    uri = "qemu:///system"
+
+    def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = ()) -> None:
+        self.known, self.kept = {one.name: one for one in guests}, kept
+        self.asked: set[str] = set()
+
+    def find(self, name: str) -> FoundGuest | None:
+        self.asked.add("find")
+        return self.known.get(name)
+
+    def guests(self) -> list[FoundGuest]:
+        self.asked.add("guests")
+        return list(self.known.values())
+
+    def keeps(self, _uuid: str) -> t.Sequence[str]:
+        self.asked.add("keeps")
+        return self.kept
+
+    def new_uuid(self) -> str:
+        self.asked.add("new_uuid")
+        return UUID
+
+    def capabilities(self) -> dict[str, t.Any]:
+        self.asked.add("capabilities")
+        return caps.host((GOLDEN / "capabilities.xml").read_text())
+
+    def links(self) -> tuple[set[str] | None, set[str]]:
+        self.asked.add("links")
+        return {"br0"}, {"default"}
+
+    def filters(self) -> list[str] | None:
+        self.asked.add("filters")
+        return ["<filter name='clean-traffic'><rule action='drop' direction='out'><mac/></rule></filter>"]
+
+    def bridge_calls(self) -> dict[str, bool] | None:
+        self.asked.add("bridge_calls")
+        return {}
+
+    def displays(self) -> DisplayDefaults:
+        self.asked.add("displays")
+        return DisplayDefaults()
+
+    def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked |= {"disks", *(f"disk {name}" for name in questions)}
+        pool = Pool("default", "dir", "/var/lib/libvirt/images", here=True)
+        return {name: Site(pool) if isinstance(one, SiteOf) else Size(8 * 1024**3) for name, one in questions.items()}
+
+    def seed(self, _guest: str, question: object) -> SeedSite | None:
+        self.asked |= {"seed"} if question is None else {"seed", "a seed's place"}
+        return None
+
+    def volumes(self) -> list[dict[str, t.Any]]:
+        self.asked.add("volumes")
+        return [{"path": "/var/lib/libvirt/images/web9-system.qcow2", "backing_path": None}]
+
+    def has_volume(self, _path: str) -> bool:
+        self.asked.add("has_volume")
+        return True
+
+
+def there(**more: t.Any) -> FoundGuest:
+    said: dict[str, t.Any] = {"state": "shutdown", "persistent": True, "autostart": False, **more}
+    return FoundGuest("web1", UUID, xml=(GOLDEN / "found/web1.xml").read_text(), **said)
+
+
+def planned(host: Host, **said: t.Any) -> GuestPlan:
+    return guest.plan(options({"name": "web1", **said}), host)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ({}, set()),
+        ({"title": "Web", "interfaces": [{"name": "eth0", "bridge": "br0"}]}, set()),
+        ({"disks": [{"name": "system", "size": "8GiB"}]}, {"disk system"}),
+        ({"disks": [{"name": "more"}]}, {"disk more", "keeps"}),
+        ({"title": "Another"}, {"keeps"}),
+        ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "keeps"}),
+        ({"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]}, {"filters", "bridge_calls", "keeps"}),
+        ({"state": "absent"}, {"keeps", "guests", "volumes"}),
+    ],
+)
+def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
+    host = Host(there())
+    planned(host, **said)
+    assert host.asked - ALWAYS == asked
+
+
+def test_a_new_guest() -> None:
+    host = Host()
+    plan = planned(host, vcpus=1, memory="512MiB", state="running")
+    assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system"}
+    assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
+    assert plan.uuid == UUID
+
+
+def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
+    host = Host()
+    with pytest.raises(BadInput, match="vcpus and memory must be given"):
+        planned(host)
+    assert host.asked == {"find"}
+
+
+def test_one_that_is_gone_may_have_left_files() -> None:
+    host = Host()
+    plan = guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
+    assert host.asked == {"find", "volumes", "guests"} and not plan.steps
+    assert "web9-system.qcow2 may be left over" in plan.notes[0]
+    host = Host()
+    assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
+
+
+def test_a_guest_under_another_name_is_the_same() -> None:
+    host = Host(there())
+    plan = guest.plan(options({"name": "db1", "renamed_from": "web1"}), host)
+    assert plan.steps == (steps.Rename("web1", "db1"),) and plan.uuid == UUID
+    assert [str(change) for change in plan.changes] == ["name: web1 -> db1"]
+    with pytest.raises(NotFound, match="there is no guest web7 here"):
+        guest.plan(options({"name": "db1", "renamed_from": "web7"}), host)
+
+
+def test_a_plan_is_not_changed_by_what_is_done_with_it() -> None:
+    plan = planned(Host(there()), title="Another")
+    with pytest.raises(AttributeError):
+        plan.steps = ()  # type: ignore[misc]
+    assert isinstance(plan.steps, tuple) and isinstance(plan.notes, tuple)
+
+
+def test_what_was_saved_with_the_former_definition_is_told() -> None:
+    plan = planned(Host(there(), kept=["managed_save"]), title="Another")
+    assert "virsh managedsave-remove web1" in plan.notes[-1]
+    assert not planned(Host(there(), kept=["snapshots"]), title="Another").notes
