@@ -382,6 +382,7 @@ def commands(document: str) -> list[str]:
     return [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
+@pytest.mark.deep  # the next test asks the README's; what the guide has beside them, other tests of the lab ask
 def test_commands_of_the_guide_work() -> None:
     shown = commands("docs/docsite/rst/guide_first_guest.rst")
     assert len(shown) >= 11
