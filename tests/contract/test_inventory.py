@@ -245,7 +245,9 @@ def test_later_sources_that_nobody_can_read_ahead_are_named(inventory: Inventory
 
 @pytest.mark.parametrize("source", ["hosts.yml", "web.yml"])
 def test_a_guest_that_the_inventory_lists_keeps_what_is_said_of_it(inventory: Inventory, source: str) -> None:
-    inventory.write(source, guests={"hosts": {"web1": {"ansible_host": "10.9.9.9", "ansible_user": "me"}}})
+    # Also where another host has that address: whoever wrote it down knows why, as with a gateway that forwards.
+    listed = {"web1": {"ansible_host": "10.9.9.9", "ansible_user": "me"}}
+    inventory.write(source, guests={"hosts": listed}, gateways={"hosts": {"gateway": {"ansible_host": "10.9.9.9"}}})
     uri = inventory.host("h1", guest(1, "web1", record={"address": ["10.0.0.5"]}))
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": uri})
     known = inventory.list()["_meta"]["hostvars"]["web1"]

@@ -49,8 +49,9 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
 
 
 def test_only_the_guests_that_are_named_leave() -> None:
-    info = {"guests": [found("web1", "running", 64), found("db1", "running", 64)]}
-    assert [guest["name"] for guest in virt_place._leaving(info, None)] == ["web1", "db1"]
+    info = {"guests": [found("web1", "running", 64), found("db1", "running", 64), found("off", "shutdown", 64)]}
+    assert [guest["name"] for guest in virt_place._leaving(info, None)] == ["web1", "db1", "off"]
+    assert [guest["name"] for guest in virt_place._leaving(info, ["off"])] == ["off"]
     assert [guest["name"] for guest in virt_place._leaving(info, ["db1"])] == ["db1"]
     assert virt_place._leaving(info, []) == []
 

@@ -104,6 +104,13 @@ def test_whom_others_trust_changes_without_a_new_key(state: dict[str, t.Any], wh
     assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
 
 
+@pytest.mark.parametrize("trust", [{"refuses": (), "revoked": {"e0": "CN=gone"}}, {"refuses": ("e0",), "revoked": {}}])
+def test_a_certificate_is_revoked_by_the_list_or_by_what_the_authority_says(trust: dict[str, t.Any]) -> None:
+    goal = dataclasses.replace(GOAL, trust=dataclasses.replace(TRUST, **trust))
+    changes = decide(goal, found(changed(serial="e0")), now=NOW).changes
+    assert "libvirt.server.revoked" in {change.where for change in changes}
+
+
 def test_what_another_controller_revoked_stays_revoked() -> None:
     plan = decide(GOAL, found(state={"same_crl": False, "stands": ("e0", "e1"), "refuses": ("e0", "e1")}), now=NOW)
     assert not plan.steps and not plan.changes
