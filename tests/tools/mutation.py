@@ -7,9 +7,9 @@ Usage: mutation.py, with the environment variables
 
 Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in .cache, and measured
 again where a test file changed, and for all when a source file did). Then each mutant gets a fork of the process, in which the changed
-statement replaces the original in place, and those tests run, the fastest first, until one fails. A mutant that BUDGET_S of tests do not
-notice survives, and so does one that no test runs. A test that takes longer than SLOW_S does not count. Seconds are those of the processor,
-so that a busy machine finds the same. No mutant is sampled or left out.
+statement replaces the original in place, and those tests run, cases of tables first, until one fails. A mutant that BUDGET_S of tests do
+not notice survives, and so does one that no test runs. A test that takes longer than SLOW_S does not count. Seconds are those of the
+processor, so that a busy machine finds the same. No mutant is sampled or left out.
 Leaves build/mutation.json.
 """
 
@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
 REPORT, MEASURED = ROOT / "build/mutation.json", ROOT / ".cache/mutation.json"
 RULES = ("whole", "fit", "tied", "merge", "chain")
-BUDGET_S, SLOW_S = 3.0, 2.0
+BUDGET_S, CASE_S, SLOW_S = 3.0, 0.03, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
 # Those of shipped code; what runs Ansible as a program of its own would notice nothing here, and what is slow asks no more than tables do.
@@ -155,7 +155,7 @@ class Tests:
         return {}
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Tests that may notice it, within BUDGET_S: one of each test function first, fast ones first."""
+        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long; of each kind, one of each function first."""
         lines = self.lines.get(mutant.file, {})
         inside = mutant.kind == "function" or len(mutant.names) > 1
         # A signature and what runs on import are noticed by whatever uses the function or the module.
@@ -165,10 +165,10 @@ class Tests:
         ranked = []
         for test in sorted((test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S), key=lambda test: self.seconds[test]):
             function = test.partition("[")[0]
-            ranked.append((rounds[function], self.seconds[test], test))
+            ranked.append((self.seconds[test] > CASE_S, rounds[function], self.seconds[test], test))
             rounds[function] += 1
         chosen, total = [], 0.0
-        for _round, seconds, test in sorted(ranked):
+        for _long, _round, seconds, test in sorted(ranked):
             total += seconds
             if total > BUDGET_S:
                 break

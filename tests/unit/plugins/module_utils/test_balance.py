@@ -133,3 +133,31 @@ def test_a_guest_that_runs_twice_is_left_alone() -> None:
 
 def test_no_hosts_at_all() -> None:
     assert plan([], []) == [] and imbalance([]) == 0
+
+
+def host(name: str, memory_used_mib: int, **more: t.Any) -> Host:
+    """One of 8 processors and 10,000 MiB, of which that much is used."""
+    said: dict[str, t.Any] = {"cpus": 8, "memory_mib": 10_000, "vcpus_used": 0, "memory_used_mib": memory_used_mib, **more}
+    return Host(name, **said)
+
+
+def resident(name: str, memory_mib: int, where: str = "hyper0", disk_mib: int = 0) -> Resident:
+    """A guest without a processor to speak of."""
+    return Resident(Guest(name, vcpus=0, memory_mib=memory_mib), where, disk_mib)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ([], 0.0),
+        ([host("hyper0", 5000), host("hyper1", 5000)], 0.0),
+        ([host("hyper0", 8000), host("hyper1", 2000)], 37.5),  # 100 and 25 percent of what guests may have, which is 80
+        ([host("hyper0", 0, vcpus_used=16), host("hyper1", 0)], 17.678),  # 50 and 0 percent of 32 vCPUs, which count half
+        ([host("hyper0", 8000), host("hyper1", 2000, maintenance="new fan")], 0.0),
+        ([host("hyper0", 8000), host("hyper1", 2000, cpus=0)], 0.0),
+        ([host("hyper0", 8000), host("hyper1", 2000, memory_mib=0)], 0.0),
+        ([host("hyper0", 1)], 0.0),
+    ],
+)
+def test_imbalance(hosts: list[Host], expected: float) -> None:
+    assert imbalance(hosts, Policy(4.0, 0.8)) == pytest.approx(expected, abs=0.001)

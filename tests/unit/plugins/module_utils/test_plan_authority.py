@@ -33,6 +33,8 @@ def holder(name: str, trusts: str, uses: str) -> Holder:
         ([G1, G2], [holder("h2", "strange", "strange")], "g1", ["g2"]),
         ([ENDED, G1], [holder("h2", "g0", "g0")], "g1", []),  # no list with a CA that has ended can be loaded
         ([ENDED], [holder("h2", "g0", "g0")], "g0", []),
+        ([Generation("g0", NOW + DAY), G1], [holder("h2", "g0", "g0")], "g1", []),
+        ([Generation("g0", NOW + 1.5 * DAY), G1], [holder("h2", "g0", "g0")], "g0", ["g1"]),
     ],
 )
 def test_who_signs_for_h1_and_whom_it_trusts(generations: list[Generation], holders: list[Holder], first: str, others: list[str]) -> None:
@@ -53,6 +55,7 @@ def test_who_lacks_a_ca_is_named() -> None:
         ([G1], False),
         ([Generation("g", NOW + 2 * YEAR - DAY)], True),
         ([Generation("g", NOW + 2 * YEAR)], False),
+        ([Generation("g", NOW + 9 * YEAR)], False),
         ([Generation("g", NOW + DAY), G2], False),
         ([Generation("g", NOW + 9 * YEAR, shared=True)], True),
         ([Generation("g", NOW + 9 * YEAR, shared=True), G1], False),
