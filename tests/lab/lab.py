@@ -93,10 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     execute.set_defaults(run=_exec)
 
     serve = commands.add_parser("serve")  # for `up`: the image's server
+    serve.add_argument("lab")
     serve.add_argument("address")
     serve.add_argument("port", type=int)
     serve.add_argument("directory", type=Path)
-    serve.set_defaults(run=lambda given: webserver.serve(given.address, given.port, given.directory))
+    serve.set_defaults(run=lambda given: webserver.serve(given.lab, given.address, given.port, given.directory))
     return parser
 
 

@@ -137,10 +137,11 @@ def _image(lab: Lab, wanted: Wanted) -> Path:
 def _image_later(lab: Lab, wanted: Wanted) -> Path:
     """Where the image's file is or will be: a process of its own builds it, which goes on after us."""
     place = image.place(mirror_url=wanted.mirror)
-    if not place.exists() and not processes.find(lab.name, "image"):
+    building = place.parent.name
+    if not place.exists() and not processes.find(lab.name, building):
         mirror = ("--mirror", wanted.mirror) if wanted.mirror else ()
-        program, log = CHECKOUT / "tests/lab/lab.py", lab.state / "logs" / "image.log"
-        start(sys.executable, program, "image", *mirror, mark=f"{lab.name}/image", log=log)
+        program = CHECKOUT / "tests/lab/lab.py"
+        start(sys.executable, program, "image", *mirror, mark=f"{lab.name}/{building}", log=webserver.image_log(lab.name))
     return place
 
 

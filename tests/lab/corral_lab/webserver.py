@@ -9,10 +9,10 @@ import time
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from corral_lab import processes
-from corral_lab.places import CHECKOUT, Lab, Problem
+from corral_lab.places import CHECKOUT, STATE, Lab, Problem
 from corral_lab.shell import start
 
 PORT = 8000
@@ -26,7 +26,7 @@ def url(lab: Lab) -> str:
 
 def ensure(lab: Lab, directory: Path, python: str) -> None:
     """Have a server of that directory running, and no other."""
-    wanted = (python, CHECKOUT / "tests/lab/lab.py", "serve", lab.gateway, str(PORT), directory)
+    wanted = (python, CHECKOUT / "tests/lab/lab.py", "serve", lab.name, lab.gateway, str(PORT), directory)
     for pid in processes.find(lab.name, "web"):
         if Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-2] == str(directory) and _answers(lab):
             return
@@ -40,22 +40,35 @@ def ensure(lab: Lab, directory: Path, python: str) -> None:
         time.sleep(0.05)
 
 
+def image_log(lab: str) -> Path:
+    """What the process says that builds an image for a lab."""
+    return STATE / lab / "logs" / "image.log"
+
+
 class _Handler(SimpleHTTPRequestHandler):
     """Who asks for an image that is being built waits for it, or is told to ask again."""
 
+    def __init__(self, *request: Any, lab: str, directory: Path) -> None:
+        self.lab = lab
+        super().__init__(*request, directory=str(directory))
+
     def send_head(self) -> io.BytesIO | BinaryIO | None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not Path(self.directory).exists():
+        place, deadline = Path(self.directory), time.monotonic() + PATIENCE_S
+        while not place.exists():
+            # In this order: the one that builds it ends when it is there.
+            if not processes.find(self.lab, place.name) and not place.exists():
+                self.send_error(HTTPStatus.NOT_FOUND, f"the image was not built: see {image_log(self.lab)}")
+                return None
             if time.monotonic() > deadline:
                 self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the image is not built yet")
                 return None
-            time.sleep(0.2)
+            time.sleep(0.5)
         return super().send_head()
 
 
-def serve(address: str, port: int, directory: Path) -> None:
+def serve(lab: str, address: str, port: int, directory: Path) -> None:
     """Serve until killed."""
-    ThreadingHTTPServer((address, port), functools.partial(_Handler, directory=str(directory))).serve_forever()
+    ThreadingHTTPServer((address, port), functools.partial(_Handler, lab=lab, directory=directory)).serve_forever()
 
 
 def _answers(lab: Lab) -> bool:
