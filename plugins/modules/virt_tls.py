@@ -359,7 +359,8 @@ def _reading(
     if host.root != daemon.SYSTEM or "libvirt" not in host.goals or gate.perform(lambda: comes, otherwise=False):
         return ()
     serving = daemon.serving(params["daemon"])
-    return plans.reading(steps, serving, has_files=bool(states["libvirt"].files), is_loaded=daemon.is_loaded(host.root))
+    is_loaded = serving is None or daemon.is_loaded(host.root)
+    return plans.reading(steps, serving, has_files=bool(states["libvirt"].files), is_loaded=is_loaded)
 
 
 def main() -> None:
