@@ -96,7 +96,7 @@ def test_the_image_and_its_sum_are_there_and_nothing_else(built: Path) -> None:
     assert f"{digest}  deb.qcow2" in (built.parent / "SHA256SUMS").read_text().splitlines()
     assert "No errors" in run("qemu-img", "check", built)
     info = run("qemu-img", "info", built)
-    assert "file format: qcow2" in info
+    assert "file format: qcow2" in info and "compression type: zstd" in info
     assert "virtual size: 2 GiB" in info
     assert str(built.parent) not in run("losetup", "--list") + Path("/proc/self/mounts").read_text()
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import http.client
+import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -150,6 +155,45 @@ def test_killed_up_is_removed_by_down() -> None:
     process.wait()
     lab("down", "--name", NAMES[0])
     assert traces() == nothing()
+
+
+def asked(port: int) -> int:
+    """The answer's status of who asks a lab's web server for the list of sums."""
+    with contextlib.suppress(ConnectionRefusedError):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/SHA256SUMS")
+        return connection.getresponse().status
+    return 0
+
+
+def test_who_asks_for_an_image_that_is_being_built_waits_for_it(tmp_path: Path) -> None:
+    """As with `up --image-later`: the process that builds it is one of the lab's by its mark, and may die."""
+    image, log = tmp_path / "debian-0", tmp_path / "web.log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("wb") as out:
+        server = subprocess.Popen((sys.executable, LAB, "serve", NAMES[0], "127.0.0.1", str(port), image), stdout=out, stderr=out)
+    builder: subprocess.Popen[bytes] | None = None
+    try:
+        until = time.monotonic() + 20
+        while not (status := asked(port)) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert status == http.HTTPStatus.NOT_FOUND, "nobody builds it"
+        assert f"the image was not built: see /var/lib/corral-lab/{NAMES[0]}/logs/image.log" in log.read_text()
+        builder = subprocess.Popen(("sleep", "60"), env={"PATH": os.defpath, "CORRAL_LAB_PROCESS": f"{NAMES[0]}/{image.name}"})
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            waits = pool.submit(asked, port)
+            time.sleep(2)
+            assert not waits.done()
+            (tmp_path / "new").mkdir()
+            (tmp_path / "new/SHA256SUMS").write_text("0  image\n")
+            (tmp_path / "new").rename(image)
+            assert waits.result(timeout=20) == http.HTTPStatus.OK
+    finally:
+        for process in filter(None, (server, builder)):
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(

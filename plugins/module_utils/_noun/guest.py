@@ -10,8 +10,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
@@ -19,12 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import live, new
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
-    Answer,
-    Customizing,
     Known,
-    Question,
-    SeedDisk,
-    SeedSite,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
@@ -44,54 +39,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["Host", "plan"]
-
-
-class Host(t.Protocol):
-    """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
-
-    @property
-    def uri(self) -> str:
-        """How it is reached."""
-
-    def find(self, name: str) -> FoundGuest | None:
-        """The guest of that name."""
-
-    def guests(self) -> t.Sequence[FoundGuest]:
-        """All guests."""
-
-    def keeps(self, uuid: str) -> t.Sequence[str]:
-        """What libvirt keeps beside the guest's definition."""
-
-    def new_uuid(self) -> str:
-        """One that no guest has."""
-
-    def capabilities(self) -> t.Mapping[str, t.Any]:
-        """What guests it can run, as `caps.host` reads it."""
-
-    def links(self) -> tuple[set[str] | None, set[str]]:
-        """Its bridges, None where nobody can tell, and its networks."""
-
-    def filters(self) -> t.Sequence[str] | None:
-        """Documents of its network filters; None where it knows no such thing."""
-
-    def bridge_calls(self) -> t.Mapping[str, bool] | None:
-        """Which packet filters see bridged packets; None where nobody can tell."""
-
-    def displays(self) -> DisplayDefaults:
-        """What holds for displays that say nothing."""
-
-    def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
-        """What there is where disks are or would be; what they are made from is held until the guest is done."""
-
-    def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
-        """What there is where its seed is or would be."""
-
-    def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
-        """All volumes of active pools, as `caps.volume` reads them."""
-
-    def has_volume(self, path: str) -> bool:
-        """Whether an active pool has a volume there."""
+__all__ = ["plan"]
 
 
 def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
@@ -273,7 +221,7 @@ def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPla
     memory = record.read(found.xml)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
-    in_use = {**_users(wanted.name, owned, host), **_not_his(found.xml)} if owned else {}
+    in_use = {**_users(found.uuid, owned, host), **_not_his(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
     return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
 
@@ -285,11 +233,11 @@ def _not_his(xml: str) -> dict[str, str]:
     return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
 
 
-def _users(guest: str, owned: t.Collection[str], host: Host) -> dict[str, str]:
+def _users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
     """Who else needs images: other guests (running or defined), and images that stand on them."""
     users: dict[str, str] = {}
     for other in host.guests():
-        if other.name != guest:
+        if other.uuid != uuid:
             paths = {*sources(other.xml), *(sources(other.live_xml) if other.live_xml else ())}
             users.update(dict.fromkeys(paths, f"guest {other.name}"))
     for volume in host.volumes():
@@ -301,5 +249,5 @@ def _users(guest: str, owned: t.Collection[str], host: Host) -> dict[str, str]:
 def _left_over(guest: str, host: Host) -> list[str]:
     """Images named as those of the guest are, which no guest uses."""
     paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
-    users = _users(guest, paths, host) if paths else {}
+    users = _users(None, paths, host) if paths else {}
     return [path for path in paths if path not in users]

@@ -1,0 +1,68 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the stages of a guest ask its host."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Customizing,
+    Question,
+    SeedDisk,
+    SeedSite,
+)
+
+__all__ = ["Host"]
+
+
+class Host(t.Protocol):
+    """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
+
+    @property
+    def uri(self) -> str:
+        """How it is reached."""
+
+    def find(self, name: str) -> FoundGuest | None:
+        """The guest of that name."""
+
+    def guests(self) -> t.Sequence[FoundGuest]:
+        """All guests."""
+
+    def keeps(self, uuid: str) -> t.Sequence[str]:
+        """What libvirt keeps beside the guest's definition."""
+
+    def new_uuid(self) -> str:
+        """One that no guest has."""
+
+    def capabilities(self) -> t.Mapping[str, t.Any]:
+        """What guests it can run, as `caps.host` reads it."""
+
+    def links(self) -> tuple[set[str] | None, set[str]]:
+        """Its bridges, None where nobody can tell, and its networks."""
+
+    def filters(self) -> t.Sequence[str] | None:
+        """Documents of its network filters; None where it knows no such thing."""
+
+    def bridge_calls(self) -> t.Mapping[str, bool] | None:
+        """Which packet filters see bridged packets; None where nobody can tell."""
+
+    def displays(self) -> DisplayDefaults:
+        """What holds for displays that say nothing."""
+
+    def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
+        """What there is where disks are or would be; what they are made from is held until the guest is done."""
+
+    def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+        """What there is where its seed is or would be."""
+
+    def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
+        """All volumes of active pools, as `caps.volume` reads them."""
+
+    def has_volume(self, path: str) -> bool:
+        """Whether an active pool has a volume there."""
