@@ -78,7 +78,7 @@ class _Asked:
         """The same of the options; raises BadInput."""
         usable = _reported.usable(options["hosts"])
         leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
-        guests = _guests(options["guests"])
+        guests = _guests(options["guests"], usable)
         named = frozenset(guest.name for guest in guests)
         started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
         guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
@@ -93,8 +93,8 @@ def _placed(asked: _Asked, options: t.Mapping[str, t.Any], strangers: t.Mapping[
     unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts})
     placed = placement.place(asked.guests, asked.hosts, unreached=unreached, policy=asked.policy, leave=asked.leave)
     placed = [_refused(item, strangers) if item.guest in asked.named else item for item in placed]
-    lacks = {str(item.get("name")): _lacking(item) for item in options["guests"]}
-    return [_incomplete(item, lacks.get(item.guest, [])) for item in placed]
+    lacks = {str(item.get("name")): _lacking(item, asked.usable) for item in options["guests"]}
+    return [_incomplete(item, lacks.get(item.guest, "")) for item in placed]
 
 
 def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], only: t.Sequence[str] | None) -> dict[str, t.Any]:
@@ -126,22 +126,40 @@ def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> place
     return placement.Placement(item.guest, None, why)
 
 
-def _lacking(item: t.Mapping[str, t.Any]) -> list[str]:
-    """What a guest cannot be made without."""
+def _lacking(item: t.Mapping[str, t.Any], usable: t.Mapping[str, _reported.Info]) -> str:
+    """Why a guest that is nowhere cannot be made; empty where it can."""
     if (item.get("state") or "present") not in _holders.MAKING_STATES:
-        return []
+        return ""
+    if item.get("clone_of"):
+        return _lacking_original(item, _having(str(item["clone_of"]), usable))
     numa = item.get("numa")
     cells = numa.get("cells") if isinstance(numa, dict) else None  # have the memory
-    return [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
+    lacking = [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
+    example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
+    return f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}" if lacking else ""
 
 
-def _incomplete(item: placement.Placement, lacking: t.Sequence[str]) -> placement.Placement:
+def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Any]) -> str:
+    original = f"{item['clone_of']}, of which it shall be a copy,"
+    if not holders:
+        return f"no hypervisor has {original} nor itself"
+    if len(holders) > 1:
+        return f"{original} is on {' and '.join(holders)}; look which of them is the one that is meant, and remove the other"
+    if item.get("host") not in (None, *holders):
+        return f"{original} is on {' and '.join(holders)}; leave out host, and migrate it when it is made"
+    return ""
+
+
+def _having(name: str, usable: t.Mapping[str, _reported.Info]) -> dict[str, t.Mapping[str, t.Any]]:
+    """A guest as the hosts have it, by host."""
+    return {host: found for host, info in usable.items() for found in info["guests"] if found["name"] == name}
+
+
+def _incomplete(item: placement.Placement, lacking: str) -> placement.Placement:
     """A guest that is there needs nothing more; a new one does."""
     if item.exists or item.host is None or not lacking:
         return item
-    example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
-    why = f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}"
-    return placement.Placement(item.guest, None, why)
+    return placement.Placement(item.guest, None, lacking)
 
 
 def _is_meant(guest: t.Mapping[str, t.Any], only: t.Collection[str] | None) -> bool:
@@ -172,12 +190,13 @@ def _left(
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
 
-def _guests(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[placement.Guest]:
+def _guests(items: t.Sequence[t.Mapping[str, t.Any]], usable: t.Mapping[str, _reported.Info]) -> list[placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
     found, problems = [], []
     for item in items:
         try:
-            found.append(_guest(item))
+            guest = _guest(item)
+            found.append(_like(guest, _having(str(item["clone_of"]), usable)) if item.get("clone_of") else guest)
         except BadInput as error:
             problems += error.problems
     names = [str(item.get("name")) for item in items]
@@ -185,6 +204,16 @@ def _guests(items: t.Sequence[t.Mapping[str, t.Any]]) -> list[placement.Guest]:
     if problems:
         raise BadInput(problems)
     return found
+
+
+def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> placement.Guest:
+    """A copy is made beside its original, and is as large where nothing else is said."""
+    if len(holders) != 1:
+        return guest
+    [(host, original)] = holders.items()
+    vcpus, memory_mib = guest.vcpus or original["vcpus"], guest.memory_mib or original["memory_mib"]
+    none: frozenset[str] = frozenset()  # what its original is plugged into, the host has
+    return dataclasses.replace(guest, vcpus=vcpus, memory_mib=memory_mib, host=host, bridges=none, pools=none)
 
 
 def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:

@@ -40,6 +40,16 @@ state:
   - V(absent) shuts the guest down and removes its definition with all that libvirt keeps of it (UEFI variables, TPM state, managed save,
     snapshots, checkpoints), and its own disks only with O(remove_storage=true).
   - V(reset) and V(rebooted) are done each time they are asked for.
+clone_of:
+  - Another guest of the host, of which this one is made a copy, if it is not there yet. It must be off, and is not changed.
+  - The copy has all that the definition of the other says, but for what it is told here, with a UUID, MAC addresses, ports of displays and
+    firmware variables of its own, and with full copies of the disks, in the same pools. Media, and disks that are read-only or shareable,
+    both have.
+  - It always gets a seed, with which cloud-init gives it a hostname, SSH host keys and a machine ID of its own, and addresses by DHCP where
+    O(cloud_init.network_config) says nothing. Users and keys of the other stay in it. Other systems must be prepared before (C(sysprep)).
+  - Entries of O(disks) by the names of the other's change its copies (O(disks[].size), O(disks[].pool), O(disks[].format)), replace them
+    (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
+  - Excludes O(image).
 virt_type: How a guest that is made is run. V(auto) takes hardware virtualisation where the host offers it, else emulation.
 title: Short text shown by tools, on one line; V('') removes it.
 description: Longer text; V('') removes it.

@@ -184,6 +184,66 @@ def test_a_guest_with_a_copy_of_its_own() -> None:
     on(f"virsh destroy app1 && qemu-img compare {IMAGES}/app1-system.img {IMAGES}/{OLD}")
 
 
+def macs(guest: str) -> list[str]:
+    """Of its interfaces, as virsh tells them."""
+    return re.findall(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", on(f"virsh domiflist {guest} --inactive"))
+
+
+def test_a_copy_of_a_guest_has_disks_and_an_identity_of_its_own() -> None:
+    """Of one that others made, with a raw disk in another pool, snapshots and a fixed port; it is not touched."""
+    on(
+        f"mkdir -p /srv/other && cd {IMAGES} && qemu-img create -q -f qcow2 -F qcow2 -b {IMAGES}/{OLD} o.qcow2 100M "
+        "&& qemu-io -c 'write -P 7 90M 64k' o.qcow2 >/dev/null && qemu-img snapshot -c inside o.qcow2 "
+        "&& truncate -s 10M /srv/other/data.img && qemu-io -f raw -c 'write -P 3 0 64k' /srv/other/data.img >/dev/null "
+        "&& virsh -q pool-create-as other dir --target /srv/other && virsh -q pool-refresh default"
+    )
+    define("orig", f"{IMAGES}/o.qcow2", start=False)
+    on(
+        "virsh -q attach-disk orig /srv/other/data.img vdb --driver qemu --subdriver raw --config "
+        "&& virsh -q attach-interface orig bridge br0 --config "
+        "&& virsh dumpxml orig --inactive | sed \"s#</devices>#<graphics type='vnc' port='5999' autoport='no'/></devices>#\" >/tmp/o.xml "
+        "&& virsh -q define /tmp/o.xml"
+    )
+    look = f"virsh dumpxml orig --inactive; md5sum {IMAGES}/o.qcow2 /srv/other/data.img; stat -c '%n %a %U' {IMAGES}/o.qcow2"
+    before, names = on(look), f"virsh list --all --name; ls -A {IMAGES} /srv/other"
+    arguments: dict[str, t.Any] = {"name": "twin", "clone_of": "orig", "memory": "48MiB", "disks": [{"name": "vda", "size": "200MiB"}]}
+    there = on(names)
+    assert "CHANGED" in LAB.module("virt_domain", "--check", **arguments) and on(names) == there
+    assert "CHANGED" in LAB.module("virt_domain", **arguments)
+    for flags in ((), ("--check",)):
+        assert "CHANGED" not in LAB.module("virt_domain", *flags, **arguments)
+    assert on(look) == before
+    disk = info(f"{IMAGES}/twin-vda.qcow2")
+    assert (disk["virtual-size"], "backing-filename" in disk, disk.get("snapshots")) == (200 * 2**20, False, None)
+    on(f"qemu-img compare {IMAGES}/twin-vda.qcow2 {IMAGES}/o.qcow2 && cmp /srv/other/twin-vdb.img /srv/other/data.img")
+    found = on("virsh dumpxml twin --inactive --security-info")
+    assert "port='5999'" not in found and "49152" in found and "orig" not in found.replace("origin", "")
+    assert on("virsh domuuid twin") != on("virsh domuuid orig")
+    assert len(macs("twin")) == 1 and macs("twin") != macs("orig")
+    on("virsh -q start twin && virsh -q start orig && virsh destroy orig")
+    busy = LAB.module("virt_domain", ok=False, name="third", clone_of="twin")
+    assert "cannot make third as a copy of twin: it is running, and writes to its disks" in busy
+    on("virsh destroy twin")
+    gone = LAB.module("virt_domain", name="twin", state="absent", remove_storage=True)
+    assert "CHANGED" in gone and on(names) == there and on(look) == before
+    on("virsh pool-destroy other; rm -r /srv/other")
+
+
+def test_a_guest_is_not_started_while_its_disk_is_copied() -> None:
+    """Killed half-way, too: nothing can be started then, and the next run makes it whole."""
+    on(f"head -c 1500M /dev/urandom >{IMAGES}/b.img && virsh -q pool-refresh default")
+    define("big", f"{IMAGES}/b.img", form="raw", start=False)
+    arguments: dict[str, t.Any] = {"name": "twin", "clone_of": "big", "state": "present"}
+    with LAB.start("ansible", "hyper1", "-m", "virt_domain", "-a", json.dumps(arguments)) as dying:
+        on(f"for i in $(seq 600); do test -s {IMAGES}/twin-vda.img && break; sleep 0.1; done")
+        assert "lock" in on("virsh start big 2>&1", ok=False)
+        on("for it in $(pgrep python); do ls -l /proc/$it/fd | grep -q /b.img && kill -9 $it; done; virsh domstate big")
+        dying.communicate()
+    assert "Cannot access storage file" in on("virsh start twin 2>&1", ok=False)
+    LAB.module("virt_domain", **arguments)
+    on(f"cmp {IMAGES}/twin-vda.img {IMAGES}/b.img && virsh -q start twin && virsh -q start big")
+
+
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
     tasks = guide("clones")

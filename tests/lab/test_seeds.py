@@ -21,7 +21,8 @@ pytestmark = pytest.mark.lab
 LAB = Hypervisors("seeds")
 on = functools.partial(LAB.on, "hyper1")
 BOOT_S = 400
-SECRET = "Xq7-secret's\nsecond-line-of-Xq7"
+MARK = "Xq7Zw4Kd9s"  # long enough to be in no certificate by chance
+SECRET = f"{MARK}-secret's\nsecond-line-of-{MARK}"
 KEYS = "{{ [virt_lab_ssh_public_key] }}"
 
 
@@ -29,7 +30,7 @@ def guest(name: str, *, check: bool = False, **said: t.Any) -> dict[str, t.Any]:
     """The module's answer for one guest; its secret is nowhere in what was printed."""
     task = {"corral.virt.virt_domain": {"name": name, **said}, "register": "told", "ignore_errors": True}
     by_host, printed = LAB.tell_all(task, hosts="hyper1", flags=["-vvv", "--diff", *(["--check"] if check else [])])
-    assert "Xq7" not in printed
+    assert MARK not in printed
     told = t.cast("dict[str, t.Any]", by_host["hyper1"])
     if told.get("ssh_host_key"):
         (LAB.folder / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
@@ -109,7 +110,7 @@ def test_the_secret_is_only_in_the_seed() -> None:
     """Not in the host's log, its files, the definition; and the seed is for its owner."""
     assert "Invoked for 's1'" in on("journalctl --no-pager | grep corral.virt.virt_domain")
     places = "/var/log /tmp /var/tmp /etc /run /root"
-    leaks = on(f"journalctl --no-pager | grep -c Xq7; grep -rls Xq7 {places}; virsh dumpxml s1 | grep Xq7; true")
+    leaks = on(f"journalctl --no-pager | grep -c {MARK}; grep -rls {MARK} {places}; virsh dumpxml s1 | grep {MARK}; true")
     assert leaks.split() == ["0"]
     assert on(f"stat -c %a {IMAGES}/s1-seed.iso") == "600"
 
@@ -160,6 +161,27 @@ def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
 
 
 @pytest.mark.deep
+def test_a_copy_of_a_guest_is_a_machine_of_its_own() -> None:
+    """It lets the same people in, and neither the host's key, the machine ID nor the addresses are those of its original."""
+    before = on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-*")
+    said: dict[str, t.Any] = {"clone_of": "s1", "state": "running", "cloud_init": {"network_config": network(113)}}
+    made = guest("s2", **said)
+    assert not made.get("failed"), made["msg"]
+    assert made["ssh_host_key"] not in (LAB.folder / "s1.known").read_text()
+    look = "cloud-init status --wait >/dev/null; hostname; cat /etc/machine-id; sudo cat /root/secret; hostname -I"
+    hostname, machine, *rest = inside("s2", "ops", 113, look, until=".113").split()
+    assert hostname == "s2" and ".111" not in " ".join(rest) and SECRET.split() == rest[:2]
+    assert not guest("s2", **said)["changed"]
+    assert on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-*") == before, "its original is as it was"
+    on("virsh destroy s2")
+    guest("s1", state="running", wait_for_ip="any")
+    assert machine not in inside("s1", "ops", 111, "cat /etc/machine-id; echo read", until="read")
+    for gone in ("s2", "s1"):
+        on(f"virsh destroy {gone} || true")
+    assert not guest("s2", state="absent", remove_storage=True).get("failed")
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize("seen", ["seed.iso", "system.qcow2"])
 def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed as soon as a file appears: the guest is off, and what it was to be is made by the next run."""
@@ -206,7 +228,7 @@ def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
     seen = inside("c1", "ops", 112, "hostname; sudo cat /root/ran /root/secret; ls /run/cloud-init", until="disabled")
     assert seen.split()[:2] == ["c1", "ran"] and SECRET in seen
     assert not guest("c1", **wish, cloud_init=seed)["changed"]
-    assert on("journalctl --no-pager | grep -c Xq7; grep -rls Xq7 /var/log /tmp /var/tmp; true").split() == ["0"]
+    assert on(f"journalctl --no-pager | grep -c {MARK}; grep -rls {MARK} /var/log /tmp /var/tmp; true").split() == ["0"]
 
 
 def test_tasks_of_the_guide_work() -> None:

@@ -203,7 +203,7 @@ def test_module_utils_are_private_python() -> None:
 
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or described, else much less.
-BUDGETS_KIB = {"virt_domain": 164, "virt_domains": 164, "virt_domain_info": 86, "virt_host_info": 63, "virt_image": 100}
+BUDGETS_KIB = {"virt_domain": 176, "virt_domains": 176, "virt_domain_info": 86, "virt_host_info": 63, "virt_image": 100}
 BUDGETS_KIB |= {
     "virt_pool": 42,
     "virt_network": 61,

@@ -18,10 +18,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 
-__all__ = ["hidden", "kind", "locked", "new", "reflink"]
+__all__ = ["hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
+# QEMU, block/file-posix.c: who writes locks the one byte, who lets nobody write or resize the others; each lock is a shared one.
+_WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
 _NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a filesystem without; QEMU has none there either
 
 
@@ -38,14 +40,34 @@ def kind(path: str) -> str:
 
 def locked(path: str) -> bool:
     """Whether a QEMU process, a guest or a tool, has the image open. It only asks: no lock is taken."""
-    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCKS_START, _LOCKS_LENGTH, 0)
     with open(path, "rb") as image:
-        try:
-            answer = fcntl.fcntl(image, fcntl.F_OFD_GETLK, asked)
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return False
-            raise Failed(f"cannot ask who has {path} open: {error.strerror}") from error
+        return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
+
+
+def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
+    """Let no QEMU process write to the image until the stack is closed or this process ends; False where one does now."""
+    try:
+        image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
+        for byte in _LETS_NOBODY_WRITE:
+            fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise Failed(f"cannot keep {path} from being written: {error.strerror}; run as who may read its pool") from error
+        return True
+    return not _is_locked(image, path, _WRITES, 1)
+
+
+def _lock(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
+def _is_locked(image: t.BinaryIO, path: str, start: int, length: int) -> bool:
+    try:
+        answer = fcntl.fcntl(image, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, start, length))
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise Failed(f"cannot ask who has {path} open: {error.strerror}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 

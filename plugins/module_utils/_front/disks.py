@@ -11,6 +11,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
+from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
@@ -30,9 +31,9 @@ def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: conte
 
 def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
     if isinstance(question, SiteOf):
-        pool = pool_directory.pool_of(connection, question.pool)
-        origin = _origin(connection, question.pool, question.image, locks) if question.image else None
-        return Site(pool, _size(storage.volume_in(connection, question.pool, question.name)), origin)
+        pool = question.pool or storage.pool_at(connection, str(question.copy_of))
+        there, origin = _size(storage.volume_in(connection, pool, question.name)), _origin(connection, pool, question, locks)
+        return Site(pool_directory.pool_of(connection, pool), there, origin)
     return Size(_size(storage.volume_at(connection, question.path)))
 
 
@@ -40,14 +41,19 @@ def _size(xml: str | None) -> int | None:
     return None if xml is None else int(caps.volume(xml)["capacity_bytes"])
 
 
-def _origin(connection: t.Any, pool: str, image: str, locks: contextlib.ExitStack) -> Origin | None:
-    """An image, held from here on: a name like debian-12.qcow2 points to a content that another run may prune."""
-    xml = storage.volume_in(connection, pool, image)
+def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> Origin | None:
+    """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run may prune."""
+    xml = None
+    if question.copy_of:
+        xml = storage.volume_at(connection, question.copy_of)
+    elif question.image:
+        xml = storage.volume_in(connection, pool, question.image)
     if xml is None:
         return None
     found, uri = caps.volume(xml), connection.getURI()
     here = ":///" in uri  # no host in it: this machine
     content = contents.hold(found["path"], locks) if here else found["path"]
+    written = here and bool(question.copy_of) and os.path.isfile(content) and not files.keep_unwritten(content, locks)
     below = header.chain(content)[1:] if here else []
     return Origin(
         path=found["path"],
@@ -59,6 +65,7 @@ def _origin(connection: t.Any, pool: str, image: str, locks: contextlib.ExitStac
         guest=_guest_with(connection, content),
         uri=uri,
         here=here,
+        written=written,
     )
 
 

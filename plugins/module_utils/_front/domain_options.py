@@ -41,6 +41,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
     "uuid": _STR,
     "renamed_from": _STR,
+    "clone_of": _STR,
     "state": {"type": "str", "choices": [*STATES, *ACTIONS], "default": "present"},
     "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
     "title": _STR,
@@ -91,8 +92,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
     if params.get("disks") is not None:
         fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
-    former = params.get("renamed_from")
-    problems += _former_problems(params) if former else []
+    problems += _kin_problems(params)
     uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
     image = params.get("image") and _try(lambda: _units.check_image(params["image"], what=f"image of {name}"), problems)
     seed = None if params.get("cloud_init") is None else _try(lambda: seeds.seed(params["cloud_init"], guest=name), problems)
@@ -115,7 +115,8 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
         image=image or None,
         seed=seed,
         uuid=uuid or None,
-        renamed_from=former or None,
+        renamed_from=params.get("renamed_from") or None,
+        clone_of=params.get("clone_of") or None,
         plain=tuple(option for option in DICTS if params.get(option) is not None and not isinstance(params[option], dict)),
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
@@ -130,16 +131,32 @@ def _control_characters(params: t.Mapping[str, t.Any], name: str) -> t.Iterator[
         yield found.replace(": ", f" of {name}: ", 1)
 
 
-def _former_problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    what = f"renamed_from of {params['name']}"
-    try:
-        _units.check_name(params["renamed_from"], what=what)
-    except BadInput as error:
-        yield from error.problems
+def _kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
+    """What is wrong with the other name that it had, or with the other guest that it is a copy of."""
+    problems = list[str]()
+    for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
+        if params.get(option):
+            what = f"{option} of {params['name']}"
+            _try(functools.partial(_units.check_name, params[option], what=what), problems)
+            problems += further(params, what)
+    return problems
+
+
+def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
     if params["renamed_from"] == params["name"]:
         yield f"{what}: it is the name that a guest has until now; leave it out, or give another name"
     if params.get("state") == "absent":
         yield f"{what}: a guest that goes needs no new name; leave it out to remove {params['name']}"
+
+
+def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
+    if params["clone_of"] == params["name"]:
+        yield f"{what}: a guest is no copy of itself; name another one"
+    for option, says in (("image", "the disks are copies of that guest's"), ("renamed_from", "a guest that is there is renamed, not made")):
+        if params.get(option):
+            yield f"{what}: {says}; leave out one of clone_of and {option}"
+    if params.get("state") == "absent":
+        yield f"{what}: a guest that goes is made from nothing; leave it out to remove {params['name']}"
 
 
 T = t.TypeVar("T")

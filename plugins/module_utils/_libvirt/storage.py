@@ -18,7 +18,7 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_xml", "read", "receive", "refresh", "send", "volume_at",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_at", "pool_xml", "read", "receive", "refresh", "send", "volume_at",
     "volume_in", "write",
 ]  # fmt: skip
 
@@ -27,6 +27,12 @@ def pool_xml(connection: Connection, name: str) -> str:
     """The pool's document; raises NotFound, or Failed when it is not active."""
     with explained("find storage pool", name, "create it, or name another with `pool`"):
         return t.cast(str, connection.storagePoolLookupByName(name).XMLDesc())
+
+
+def pool_at(connection: Connection, path: str) -> str:
+    """The name of the pool that holds the volume with that path; raises NotFound."""
+    with explained("find a storage pool with", path, "make one of its directory with virt_pool"):
+        return t.cast(str, connection.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
 
 
 def refresh(connection: Connection, pool: str) -> None:

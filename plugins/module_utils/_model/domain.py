@@ -12,12 +12,21 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
-__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "FoundGuest", "Grafted", "GuestSpec", "Seed", "Volume"]
+__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "FoundGuest", "Grafted", "GuestSpec", "Original", "Seed", "Volume"]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
 APPLY = ("both", "live", "next_boot")
 OFFLINE = "virt_customize"  # the seed is applied to the disk before the first start
+
+
+@dataclasses.dataclass(frozen=True)
+class Original:
+    """The disk of another guest that a disk is a copy of."""
+
+    guest: str
+    path: str
+    format: str  # in which that guest has it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +37,7 @@ class Disk(Item):
     pool: str | None = None
     image: str | None = None
     clone: str | None = None  # of the image: overlay (when silent) or copy
+    copy_of: Original | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +55,7 @@ class Seed:
     method: str
     digest: str
     addresses: tuple[str, ...] = ()
+    of_a_copy: bool = False  # the disk knows itself as another machine's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +72,7 @@ class GuestSpec:
     seed: Seed | None = None
     uuid: str | None = None
     renamed_from: str | None = None
+    clone_of: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
     plain: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows

@@ -12,10 +12,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
+from ansible_collections.corral.virt.plugins.module_utils._plan import cloning, live, new_guest, power, removal, rename, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, new_guest, power, removal, rename, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import S
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     caps,
+    cloned,
     disk,
     domain,
     graphics,
@@ -69,7 +70,7 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
 
 
 def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
-    subject = _of(wanted, found) if found else _made(wanted, host)
+    subject = _of(wanted, found, host) if found else _cloned(wanted, host) if wanted.clone_of else _made(wanted, host)
     seeding = _seeded(subject, host)
     document = _document(subject, seeding)
     notes = _checked(subject, document, host)
@@ -106,12 +107,15 @@ class _Subject:
     base: str  # the document that wishes are written into
     memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
     known: Known = dataclasses.field(default_factory=Known)
+    original: FoundGuest | None = None  # of which it is made a copy
 
 
-def _of(wanted: GuestSpec, found: FoundGuest) -> _Subject:
+def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
     memory = record.read(found.xml)
     running = sources(found.live_xml) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
+    if wanted.clone_of and known.unfinished:
+        wanted = _described_as(_original(wanted, host), wanted, found.xml)
     wanted = _with_macs(plans.completed(wanted, domain.sizes(found.xml)), found.uuid)
     return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known)
 
@@ -127,6 +131,26 @@ def _made(wanted: GuestSpec, host: Host) -> _Subject:
     machine = new_guest.machine(wanted, offer["machines"].get(arch, ()))
     base = new.domain(name=wanted.name, uuid=uuid, virt_type=virt_type, arch=arch, machine=machine)
     return _Subject(_with_macs(plans.completed(wanted, {}), uuid), None, uuid, base)
+
+
+def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
+    """A copy that is made now: the definition of its original, but an identity and disks of its own."""
+    original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
+    base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
+    if wanted.interfaces:
+        new_guest.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
+    wanted = plans.completed(_described_as(original, wanted, base), domain.sizes(base))
+    return _Subject(_with_macs(wanted, uuid), None, uuid, base, original=original)
+
+
+def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
+    found = host.find(t.cast(str, wanted.clone_of))
+    keeps, memory = (host.keeps(found.uuid), record.read(found.xml)) if found else ((), {})
+    return cloning.checked(wanted, found, keeps=keeps, memory=memory)
+
+
+def _described_as(original: FoundGuest, wanted: GuestSpec, base: str) -> GuestSpec:
+    return cloning.described(wanted, disk.read_all(parse(original.xml)), [nic.mac for nic in interface.nics(parse(base))])
 
 
 def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
@@ -172,6 +196,8 @@ def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
     plugged = _plugged(wanted, stored) if found else []
     if plugged:
         new_guest.check_links(f"change {wanted.name}", plugged, *host.links())
+    if subject.original:
+        cloning.check_files(wanted, *map(cloned.own_files, (subject.original.xml, stored.xml)))
     _check_filters(subject, document, host)
     before, after = (graphics.displays(parse(xml)) for xml in (subject.base, stored.xml))
     notes = displays.check(wanted, before, after, host.displays())

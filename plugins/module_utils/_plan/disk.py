@@ -21,7 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Known,
     Question,
     Site,
-    SiteOf,
     Size,
     SizeOf,
 )
@@ -74,7 +73,7 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
         if _given(item):
             continue
         if device is None:
-            asked[item.name] = SiteOf(item.pool or new_disk.DEFAULT_POOL, new_disk.file_name(wanted.name, item), item.image)
+            asked[item.name] = new_disk.site(wanted.name, item)
         elif item.size_bytes is not None and device.path:
             asked[item.name] = SizeOf(device.path)
     return asked

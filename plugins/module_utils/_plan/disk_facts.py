@@ -83,11 +83,12 @@ class SizeOf:
 
 @dataclasses.dataclass(frozen=True)
 class SiteOf:
-    """What is there where a disk would be made, and what is the image that it would be made from?"""
+    """What is there where a disk would be made, and what is the image, or disk of another guest, that it would be made from?"""
 
-    pool: str
+    pool: str | None  # None: that of `copy_of`
     name: str
     image: str | None = None
+    copy_of: str | None = None  # its path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Origin:
     guest: str | None = None  # whose disk it is
     uri: str = "qemu:///system"  # how the host is reached
     here: bool = True  # its files are those of this machine
+    written: bool = False  # a process has it open for writing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 
-__all__ = ["DEFAULT_POOL", "file_name", "format_of", "volume"]
+__all__ = ["DEFAULT_POOL", "file_name", "format_of", "site", "volume"]
 
 DEFAULT_POOL = "default"
 _DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
@@ -31,12 +31,22 @@ def file_name(guest: str, item: Disk) -> str:
     return f"{guest}-{item.name}.{'img' if form == 'raw' else form}"
 
 
+def site(guest: str, item: Disk) -> SiteOf:
+    """What must be known before the image is planned. A copy goes where its original is."""
+    if item.copy_of:
+        return SiteOf(item.pool, file_name(guest, item), copy_of=item.copy_of.path)
+    return SiteOf(item.pool or DEFAULT_POOL, file_name(guest, item), item.image)
+
+
 def volume(guest: str, item: Disk, site: Site) -> Volume:
     """The image of a disk as it would be made; raises BadInput, NotFound or Refused for one that cannot be."""
     name, form = file_name(guest, item), format_of(item)
     path, size = pool_files.file_in(site.pool, name), item.size_bytes or _DEFAULT_SIZE_BYTES
     below: dict[str, t.Any] = {}
-    if item.image:
+    if item.copy_of:
+        origin = _checked_original(guest, item, item.copy_of, site)
+        size, below = item.size_bytes or origin.capacity_bytes, {"copy_of": origin.path}
+    elif item.image:
         origin = _checked_origin(guest, item, item.image, site)
         size = item.size_bytes or max(_DEFAULT_SIZE_BYTES, origin.capacity_bytes)
         below = {"backing_path": origin.content, "backing_format": origin.format}
@@ -55,6 +65,25 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
         raise BadInput(
             f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than its image {image} ({gib_text(origin.capacity_bytes)})"
         )
+    return origin
+
+
+def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> Origin:
+    """The disk to be copied; raises what speaks against it. What a guest wrote into a raw disk is data, whatever it looks like."""
+    origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
+    if origin is None:
+        raise NotFound(f"cannot copy {what} for {guest}: there is no {original.path}")
+    if origin.written:
+        raise Refused(
+            f"cannot copy {what} for {guest}: a process that libvirt does not know writes to {origin.path}; see `fuser -v {origin.path}`"
+        )
+    if origin.format != original.format:
+        raise Refused(
+            f"cannot copy {what} for {guest}: {original.guest} has it as {original.format}, and its first bytes say {origin.format}; "
+            f"make the disk with virt_image and give {guest} that"
+        )
+    if size is not None and size < origin.capacity_bytes:
+        raise BadInput(f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} ({gib_text(origin.capacity_bytes)})")
     return origin
 
 

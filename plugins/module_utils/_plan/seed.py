@@ -29,6 +29,14 @@ _FIRST_LINE = re.compile(
 )
 _KINDS = ("ed25519", "ecdsa", "rsa")  # of host keys, in the order in which clients like them
 _OFF = ("false", "no", "off", "0")
+# Early at each boot; what it does, it does once. DHCP and the journal tell machines by their ID, and the disk has that of the original.
+_OWN_MACHINE_ID = """#cloud-boothook
+#!/bin/sh
+cloud-init-per instance machine-id-of-a-copy sh -c '
+  rm -f /etc/machine-id /var/lib/dbus/machine-id
+  systemd-machine-id-setup || dbus-uuidgen --ensure=/etc/machine-id
+  if [ -d /var/lib/dbus ]; then ln -sf /etc/machine-id /var/lib/dbus/machine-id; fi'
+"""
 
 
 def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
@@ -80,25 +88,34 @@ def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, s
     result = {
         "user-data": wanted.user_data,
         "meta-data": json.dumps(meta_data, sort_keys=True) + "\n",
-        "vendor-data": wanted.vendor_data if wanted.host_keys else _with(wanted, ours),
+        "vendor-data": _vendor_data(wanted, {} if wanted.host_keys else ours),
     }
     if wanted.network_config:
         result["network-config"] = wanted.network_config + "\n"
     return {name: content for name, content in result.items() if content}
 
 
-def _with(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
-    """The user's vendor data and ours: in one cloud-config, or as two parts. Ours is the last line of text after `#cloud-config`.
+def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
+    """The user's vendor data and ours: in one cloud-config where that can be. Ours is the last line of text after `#cloud-config`."""
+    parts = []
+    if wanted.vendor_data and (not wanted.vendor_config or not ours):
+        parts.append(("plain", wanted.vendor_data))
+    if ours:
+        parts.append(("cloud-config", f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"))
+    if wanted.of_a_copy:
+        parts.append(("cloud-boothook", _OWN_MACHINE_ID))
+    return _mime(parts) if len(parts) > 1 else "".join(content for _kind, content in parts)
+
+
+def _mime(parts: t.Iterable[tuple[str, str]]) -> str:
+    """Several documents as one; cloud-init tells the kind of a plain one by its first line.
 
     A cloud-config-archive, which cloud-init also knows, stops the boot with its release 24.4.
     """
-    merged = f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"
-    if not wanted.vendor_data or wanted.vendor_config:
-        return merged
-    theirs = base64.encodebytes(wanted.vendor_data.encode()).decode()
-    start, coded = "--corral\nContent-Type: text/", 'plain; charset="utf-8"\nContent-Transfer-Encoding: base64\n\n'
+    coded = 'plain; charset="utf-8"\nContent-Transfer-Encoding: base64\n\n'
+    written = (f"{coded}{base64.encodebytes(text.encode()).decode()}" if kind == "plain" else f"{kind}\n\n{text}" for kind, text in parts)
     mime = 'Content-Type: multipart/mixed; boundary="corral"\nMIME-Version: 1.0\n\n'
-    return f"{mime}{start}{coded}{theirs}{start}cloud-config\n\n{merged}--corral--\n"
+    return f"{mime}{''.join(f'--corral{chr(10)}Content-Type: text/{one}' for one in written)}--corral--\n"
 
 
 def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:

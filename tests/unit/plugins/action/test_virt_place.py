@@ -14,10 +14,10 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 def test_apart_is_the_word_that_tags_hold() -> None:
     """A number meets its tag; what could be no tag is refused before anything is placed."""
-    [guest] = virt_place._guests([{"name": "web1", "apart": 1}])
+    [guest] = virt_place._guests([{"name": "web1", "apart": 1}], {})
     assert guest.apart == "1"
     with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
-        virt_place._guests([{"name": "web1", "apart": "a b"}])
+        virt_place._guests([{"name": "web1", "apart": "a b"}], {})
 
 
 def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
@@ -62,26 +62,53 @@ def test_a_path_is_no_image() -> None:
         {"name": "web2", "disks": [{"name": "system", "image": "~/b.qcow2"}]},
     ]
     with pytest.raises(BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"):
-        virt_place._guests(guests)
+        virt_place._guests(guests, {})
 
 
 @pytest.mark.parametrize(
     ("said", "lacking"),
     [
-        ({}, ["vcpus", "memory"]),
-        ({"vcpus": 2}, ["memory"]),
-        ({"vcpus": {"maximum": 4}, "memory": 64}, []),
-        ({"vcpus": 2, "numa": {"cells": [{"id": 0, "memory": 64}]}}, []),
-        ({"state": "absent"}, []),
-        ({"state": "running"}, ["vcpus", "memory"]),
+        ({}, "vcpus and memory must be given, as vcpus=2 memory=2GiB"),
+        ({"vcpus": 2}, "memory must be given, as memory=2GiB"),
+        ({"vcpus": {"maximum": 4}, "memory": 64}, ""),
+        ({"vcpus": 2, "numa": {"cells": [{"id": 0, "memory": 64}]}}, ""),
+        ({"state": "absent"}, ""),
+        ({"state": "running"}, "vcpus and memory must be given, as vcpus=2 memory=2GiB"),
+        ({"clone_of": "db1"}, ""),
+        ({"clone_of": "db1", "host": "hyper1"}, ""),
+        ({"clone_of": "db1", "host": "hyper2"}, "copy, is on hyper1; leave out host, and migrate it when it is made"),
+        ({"clone_of": "db2"}, "no hypervisor has db2, of which it shall be a copy, nor itself"),
+        ({"clone_of": "twin"}, "twin, of which it shall be a copy, is on hyper1 and hyper2; look which"),
+        ({"clone_of": "db2", "state": "absent"}, ""),
     ],
 )
-def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: list[str]) -> None:
-    assert virt_place._lacking({"name": "web1", **said}) == lacking
+def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: str) -> None:
+    told = virt_place._lacking({"name": "web1", **said}, HOSTS)
+    assert lacking in told and bool(lacking) == bool(told)
+
+
+HOSTS = {
+    "hyper1": {"guests": [found("db1", "shutdown", 512), found("twin", "running", 64)]},
+    "hyper2": {"guests": [found("twin", "shutdown", 64)]},
+}
+
+
+def test_a_copy_goes_where_its_original_is() -> None:
+    first, larger, lost = virt_place._guests(
+        [
+            {"name": "a", "clone_of": "db1"},
+            {"name": "b", "clone_of": "db1", "vcpus": 4, "memory": "1GiB", "host": "hyper2"},
+            {"name": "c", "clone_of": "db2"},
+        ],
+        HOSTS,
+    )
+    assert first == Guest("a", 2, 512, host="hyper1")
+    assert larger == Guest("b", 4, 1024, host="hyper1")
+    assert lost.host is None
 
 
 def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:
-    new = virt_place._incomplete(Placement("web1", "h1", "room"), ["vcpus", "memory"])
-    assert new.host is None and new.why.endswith("to make it vcpus and memory must be given, as vcpus=2 memory=2GiB")
+    new = virt_place._incomplete(Placement("web1", "h1", "room"), "memory must be given")
+    assert new == Placement("web1", None, "memory must be given")
     for fine in (Placement("web1", "h1", "it is there", exists=True), Placement("web1", None, "no room"), Placement("web1", "h1", "room")):
-        assert virt_place._incomplete(fine, [] if fine.why == "room" else ["vcpus"]) is fine
+        assert virt_place._incomplete(fine, "" if fine.why == "room" else "vcpus") is fine

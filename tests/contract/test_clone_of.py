@@ -1,0 +1,106 @@
+"""A copy of a guest, on libvirt's test driver: check mode, the run, the second run, an interrupted one, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
+from ansible_collections.corral.virt.plugins.module_utils._front import guest, seeds
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.contract.world import snapshot
+from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
+
+OLD: dict[str, t.Any] = {
+    "name": "old",
+    "vcpus": 2,
+    "memory": "64MiB",
+    "tags": ["front"],
+    "interfaces": [{"name": "eth0", "network": "lan"}],
+    "disks": [{"name": "system", "size": "1GiB"}, {"name": "data", "size": "2GiB"}],
+}
+COPY: dict[str, t.Any] = {"name": "new", "clone_of": "old"}
+
+
+@pytest.fixture(autouse=True)
+def host_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test driver takes no uploads, and a new key would differ each time."""
+    monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
+
+
+def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
+    return guest.converge(connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode))
+
+
+@pytest.fixture
+def old(connection: t.Any) -> t.Any:
+    """The guest that is copied."""
+    run(connection, OLD)
+    return connection.lookupByName("old")
+
+
+def test_check_mode_says_what_is_done(connection: t.Any, old: t.Any) -> None:
+    before = snapshot(connection)
+    checked = run(connection, COPY, check_mode=True)
+    assert snapshot(connection) == before
+    assert checked["steps"][0].startswith("define new ")
+    made = [step for step in checked["steps"] if step.startswith("create disk")]
+    assert [step.split("/")[-1] for step in made] == ["old-system.qcow2)", "old-data.qcow2)"], made
+    assert any(step.startswith("write cloud-init seed") for step in checked["steps"])
+    assert old.name() == "old"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "why"),
+    [
+        ({"clone_of": "gone"}, NotFound, "there is no guest gone here"),
+        ({"disks": [{"name": "data", "size": "1GiB"}]}, BadInput, "size 1 GiB is smaller than disk data of old"),
+        ({"disks": [{"name": "data", "pool": "nowhere"}]}, NotFound, "nowhere"),
+        ({"cloud_init": {"method": "virt_customize"}}, Refused, "use method: nocloud"),
+    ],
+)
+def test_what_is_refused_changes_nothing(connection: t.Any, old: t.Any, said: dict[str, t.Any], kind: type[VirtError], why: str) -> None:
+    before = snapshot(connection)
+    for check_mode in (True, False):
+        with pytest.raises(kind, match=why):
+            run(connection, {**COPY, **said}, check_mode=check_mode)
+    assert snapshot(connection) == before and old.name() == "old"
+
+
+def test_one_that_runs_is_not_copied(connection: t.Any, old: t.Any) -> None:
+    old.create()
+    with pytest.raises(Refused, match="it is running, and writes to its disks"):
+        run(connection, COPY)
+
+
+def test_a_guest_that_is_there_is_not_made_again(connection: t.Any, old: t.Any) -> None:
+    """Whatever there is of the original by then, and with the disks and the seed that it has."""
+    run(connection, {**OLD, "name": "new"})
+    before = snapshot(connection)
+    result = run(connection, COPY)
+    assert not result["changed"] and result["steps"] == [] and snapshot(connection) == before
+    old.undefine()
+    assert not run(connection, COPY)["changed"]
+
+
+def test_an_interrupted_copy_is_made_whole(connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the definition: nobody can start it, and the next run plans the same disks again."""
+
+    def killed(*_arguments: t.Any) -> None:
+        raise KeyboardInterrupt
+
+    do = seeds.do
+    monkeypatch.setattr(seeds, "do", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(connection, COPY)
+    monkeypatch.setattr(seeds, "do", do)
+    new = connection.lookupByName("new")
+    assert new.XMLDesc().count(".making'") == 2 and "old-system" not in new.XMLDesc() and old.UUIDString() != new.UUIDString()
+    again = run(connection, COPY, check_mode=True)
+    assert len([step for step in again["steps"] if step.startswith("create disk") and "copy of" in step]) == 2
+    old.create()
+    with pytest.raises(Refused, match="it is running, and writes to its disks"):
+        run(connection, COPY, check_mode=True)
