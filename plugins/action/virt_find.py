@@ -66,8 +66,7 @@ def _domains(action: Action, arguments: Arguments, hit: t.Sequence[selection.Cop
         return {}
     if action.name == "rename":
         return {copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}] for copy in hit}
-    options = _actions.MODULES["virt_domain"]
-    more = {**action.domain, **{name: value for name, value in arguments.items() if name in options}}
+    more = {**action.domain, **{name: arguments[name] for name in _actions.told() if name in arguments}}
     found: dict[str, list[dict[str, t.Any]]] = {}
     for copy in hit:
         found.setdefault(copy.host, []).append({"name": copy.name, "uuid": copy.uuid, **more})

@@ -11,11 +11,9 @@ import glob
 import os
 import typing as t
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, migrate_options
-
-__all__ = ["FILE", "MODULES", "Action", "Argument", "action", "elsewhere", "names", "role_variables"]
+__all__ = ["FILE", "Action", "Argument", "action", "elsewhere", "names", "options", "role_variables", "told"]
 
 _HERE = os.path.dirname(__file__)
 FILE = os.path.join(_HERE, "actions.yml")
@@ -23,12 +21,18 @@ FILE = os.path.join(_HERE, "actions.yml")
 Spec = dict[str, t.Any]  # as Ansible's modules declare their options
 
 _PLACEMENT: Spec = {"host": {"type": "str"}, "apart": {"type": "str"}}  # of the role guests
-_ALIASES: Spec = {"networks": domain_options.GUEST_OPTIONS["interfaces"]}
 
-MODULES: dict[str, Spec] = {
-    "virt_domain": {**domain_options.GUEST_OPTIONS, **_ALIASES, **_PLACEMENT},
-    "virt_migrate": migrate_options.OPTIONS,
-}
+
+@functools.cache
+def options(module: str) -> Spec:
+    """The options of a module. They are imported where an action takes them: a tenth of a second, in the worker of each task."""
+    if module == "virt_migrate":
+        from ansible_collections.corral.virt.plugins.module_utils._front import migrate_options
+
+        return migrate_options.OPTIONS
+    from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+
+    return {**GUEST_OPTIONS, "networks": GUEST_OPTIONS["interfaces"], **_PLACEMENT}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Argument:
     @property
     def confidential(self) -> bool:
         """Whether a part of it must not be shown."""
-        inside = MODULES.get(self.options_of or "", {})
+        inside = options(self.options_of) if self.options_of else {}
         return _hides(self.spec) or any(map(_hides, inside.values()))
 
 
@@ -70,7 +74,12 @@ class Action:
 @functools.cache
 def _catalogue() -> dict[str, t.Any]:
     with open(FILE, encoding="utf-8") as stream:
-        return t.cast("dict[str, t.Any]", yaml.safe_load(stream))
+        return t.cast("dict[str, t.Any]", yaml_load(stream))
+
+
+def told() -> list[str]:
+    """Arguments that virt_domain is told by the same names."""
+    return list(_catalogue()["told"])
 
 
 def names() -> list[str]:
@@ -117,8 +126,7 @@ def _options(module: t.Mapping[str, t.Any]) -> dict[str, Argument]:
     if not module:
         return {}
     taken = {*module["only_inside"], *module["own"]}
-    options = MODULES[module["module"]].items()
-    return {name: Argument(name, spec, option=True) for name, spec in options if name not in taken}
+    return {name: Argument(name, spec, option=True) for name, spec in options(module["module"]).items() if name not in taken}
 
 
 def _hides(spec: t.Mapping[str, t.Any]) -> bool:
@@ -131,6 +139,6 @@ def role_variables() -> frozenset[str]:
     found: set[str] = set()
     for path in glob.glob(os.path.join(_HERE, "../../roles/*/meta/argument_specs.yml")):
         with open(path, encoding="utf-8") as stream:
-            entries = yaml.safe_load(stream)["argument_specs"].values()
+            entries = yaml_load(stream)["argument_specs"].values()
         found |= {name for entry in entries for name in entry.get("options") or ()}
     return frozenset(found)

@@ -127,7 +127,7 @@ def _misfits(argument: Argument, value: t.Any) -> t.Iterator[str]:
     if argument.minimum is not None and isinstance(value, int) and value < argument.minimum:
         yield f"{argument.name}: must be at least {argument.minimum}, not {value}"
     if argument.options_of and isinstance(value, dict):
-        options = _actions.MODULES[argument.options_of]
+        options = _actions.options(argument.options_of)
         for key in value:
             if key not in options:
                 near = _near(str(key), list(options))

@@ -130,7 +130,7 @@ def test_the_playbook_hands_each_on() -> None:
     """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
     migrate, own = _actions.action("migrate"), {"name", "dest", "assume_images"}
     assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
-    assert set(_actions.MODULES["virt_migrate"]) == set(OPTIONS)
+    assert set(_actions.options("virt_migrate")) == set(OPTIONS)
     tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())
     handed = [task["corral.virt.virt_migrations"]["options"] for task in tasks if "corral.virt.virt_migrations" in task]
     assert len(handed) == 2 and all("virt_options" in each for each in handed)

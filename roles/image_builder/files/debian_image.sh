@@ -82,8 +82,9 @@ mkfs.ext4 -q -F -L root -O "$features" -E "offset=$offset,lazy_itable_init=0" "$
 mkdir "$root"
 mount -o "loop,offset=$offset" "$disk" "$root"
 
+# An image that a power cut leaves behind is thrown away, so dpkg need not wait for the medium.
 # shellcheck disable=SC2016  # expanded by the hooks' own shell
-mmdebstrap --variant=apt --mode=root --skip=check/empty --include="$packages" \
+mmdebstrap --variant=apt --mode=root --skip=check/empty --dpkgopt=force-unsafe-io --include="$packages" \
   --include="$(either linux-image-cloud-amd64 linux-image-virtual)" --include="$(either systemd-resolved systemd)" "${options[@]}" \
   --setup-hook='mkdir -p "$1/etc"; printf "do_symlinks = yes\nlink_in_boot = yes\n" > "$1/etc/kernel-img.conf"' \
   --customize-hook='chroot "$1" systemctl enable -q systemd-networkd.service systemd-resolved.service' \
@@ -101,7 +102,7 @@ if [ -n "$keyring" ]; then
   sed -i "s#signed-by=$keyring\\]#signed-by=/etc/apt/keyrings/${keyring##*/}]#" "$root/etc/apt/sources.list"
 fi
 # How this machine reaches its mirrors is not the guests' way.
-rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"
+rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
 # Each guest makes its own.
 : > "$root/etc/machine-id"
 rm -f "$root/var/lib/dbus/machine-id"

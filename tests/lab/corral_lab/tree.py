@@ -46,8 +46,6 @@ chroot "$1" systemctl enable --quiet nftables.service ssh.service
 chroot "$1" systemctl mask --quiet apt-daily.timer apt-daily-upgrade.timer
 # A host is used as soon as it lets root in; the note that others must wait would stand among what a command prints.
 ln -s /dev/null "$1/etc/tmpfiles.d/systemd-nologin.conf"
-# No power cut ends a container of this machine: packages need not reach its disk one by one.
-echo force-unsafe-io > "$1/etc/dpkg/dpkg.cfg.d/lab"
 rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/resolv.conf"
 : > "$1/etc/machine-id"
 """
@@ -94,7 +92,8 @@ def _bare(release: str, *, mirror_url: str | None, lab: str, say: Callable[[str]
             "mmdebstrap", "--variant=apt", "--mode=root", f"--include={','.join(PACKAGES)}",
             # Its package lists let a host install at once.
             "--skip=cleanup/apt/lists", *(f"--aptopt={each}" for each in options),
-            f"--customize-hook={FINISH}", release, place / "root", source,
+            # Stays in the tree: no power cut ends a container of this machine, so packages need not reach its disk one by one.
+            "--dpkgopt=force-unsafe-io", f"--customize-hook={FINISH}", release, place / "root", source,
             lab=lab, log=CACHE / "logs" / f"{release}.log",
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from ansible.vars.reserved import get_reserved_names
 
 from ansible_collections.corral.virt.plugins.filter.converted import converted
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
 
@@ -58,6 +59,12 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
     """It warns of each; migrate takes `timeout` for those who gave it before there were `options`."""
     legacy = {"timeout"} if name == "migrate" else set()
     assert set(_actions.action(name).arguments) & get_reserved_names() == legacy
+
+
+def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
+    """The table says which; they are those that virt_domain has."""
+    said = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.arguments}
+    assert set(_actions.told()) == said & set(GUEST_OPTIONS)
 
 
 def test_what_others_call_an_argument_leads_to_one() -> None:
