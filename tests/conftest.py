@@ -1,4 +1,6 @@
-"""Seconds per test file and test: with CORRAL_TEST_TIMES=FILE, each run appends a JSON line for each test file to FILE."""
+"""Seconds per test file and test: with CORRAL_TEST_TIMES=FILE, each run appends a JSON line for each test file to
+FILE.
+"""
 
 from __future__ import annotations
 

@@ -51,8 +51,12 @@ class ActionModule(ActionBase):
         gone, group = values.get("gone") or [], values["virt_group"]
         if problems := [*_gone.unknown(gone, group, variables["groups"].get(group) or ())]:
             raise BadInput(problems)
-        found = _elsewhere.in_processes({host: functools.partial(self._silence, host, variables) for host in gone}, at_once=len(gone))
-        problems = [f"gone: {host} cannot be asked: {answer['msg']}" for host, answer in found.items() if "silent" not in answer]
+        found = _elsewhere.in_processes(
+            {host: functools.partial(self._silence, host, variables) for host in gone}, at_once=len(gone)
+        )
+        problems = [
+            f"gone: {host} cannot be asked: {answer['msg']}" for host, answer in found.items() if "silent" not in answer
+        ]
         problems += _gone.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
         if problems:
             raise BadInput(problems)
@@ -72,7 +76,11 @@ class ActionModule(ActionBase):
     def _confirm(self, gone: t.Sequence[str], why: str, *, ask: bool) -> None:
         """Have the names typed where there is a terminal; raises BadInput where these are others, or none."""
         try:
-            typed = display.prompt_until(f"{printable(why)}\nOr type its name here: ").decode(errors="replace") if ask else ""
+            typed = (
+                display.prompt_until(f"{printable(why)}\nOr type its name here: ").decode(errors="replace")
+                if ask
+                else ""
+            )
         except AnsiblePromptNoninteractive:
             typed = ""
         if set(_gone.named(typed)) != set(gone):

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan which guests move so that hypervisors are loaded evenly, on the controller: what the hosts said in, moves out."""
+"""Plan which guests move so that hypervisors are loaded evenly, on the controller: what the hosts said in, moves
+out.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ class ActionModule(ActionBase):
         before = balance.imbalance(hosts, policy)
         after = before - sum(move.gain for move in moves)
         text = _table(moves, before, after)
-        begun = [{**move, "gain": 0.0, "cost_mib": 0} for move in _reported.unsettled(infos) if move["name"] not in options["stay"]]
+        begun = [
+            {**move, "gain": 0.0, "cost_mib": 0}
+            for move in _reported.unsettled(infos)
+            if move["name"] not in options["stay"]
+        ]
         _terminal.say(text)
         return {
             **result,
@@ -52,7 +58,13 @@ class ActionModule(ActionBase):
             "imbalance": {"before": round(before, 1), "after": round(after, 1)},
             "moves": begun
             + [
-                {"name": move.guest, "source": move.source, "dest": move.dest, "gain": round(move.gain, 1), "cost_mib": move.cost_mib}
+                {
+                    "name": move.guest,
+                    "source": move.source,
+                    "dest": move.dest,
+                    "gain": round(move.gain, 1),
+                    "cost_mib": move.cost_mib,
+                }
                 for move in moves
             ],
             "text": text,
@@ -72,8 +84,15 @@ def _residents(infos: t.Mapping[str, _reported.Info]) -> list[balance.Resident]:
 
 def _table(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
     """A line for each move, and one for all."""
-    rows = [(printable(move.guest), f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
+    rows = [
+        (printable(move.guest), f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib))
+        for move in moves
+    ]
     head = [("guest", "move", "gain", "MiB")] if rows else []
     widths = [max(map(len, column)) for column in zip(*head, *rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [*head, *rows]]
-    return "\n".join([*lines, f"imbalance {before:.1f} -> {after:.1f}" if rows else f"imbalance {before:.1f}: no move is worth it"])
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [*head, *rows]
+    ]
+    return "\n".join(
+        [*lines, f"imbalance {before:.1f} -> {after:.1f}" if rows else f"imbalance {before:.1f}: no move is worth it"]
+    )

@@ -31,8 +31,12 @@ class ActionModule(UntrustedAction):
         end = time.monotonic() + timeout_s
         first = made = self._execute_module(module_args={**arguments, "restart_timeout": 0}, task_vars=task_vars)
         while _waits(made) and (left_s := end - time.monotonic()) > 0:
-            _terminal.say(printable(f"{host}: up to {left_s:.0f} s for the end of these jobs: {'; '.join(made['jobs'])}"))
-            made = self._execute_module(module_args={**arguments, "restart_timeout": min(_CALL_S, int(left_s) + 1)}, task_vars=task_vars)
+            _terminal.say(
+                printable(f"{host}: up to {left_s:.0f} s for the end of these jobs: {'; '.join(made['jobs'])}")
+            )
+            made = self._execute_module(
+                module_args={**arguments, "restart_timeout": min(_CALL_S, int(left_s) + 1)}, task_vars=task_vars
+            )
         if made is not first:
             made = {**made, "diff": first.get("diff"), "steps": [*first.get("steps", []), *made.get("steps", [])]}
             made["changed"] = bool(first.get("changed") or made.get("changed"))

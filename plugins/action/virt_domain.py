@@ -24,7 +24,10 @@ class ActionModule(UntrustedAction):
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Texts instead of structures in the seed; only guests that are this host's to work on; everything else as it is."""
+        """Texts instead of structures in the seed; only guests that are this host's to work on.
+
+        Everything else as it is.
+        """
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         problems: list[str] = []
@@ -53,8 +56,12 @@ class ActionModule(UntrustedAction):
             return None
         return _waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
 
-    def _told(self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]) -> tuple[_guest.Told, dict[str, t.Any]]:
-        """Results of the guests that are not this host's to work on, by their place in the list, and the arguments without them."""
+    def _told(
+        self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]
+    ) -> tuple[_guest.Told, dict[str, t.Any]]:
+        """Results of the guests that are not this host's to work on, by their place in the list, and the arguments
+        without them.
+        """
         guests = _guests(arguments)
         concerned = {str(one["name"]): one for one in guests if _is_asked(one)}
         here, told, hostvars = str(task_vars.get("inventory_hostname")), _guest.Told(), task_vars.get("hostvars") or {}
@@ -74,7 +81,10 @@ class ActionModule(UntrustedAction):
         """The guest as the host is told of it; what is wrong goes into `problems`."""
         if not isinstance(guest, dict):
             return guest  # the module says what it must be
-        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in ("virt_nic_profiles", "virt_disk_profiles")}
+        profiles = {
+            name: self._templar.template((task_vars or {}).get(name))
+            for name in ("virt_nic_profiles", "virt_disk_profiles")
+        }
         for step in (lambda one: _guest.with_profiles(one, profiles), _guest.prepared):
             try:
                 guest = step(guest)

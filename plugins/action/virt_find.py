@@ -60,12 +60,17 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
     )
 
 
-def _domains(action: Action, arguments: Arguments, hit: t.Sequence[selection.Copy]) -> dict[str, list[dict[str, t.Any]]]:
+def _domains(
+    action: Action, arguments: Arguments, hit: t.Sequence[selection.Copy]
+) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:
         return {}
     if action.name == "rename":
-        return {copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}] for copy in hit}
+        return {
+            copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}]
+            for copy in hit
+        }
     more = {**action.domain, **{name: arguments[name] for name in _actions.told() if name in arguments}}
     found: dict[str, list[dict[str, t.Any]]] = {}
     for copy in hit:

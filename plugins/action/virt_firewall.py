@@ -29,7 +29,10 @@ class ActionModule(UntrustedAction):
         return {**result, **told}
 
     def _session(self) -> list[str]:
-        """Where this session comes from, if by SSH; sudo would forget it, so `become` is left out, also where an extra variable sets it."""
+        """Where this session comes from, if by SSH.
+
+        Sudo would forget it, so `become` is left out, also where an extra variable sets it.
+        """
         words = str(self._low_level_execute_command("printenv SSH_CONNECTION", sudoable=False)["stdout"]).split()[:1]
         try:
             return [str(ipaddress.ip_address(word)) for word in words]

@@ -108,10 +108,14 @@ class ActionModule(WatchedAction):
             feeder = stack.enter_context(turns.turn()) if turns else None
             if turns and feeder:
                 given = {key: value for key, value in arguments.items() if key not in _SOURCE}
-                result = have({**given, "origin": feeder, "origin_uri": f"qemu+tls://{feeder}/system", "origin_pool": None})
+                result = have(
+                    {**given, "origin": feeder, "origin_uri": f"qemu+tls://{feeder}/system", "origin_pool": None}
+                )
                 if not result.get("failed"):
                     return result
-                Display().warning(printable(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}"))
+                Display().warning(
+                    printable(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}")
+                )
                 stack.enter_context(turns.source())
             if local:
                 self._upload(f"{host}: {told['name']}", local, part)
@@ -123,13 +127,17 @@ class ActionModule(WatchedAction):
     def _upload(self, what: str, local: Path, part: t.Mapping[str, t.Any]) -> None:
         """Send what the host lacks of the file, piece by piece, so that a broken transfer goes on where it ended.
 
-        Every piece has its place: another run that sends the same file at the same time writes the same. When that one has finished, the
-        part is gone, and the module finds the image.
+        Every piece has its place: another run that sends the same file at the same time writes the same. When that one
+        has finished, the part is gone, and the module finds the image.
         """
         path, total = shlex.quote(part["path"]), local.stat().st_size
         if total > part["max_bytes"]:
-            fits = f"of its {total / _MIB:.1f} MiB, {part['max_bytes'] / _MIB:.1f} MiB fit there with max_size and reserve"
-            raise AnsibleActionFail(f"cannot send {what}: {fits}; make room there, or set a larger max_size or a smaller reserve")
+            fits = (
+                f"of its {total / _MIB:.1f} MiB, {part['max_bytes'] / _MIB:.1f} MiB fit there with max_size and reserve"
+            )
+            raise AnsibleActionFail(
+                f"cannot send {what}: {fits}; make room there, or set a larger max_size or a smaller reserve"
+            )
         directory = shlex.quote(part["path"].rpartition("/")[0])
         done = int(part["bytes"]) if part["bytes"] <= total else 0
         begun, start, shown = done, time.monotonic(), time.monotonic()
@@ -139,7 +147,10 @@ class ActionModule(WatchedAction):
         with local.open("rb") as stream:
             stream.seek(done)
             for piece in iter(lambda: stream.read(_PIECE_BYTES), b""):
-                write = f"dd of={path} bs=1M seek={done} oflag=seek_bytes,nofollow iflag=fullblock conv=notrunc,nocreat status=none"
+                write = (
+                    f"dd of={path} bs=1M seek={done} oflag=seek_bytes,nofollow iflag=fullblock "
+                    "conv=notrunc,nocreat status=none"
+                )
                 self._send(f"{write} || test ! -e {path}", piece, what)
                 done += len(piece)
                 if time.monotonic() - shown > 2:
@@ -150,7 +161,9 @@ class ActionModule(WatchedAction):
     def _send(self, command: str, piece: bytes, what: str) -> None:
         done = self._low_level_execute_command(command, in_data=piece or None)
         if done["rc"]:
-            raise AnsibleActionFail(printable(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}"))
+            raise AnsibleActionFail(
+                printable(f"cannot send {what}: {(done.get('stderr') or done.get('stdout') or '').strip()}")
+            )
 
 
 def _digest(path: Path) -> str:

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep SSH host keys of guests in a file of the controller, as the user who runs Ansible: no connection, and so no `become`, is between."""
+"""Keep SSH host keys of guests in a file of the controller, as the user who runs Ansible: no connection, and so no
+`become`, is between.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def _locked(path: str) -> t.Iterator[None]:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise BadInput(f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours") from error
+        raise BadInput(
+            f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -84,6 +88,10 @@ def _check(options: t.Mapping[str, t.Any]) -> None:
             _units.check_name(name, what="name")
         except BadInput as error:
             problems += error.problems
-    problems += [f"keys: that of {name} is no public SSH key" for name, key in options["keys"].items() if not _host_keys.is_key(key)]
+    problems += [
+        f"keys: that of {name} is no public SSH key"
+        for name, key in options["keys"].items()
+        if not _host_keys.is_key(key)
+    ]
     if problems:
         raise BadInput(problems)

@@ -49,7 +49,10 @@ class ActionModule(WatchedAction):
 
     @contextlib.contextmanager
     def _ended_by_ctrl_c(self, names: t.Sequence[str]) -> t.Iterator[None]:
-        """Tell the module to end its migrations before this process ends; a controller that is killed tells nothing, and they go on."""
+        """Tell the module to end its migrations before this process ends.
+
+        A controller that is killed tells nothing, and they go on.
+        """
         notes = " ".join(shlex.quote(f"{name}.abort") for name in names)
 
         def interrupt(number: int, _frame: object) -> None:

@@ -22,7 +22,8 @@ class ActionModule(virt_migrate.ActionModule):
         result = super().run(tmp, task_vars)
         host = (task_vars or {}).get("inventory_hostname")
         for one in result.get("results") or []:
-            moved = not one.get("failed") and one["changed"]  # what failed is in the message of the task, or of the one that sums up
+            # what failed is in the message of the task, or of the one that sums up
+            moved = not one.get("failed") and one["changed"]
             if moved and ("seconds" in one or ("mode" in one and not self._task.check_mode)):
                 _terminal.say(printable(f"{host}: {_report.moved(one)}"))
         return result

@@ -49,11 +49,17 @@ class ActionModule(ActionBase):
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
                 _terminal.say(line)
-        refused = [item for item in placed if item.host is None and not item.deferred and item.guest not in asked.leaving]
+        refused = [
+            item for item in placed if item.host is None and not item.deferred and item.guest not in asked.leaving
+        ]
         if refused:
-            result.update(failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused)))
+            result.update(
+                failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
+            )
         elif result["deferred"]:
-            result["warnings"] = [printable(f"{item.guest} is neither made nor changed: {item.why}") for item in placed if item.deferred]
+            result["warnings"] = [
+                printable(f"{item.guest} is neither made nor changed: {item.why}") for item in placed if item.deferred
+            ]
         return result
 
 
@@ -80,7 +86,11 @@ class _Asked:
         leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
         guests = _guests(options["guests"], usable)
         named = frozenset(guest.name for guest in guests)
-        started = {guest.name: guest for guest, item in zip(guests, options["guests"], strict=True) if item.get("state") in _STARTS}
+        started = {
+            guest.name: guest
+            for guest, item in zip(guests, options["guests"], strict=True)
+            if item.get("state") in _STARTS
+        }
         guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
         count = functools.partial(_reported.host, started=started, all_defined=options["all_defined"])
         hosts = [count(name, info) for name, info in usable.items()]
@@ -101,7 +111,9 @@ def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], only: t.Sequ
     """Guests that leave, and those that cannot; moves that an earlier run began are gone on with."""
     left = _left(asked.leave, {item.guest: item for item in placed})
     known = {(guest["name"], guest["source"]) for guest in left["moves"] + left["stays"]}
-    begun = [move for move in _reported.unsettled(asked.usable) if move["source"] in asked.leave and _is_meant(move, only)]
+    begun = [
+        move for move in _reported.unsettled(asked.usable) if move["source"] in asked.leave and _is_meant(move, only)
+    ]
     return {**left, "moves": [*left["moves"], *(move for move in begun if (move["name"], move["source"]) not in known)]}
 
 
@@ -122,7 +134,10 @@ def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> place
     owner = None if item.exists or item.host is None else strangers.get(_inventory.destination(item.guest))
     if owner is None:
         return item
-    why = f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put that host into the group"
+    why = (
+        f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put "
+        "that host into the group"
+    )
     return placement.Placement(item.guest, None, why)
 
 
@@ -136,7 +151,9 @@ def _lacking(item: t.Mapping[str, t.Any], usable: t.Mapping[str, _reported.Info]
     cells = numa.get("cells") if isinstance(numa, dict) else None  # have the memory
     lacking = [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
     example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
-    return f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}" if lacking else ""
+    return (
+        f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}" if lacking else ""
+    )
 
 
 def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Any]) -> str:
@@ -144,7 +161,10 @@ def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Any
     if not holders:
         return f"no hypervisor has {original} nor itself"
     if len(holders) > 1:
-        return f"{original} is on {' and '.join(holders)}; look which of them is the one that is meant, and remove the other"
+        return (
+            f"{original} is on {' and '.join(holders)}; look which of them is the one that is meant, and remove "
+            "the other"
+        )
     if item.get("host") not in (None, *holders):
         return f"{original} is on {' and '.join(holders)}; leave out host, and migrate it when it is made"
     return ""
@@ -181,11 +201,15 @@ def _left(
             item = placed[guest["name"]]
             told = {"name": guest["name"], "source": source, "state": guest["state"], "why": printable(item.why)}
             if item.exists:
-                stays.append({**told, "why": f"{item.host} has it too, and it runs there; remove what {source} has of it"})
+                stays.append(
+                    {**told, "why": f"{item.host} has it too, and it runs there; remove what {source} has of it"}
+                )
             elif item.host is None:
                 stays.append(told)
             else:
-                moves.append({**told, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]})
+                moves.append(
+                    {**told, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]}
+                )
     moves.sort(key=lambda move: (move["state"] not in placement.ACTIVE, -move["memory_mib"], move["name"]))
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
@@ -219,7 +243,10 @@ def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]
 def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
     """The images that it is made from, with what each is for."""
     disks = item.get("disks")
-    for what, of in [("image", item), *((f"disk {disk.get('name')}", disk) for disk in disks or () if isinstance(disk, dict))]:
+    for what, of in [
+        ("image", item),
+        *((f"disk {disk.get('name')}", disk) for disk in disks or () if isinstance(disk, dict)),
+    ]:
         if of.get("image"):
             yield what, of["image"]
 
@@ -240,7 +267,9 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
     interfaces = item.get("interfaces") or item.get("networks")
     bridges = ["br0"] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     disks = item.get("disks")
-    pools = ["default"] if disks is None else [disk.get("pool") or "default" for disk in disks if not disk.get("source")]
+    pools = (
+        ["default"] if disks is None else [disk.get("pool") or "default" for disk in disks if not disk.get("source")]
+    )
     return placement.Guest(
         name=name,
         vcpus=count,

@@ -19,6 +19,15 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
+OPTIONS: dict[str, t.Any] = {
+    "kind": {"type": "str", "choices": list(_report.KINDS), "required": True},
+    "results": {"type": "dict", "required": True},
+    "group": {"type": "list", "elements": "str", "required": True},
+    "guest": {"type": "list", "elements": "str"},
+    "format": {"type": "str", "choices": ["seed", "table", "json"], "default": "seed"},
+    "out": {"type": "str"},
+}
+
 
 class ActionModule(ActionBase):
     """Text on the terminal (and in the job's output), and as a result."""
@@ -29,24 +38,23 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Build the report; print it, or write it."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(
-            {
-                "kind": {"type": "str", "choices": list(_report.KINDS), "required": True},
-                "results": {"type": "dict", "required": True},
-                "group": {"type": "list", "elements": "str", "required": True},
-                "guest": {"type": "list", "elements": "str"},
-                "format": {"type": "str", "choices": ["seed", "table", "json"], "default": "seed"},
-                "out": {"type": "str"},
-            }
-        )
+        _checked, options = self.validate_argument_spec(OPTIONS)
         kind, form = options["kind"], options["format"]
         if form != "seed" and kind not in _report_data.KINDS:
-            raise AnsibleActionFail(f"format: {kind} is text only; leave it out, or choose one of {', '.join(_report_data.KINDS)}")
-        hosts = {host: found for host, found in options["results"].items() if isinstance(found, dict) and not found.get("failed")}
+            raise AnsibleActionFail(
+                f"format: {kind} is text only; leave it out, or choose one of {', '.join(_report_data.KINDS)}"
+            )
+        hosts = {
+            host: found
+            for host, found in options["results"].items()
+            if isinstance(found, dict) and not found.get("failed")
+        }
         missing = [host for host in options["group"] if host not in hosts]
         text, shown = _built(kind, form, hosts, missing, options["guest"])
         if options["guest"] and not text:
-            raise AnsibleActionFail(f"cannot find guest {', '.join(options['guest'])}: no hypervisor of {', '.join(sorted(hosts))} has it")
+            raise AnsibleActionFail(
+                f"cannot find guest {', '.join(options['guest'])}: no hypervisor of {', '.join(sorted(hosts))} has it"
+            )
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
@@ -54,14 +62,23 @@ class ActionModule(ActionBase):
             _terminal.say(f"the report {'is' if written else 'would be'} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
-        if odd := sorted({host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}):
-            text = f"what {', '.join(odd)} answered cannot be read; look at that host, or leave it out: --limit 'all:!{odd[0]}'"
+        if odd := sorted(
+            {host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}
+        ):
+            text = (
+                f"what {', '.join(odd)} answered cannot be read; look at that host, or leave it out: --limit "
+                f"'all:!{odd[0]}'"
+            )
             result.update(failed=True, msg=printable(text))
         return result
 
 
 def _built(
-    kind: str, form: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None
+    kind: str,
+    form: str,
+    hosts: t.Mapping[str, t.Mapping[str, t.Any]],
+    missing: t.Sequence[str],
+    guests: t.Collection[str] | None,
 ) -> tuple[str, str]:
     """The report, and how a terminal shows it; empty when none of the guests is there."""
     if form == "seed":
@@ -87,7 +104,9 @@ def _write(path: str, content: str, gate: Gate) -> bool:
         )
         raise AnsibleActionFail(f"out: cannot write the report to {path}: it is {what}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise AnsibleActionFail(f"out: cannot write the report to {path}: {folder} is no directory that you can write to")
+        raise AnsibleActionFail(
+            f"out: cannot write the report to {path}: {folder} is no directory that you can write to"
+        )
     try:
         return bool(gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content)))
     except VirtError as error:

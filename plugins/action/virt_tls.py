@@ -37,7 +37,9 @@ class ActionModule(UntrustedAction):
         gate, hosts = Gate(check_mode=self._task.check_mode), [*variables.get("groups", {}).get("all", [])]
         others = [variables["hostvars"][name] for name in params["hypervisors"] or () if name in hosts]
         inventories = {_inventory(one) for one in others} - {""}
-        certifier = Certifier(params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts)
+        certifier = Certifier(
+            params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts
+        )
         try:
             with files.explained(f"use the CA in {params['ca_dir']}"):
                 if params["state"] == "revoked":
@@ -62,7 +64,9 @@ class ActionModule(UntrustedAction):
 
     def _call(self, params: Variables, task_vars: Variables) -> Variables:
         said = {option: value for option, value in params.items() if value is not None}
-        return t.cast(Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=said, task_vars=task_vars))
+        return t.cast(
+            Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=said, task_vars=task_vars)
+        )
 
 
 def _inventory(variables: t.Mapping[str, t.Any]) -> str:
@@ -73,11 +77,15 @@ def _inventory(variables: t.Mapping[str, t.Any]) -> str:
 
 
 def _refuse_others(params: Variables, task_vars: Variables) -> None:
-    """A certificate with the name of another host of the inventory would let this one play it. Raises BadInput with each."""
+    """A certificate with the name of another host of the inventory would let this one play it.
+
+    Raises BadInput with each.
+    """
     own = _names(task_vars["inventory_hostname"], task_vars)
     wanted = {*check_names(params["names"], what="names")} - own
     problems = [
-        f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of role pki)"
+        f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of "
+        "role pki)"
         for other, variables in (task_vars["hostvars"].items() if wanted else ())
         for name in sorted(wanted & _names(other, variables))
     ]

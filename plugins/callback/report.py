@@ -13,8 +13,9 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Prints what M(corral.virt.virt_report) reports, as the playbooks C(query), C(list) and C(host_info) do, and nothing else, so that a
-    program can read it. Failures, unreachable hosts, warnings and progress go to standard error; the exit code is Ansible's.
+  - Prints what M(corral.virt.virt_report) reports, as the playbooks C(query), C(list) and C(host_info) do, and nothing
+    else, so that a program can read it. Failures, unreachable hosts, warnings and progress go to standard error; the
+    exit code is Ansible's.
 requirements:
   - set as stdout in configuration
 seealso:

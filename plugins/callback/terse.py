@@ -13,8 +13,8 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - As P(ansible.builtin.default#callback), but a task appears only when it changes something, fails or tells something. A run that
-    changes nothing is the names of its plays and the recap.
+  - As P(ansible.builtin.default#callback), but a task appears only when it changes something, fails or tells something.
+    A run that changes nothing is the names of its plays and the recap.
   - Reports and progress of this collection stand below the banner of their task, however little is shown.
   - A failure is one message, instead of the error, where it is written and the whole result.
   - With C(-v) all is as P(ansible.builtin.default#callback) shows it.
@@ -69,8 +69,12 @@ class CallbackModule(default.CallbackModule):
         if self._is_terse() and _is_message(result):
             if self._last_task_banner != result.task._uuid:
                 self._print_task_banner(result.task)
-            word, colour = ("changed", constants.COLOR_CHANGED) if result.result.get("changed") else ("ok", constants.COLOR_OK)
-            self._display.display(f"{word}: [{self.host_label(result)}]: {_terminal.message(result.result)}", color=colour)
+            word, colour = (
+                ("changed", constants.COLOR_CHANGED) if result.result.get("changed") else ("ok", constants.COLOR_OK)
+            )
+            self._display.display(
+                f"{word}: [{self.host_label(result)}]: {_terminal.message(result.result)}", color=colour
+            )
         elif self._is_news(result):
             super().v2_runner_on_ok(result)
         else:
@@ -119,4 +123,9 @@ class CallbackModule(default.CallbackModule):
 def _is_message(result: CallbackTaskResult) -> bool:
     """Whether somebody's task has a text to show."""
     message = result.result.get("msg")
-    return result.task.action.rpartition(".")[2] == "debug" and not result.task.loop and isinstance(message, (str, list)) and bool(message)
+    return (
+        result.task.action.rpartition(".")[2] == "debug"
+        and not result.task.loop
+        and isinstance(message, (str, list))
+        and bool(message)
+    )

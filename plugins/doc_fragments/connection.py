@@ -18,7 +18,8 @@ options:
     default: qemu:///system
 attributes:
   action_group:
-    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules that connect to libvirt.
+    description: Use C(group/corral.virt.virt) in C(module_defaults) to set options for all modules that connect to
+      libvirt.
     membership:
       - corral.virt.virt
     support: full

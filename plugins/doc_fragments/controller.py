@@ -32,7 +32,8 @@ options:
   memory_overcommit:
     description:
       - Share of a host's memory that may be promised.
-      - Guests that run count with all they may use, and so do guests that are off but start with the host (C(autostart)).
+      - Guests that run count with all they may use, and so do guests that are off but start with the host
+        (C(autostart)).
     type: float
     default: 1.0
   all_defined:

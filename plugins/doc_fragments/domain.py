@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The options of a guest, once for `virt_domain` and once below `domains` of `virt_domains`.
 
-Texts stand here. Types, choices, what a value must be and how it reaches a running guest come from the tables that carry them out.
+Texts stand here. Types, choices, what a value must be and how it reaches a running guest come from the tables that
+carry them out.
 """
 
 from __future__ import annotations
@@ -26,31 +27,34 @@ name: Name of the guest; its identity on the host. Letters, digits, C(.), C(_) a
 uuid: UUID for a guest that is made. Chosen at random when not given. Cannot be changed later.
 renamed_from:
   - Name that the guest has until now. It is renamed, unless a guest is called O(name) already and none is called that.
-  - The guest must be off, and libvirt must keep nothing under its name (managed save, snapshots, checkpoints). With O(uuid), only the guest
-    with that UUID is renamed.
-  - UUID, disks, seed, MAC addresses and autostart stay as they are, and so does the hostname within the guest. Files of its disks keep
-    their names, which begin with the old one; they go on belonging to it.
-  - Only this host is asked which names are free. The playbook C(corral.virt.rename) asks all, and takes the guest's key in
-    C(known_hosts) along.
+  - The guest must be off, and libvirt must keep nothing under its name (managed save, snapshots, checkpoints). With
+    O(uuid), only the guest with that UUID is renamed.
+  - UUID, disks, seed, MAC addresses and autostart stay as they are, and so does the hostname within the guest. Files of
+    its disks keep their names, which begin with the old one; they go on belonging to it.
+  - Only this host is asked which names are free. The playbook C(corral.virt.rename) asks all, and takes the guest's key
+    in C(known_hosts) along.
 state:
   - V(present) makes or changes the definition and leaves a running guest running, a stopped one stopped.
-  - V(running), V(paused) and V(shutdown) also bring it there. V(shutdown) asks the guest (ACPI, then its agent) and waits
-    O(wait_timeout) seconds.
+  - V(running), V(paused) and V(shutdown) also bring it there. V(shutdown) asks the guest (ACPI, then its agent) and
+    waits O(wait_timeout) seconds.
   - V(destroyed) pulls the plug.
-  - V(absent) shuts the guest down and removes its definition with all that libvirt keeps of it (UEFI variables, TPM state, managed save,
-    snapshots, checkpoints), and its own disks only with O(remove_storage=true).
+  - V(absent) shuts the guest down and removes its definition with all that libvirt keeps of it (UEFI variables, TPM
+    state, managed save, snapshots, checkpoints), and its own disks only with O(remove_storage=true).
   - V(reset) and V(rebooted) are done each time they are asked for.
 clone_of:
-  - Another guest of the host, of which this one is made a copy, if it is not there yet. It must be off, and is not changed.
-  - The copy has all that the definition of the other says, but for what it is told here, with a UUID, MAC addresses, ports of displays and
-    firmware variables of its own, and with full copies of the disks, in the same pools. Media, and disks that are read-only or shareable,
-    both have.
-  - It always gets a seed, with which cloud-init gives it a hostname, SSH host keys and a machine ID of its own, and addresses by DHCP where
-    O(cloud_init.network_config) says nothing. Users and keys of the other stay in it. Other systems must be prepared before (C(sysprep)).
-  - Entries of O(disks) by the names of the other's change its copies (O(disks[].size), O(disks[].pool), O(disks[].format)), replace them
-    (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
+  - Another guest of the host, of which this one is made a copy, if it is not there yet. It must be off, and is not
+    changed.
+  - The copy has all that the definition of the other says, but for what it is told here, with a UUID, MAC addresses,
+    ports of displays and firmware variables of its own, and with full copies of the disks, in the same pools. Media,
+    and disks that are read-only or shareable, both have.
+  - It always gets a seed, with which cloud-init gives it a hostname, SSH host keys and a machine ID of its own, and
+    addresses by DHCP where O(cloud_init.network_config) says nothing. Users and keys of the other stay in it. Other
+    systems must be prepared before (C(sysprep)).
+  - Entries of O(disks) by the names of the other's change its copies (O(disks[].size), O(disks[].pool),
+    O(disks[].format)), replace them (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
   - Excludes O(image).
-virt_type: How a guest that is made is run. V(auto) takes hardware virtualisation where the host offers it, else emulation.
+virt_type: How a guest that is made is run. V(auto) takes hardware virtualisation where the host offers it, else
+  emulation.
 title: Short text shown by tools, on one line; V('') removes it.
 description: Longer text; V('') removes it.
 vcpus:
@@ -97,8 +101,9 @@ memory.hard_limit: The most that QEMU may use; the guest is killed beyond it
 memory.soft_limit: What is enforced when the host is short
 memory.swap_hard_limit: The most with swap
 cpu: CPU as the guest sees it.
-cpu.mode: A guest that is made gets V(host-model) with hardware virtualisation and V(maximum) with emulation. V(host-passthrough) ties it to
-  hosts of the same processor. A model that several hosts can run is worked out by M(corral.virt.virt_host_info).
+cpu.mode: A guest that is made gets V(host-model) with hardware virtualisation and V(maximum) with emulation.
+  V(host-passthrough) ties it to hosts of the same processor. A model that several hosts can run is worked out by
+  M(corral.virt.virt_host_info).
 cpu.model: Model with O(cpu.mode=custom).
 cpu.fallback: Whether libvirt may take the nearest model where the named one is not known.
 cpu.vendor: Run only on processors of this vendor.
@@ -206,7 +211,8 @@ serial.host: Address to listen on or to connect to, with V(tcp).
 serial.service: TCP port.
 serial.tls: TLS on the connection, with the host's certificates for it.
 serial.protocol: Whether telnet is spoken.
-serial.log: File to which everything the guest prints is written besides; also what is shown when waiting for the guest fails.
+serial.log: File to which everything the guest prints is written besides; also what is shown when waiting for the guest
+  fails.
 serial.log_append: Keep what is in it.
 rng: Entropy device. A guest that is made has one.
 rng.model: V(none) takes it away.
@@ -246,8 +252,8 @@ panic: The device by which a guest tells that it crashed.
 panic.model: V(none) takes it away.
 iommu: IOMMU of the guest.
 iommu.model: V(none) takes it away.
-controllers: Controllers, by type and index, where libvirt's own are not what is wanted. A C(virtio-scsi) one comes with the first disk on
-  bus V(scsi).
+controllers: Controllers, by type and index, where libvirt's own are not what is wanted. A C(virtio-scsi) one comes with
+  the first disk on bus V(scsi).
 controllers[].type: Kind of controller.
 controllers[].index: Its number among its kind, from 0.
 controllers[].model: Model, as C(virtio-scsi) or C(qemu-xhci).
@@ -259,19 +265,21 @@ controllers[].vectors: Interrupt vectors.
 disks:
   - Disks, by name. Those not mentioned are left alone.
   - A guest that is made without O(disks) gets one, C(system), of 8 GiB or the size of its image if that is larger.
-disks[].name: Identity of the disk; also part of the name of its file. For disks made by others, the target (V(vda)) serves.
+disks[].name: Identity of the disk; also part of the name of its file. For disks made by others, the target (V(vda))
+  serves.
 disks[].state: V(absent) detaches the disk; its file stays.
 disks[].size: In GiB, or with a unit. A larger size grows the disk, also while the guest runs; a smaller one is refused
   (M(corral.virt.virt_image) can shrink it while the guest is off).
 disks[].pool: Storage pool for a disk that is made. V(default) when not given.
 disks[].image: Image in the pool from which a disk is made. A disk that is there keeps what it was made from.
 disks[].clone:
-  - How the disk is made from O(disks[].image). With V(overlay), what the guest writes goes into the disk, the rest is read from the image.
+  - How the disk is made from O(disks[].image). With V(overlay), what the guest writes goes into the disk, the rest is
+    read from the image.
   - V(copy) takes all of the image, so that the disk stands on nothing; then O(disks[].format) can also be V(raw).
   - Follows as V(overlay) when not given.
 disks[].device: Kind of device. A C(lun) passes SCSI commands through to a block device.
-disks[].source: A file, or a block device below C(/dev), to use as it is. Excludes O(disks[].image), O(disks[].clone) and
-  O(disks[].size). V('') ejects the medium of a CD-ROM.
+disks[].source: A file, or a block device below C(/dev), to use as it is. Excludes O(disks[].image), O(disks[].clone)
+  and O(disks[].size). V('') ejects the medium of a CD-ROM.
 disks[].volume: A volume to use as it is, as C(pool/volume).
 disks[].url: A medium or disk on the network, over http, https, ftp, ftps, tftp, nbd or iscsi.
 disks[].startup_policy: What to do when the medium is not there at start; for CD-ROMs and floppies.
@@ -306,11 +314,11 @@ disks[].iotune.*: Limit.
 interfaces:
   - Network interfaces, by name. Those not mentioned are left alone.
   - A guest that is made without O(interfaces) gets one, C(eth0), on bridge C(br0).
-interfaces[].name: Identity of the interface in the definition; not its name inside the guest. For those made by others, the MAC address
-  serves.
+interfaces[].name: Identity of the interface in the definition; not its name inside the guest. For those made by others,
+  the MAC address serves.
 interfaces[].state: V(absent) unplugs the interface.
-interfaces[].type: Follows from O(interfaces[].bridge), O(interfaces[].network), O(interfaces[].device) or O(interfaces[].address) when
-  not given.
+interfaces[].type: Follows from O(interfaces[].bridge), O(interfaces[].network), O(interfaces[].device) or
+  O(interfaces[].address) when not given.
 interfaces[].bridge: Bridge of the host.
 interfaces[].network: Virtual network of libvirt.
 interfaces[].portgroup: Port group of the virtual network.
@@ -318,7 +326,8 @@ interfaces[].device: Network device of the host that a macvtap device (type V(di
 interfaces[].mode: Mode of the macvtap device.
 interfaces[].address: PCI address of a network device of the host that the guest gets as its own (type V(hostdev)).
 interfaces[].managed: Let libvirt detach that device from the host and give it back.
-interfaces[].mac: MAC address. Derived from the guest's UUID and the interface's name when not given, so it never changes.
+interfaces[].mac: MAC address. Derived from the guest's UUID and the interface's name when not given, so it never
+  changes.
 interfaces[].model: Device model. V(virtio) when not given.
 interfaces[].driver: Who moves the packets.
 interfaces[].queues: Queues of a virtio device.
@@ -328,11 +337,12 @@ interfaces[].virtualport: Kind of virtual switch port.
 interfaces[].isolated: Keep the guest from others on the same bridge.
 interfaces[].link: Whether the cable is plugged in.
 interfaces[].filterref:
-  - Network filter of libvirt. C(clean-traffic), which comes with libvirt, is the one to begin with. It lets the guest send only with its
-    own MAC and IP addresses.
-  - Rules for C(mac), C(vlan), C(stp), C(arp), C(rarp), C(ip) and C(ipv6) always work. Rules for C(tcp), C(udp), C(icmp), C(all) and the
-    like do nothing while the host's packet filter does not see bridged packets (C(net.bridge.bridge-nf-call-iptables) is 0). A filter with
-    such rules, or one that refers to such a filter, is refused then.
+  - Network filter of libvirt. C(clean-traffic), which comes with libvirt, is the one to begin with. It lets the guest
+    send only with its own MAC and IP addresses.
+  - Rules for C(mac), C(vlan), C(stp), C(arp), C(rarp), C(ip) and C(ipv6) always work. Rules for C(tcp), C(udp),
+    C(icmp), C(all) and the like do nothing while the host's packet filter does not see bridged packets
+    (C(net.bridge.bridge-nf-call-iptables) is 0). A filter with such rules, or one that refers to such a filter, is
+    refused then.
 interfaces[].filterref.name: Its name.
 interfaces[].filterref.parameters: Its parameters.
 interfaces[].filterref.parameters[].name: Name.
@@ -385,15 +395,16 @@ filesystems[].cache: What the guest may cache.
 tags: Words kept in libvirt's metadata; the inventory makes groups of them. V([]) removes all.
 graphics: Remote display. A guest that is made has none unless asked.
 graphics.type: Protocol; V(none) removes the display.
-graphics.listen: Address to listen on. V(127.0.0.1) when a display is made. Any other than loopback needs O(graphics.password), TLS, or
-  O(graphics.allow_unprotected).
+graphics.listen: Address to listen on. V(127.0.0.1) when a display is made. Any other than loopback needs
+  O(graphics.password), TLS, or O(graphics.allow_unprotected).
 graphics.port: Port; V(-1) or nothing lets libvirt choose.
 graphics.tls_port: Port for TLS, of V(spice).
 graphics.tls: Allow V(spice) only over TLS. For V(vnc) the host decides for all guests (C(vnc_tls) in C(qemu.conf)).
 graphics.websocket: Port for browsers, of V(vnc); V(-1) lets libvirt choose.
 graphics.password: Password of the display; VNC looks at 8 characters only.
-graphics.allow_unprotected: Let the display listen beyond loopback without password and TLS; whoever reaches its port has the guest's screen
-  and keyboard. Refused otherwise. One that exists, and that the task does not mention, is only warned about. Not kept in the definition.
+graphics.allow_unprotected: Let the display listen beyond loopback without password and TLS; whoever reaches its port
+  has the guest's screen and keyboard. Refused otherwise. One that exists, and that the task does not mention, is only
+  warned about. Not kept in the definition.
 graphics.keymap: Keyboard map of the viewer.
 graphics.share_policy: What becomes of other viewers when one connects, of V(vnc).
 autostart: Start the guest with the host.
@@ -401,55 +412,64 @@ image:
   - Short for the image of the first disk that is made; without O(disks) the only one, C(system).
   - Used when the disk is made; a guest that exists keeps the disk it has.
 nic_profile:
-  - Name of a list in the variable C(virt_nic_profiles); its entries are used as O(interfaces). An entry of the same name in O(interfaces)
-    overrides single fields of it, others are added.
+  - Name of a list in the variable C(virt_nic_profiles); its entries are used as O(interfaces). An entry of the same
+    name in O(interfaces) overrides single fields of it, others are added.
 disk_profile:
-  - Name of a list in the variable C(virt_disk_profiles); its entries are used as O(disks). An entry of the same name in O(disks) overrides
-    single fields of it, others are added.
+  - Name of a list in the variable C(virt_disk_profiles); its entries are used as O(disks). An entry of the same name in
+    O(disks) overrides single fields of it, others are added.
 xml:
-  - What no option says, in libvirt's own words, as a piece of a C(<domain>) document. Its elements are made part of the definition, before
-    the other options.
-  - An element that is there with all that is said of it is left; one that a domain has once is edited; a device or other repeated element
-    is added. Nothing is taken away.
-  - In the difference, passwords, secrets, tokens, cookies and queries of URLs are hidden; in what Ansible tells of the task, all of it is.
+  - What no option says, in libvirt's own words, as a piece of a C(<domain>) document. Its elements are made part of the
+    definition, before the other options.
+  - An element that is there with all that is said of it is left; one that a domain has once is edited; a device or
+    other repeated element is added. Nothing is taken away.
+  - In the difference, passwords, secrets, tokens, cookies and queries of URLs are hidden; in what Ansible tells of the
+    task, all of it is.
 cloud_init:
-  - Seed for cloud-init (NoCloud), on a read-only virtio disk. The guest's SSH host key is made with it, so that it can be trusted
-    before the first contact. Where user data brings C(ssh_keys), the best of those (Ed25519, ECDSA, RSA) is the trusted one instead.
+  - Seed for cloud-init (NoCloud), on a read-only virtio disk. The guest's SSH host key is made with it, so that it can
+    be trusted before the first contact. Where user data brings C(ssh_keys), the best of those (Ed25519, ECDSA, RSA) is
+    the trusted one instead.
   - Dictionaries and YAML text both serve.
 cloud_init.user_data: User data; text must begin with a line such as C(#cloud-config).
-cloud_init.vendor_data: Vendor data, in the forms of user data except MIME. It shares its file with the guest's SSH host key; both act.
-cloud_init.meta_data: Meta data. C(local-hostname) is the guest's name and C(instance-id) follows the content when not given.
-cloud_init.network_config: Network configuration, version 1 or 2, also below a key C(network). Without it cloud-init asks for an
-  address by DHCP.
+cloud_init.vendor_data: Vendor data, in the forms of user data except MIME. It shares its file with the guest's SSH host
+  key; both act.
+cloud_init.meta_data: Meta data. C(local-hostname) is the guest's name and C(instance-id) follows the content when not
+  given.
+cloud_init.network_config: Network configuration, version 1 or 2, also below a key C(network). Without it cloud-init
+  asks for an address by DHCP.
 cloud_init.method:
   - V(nocloud) is a seed for cloud-init in the guest.
-  - V(virt_customize) is for images without cloud-init. The same options are applied to the guest's disk before its first start by
-    C(virt-customize), which the hypervisor must have (C(libguestfs-tools), on Enterprise Linux C(guestfs-tools)).
-  - Then user data is a C(#cloud-config) of C(hostname), C(fqdn), C(timezone), C(users), C(ssh_authorized_keys) (root's), C(ssh_keys),
-    C(ssh_deletekeys), C(write_files), C(packages) and C(runcmd) (the last two at the first boot), the network configuration is of
-    version 2 and has only C(ethernets), for netplan or NetworkManager. What cannot be applied is refused.
+  - V(virt_customize) is for images without cloud-init. The same options are applied to the guest's disk before its
+    first start by C(virt-customize), which the hypervisor must have (C(libguestfs-tools), on Enterprise Linux
+    C(guestfs-tools)).
+  - Then user data is a C(#cloud-config) of C(hostname), C(fqdn), C(timezone), C(users), C(ssh_authorized_keys)
+    (root's), C(ssh_keys), C(ssh_deletekeys), C(write_files), C(packages) and C(runcmd) (the last two at the first
+    boot), the network configuration is of version 2 and has only C(ethernets), for netplan or NetworkManager. What
+    cannot be applied is refused.
 cloud_init.on_change:
   - What to do when this differs from the seed the guest was made with.
-  - V(ignore) leaves the seed alone and says so; V(next_boot) writes a new seed with a new instance-id, which makes cloud-init run
-    again; V(refuse) fails.
+  - V(ignore) leaves the seed alone and says so; V(next_boot) writes a new seed with a new instance-id, which makes
+    cloud-init run again; V(refuse) fails.
 apply:
   - V(both) changes the definition, and a running guest where that is possible; the rest is listed in RV(pending).
   - V(next_boot) changes only the definition.
   - V(live) changes only what runs, until the guest is stopped, and refuses what that cannot be done for.
-allow_restart: Shut a running guest down and start it again when a change needs that. Otherwise such changes are listed in RV(pending).
+allow_restart: Shut a running guest down and start it again when a change needs that. Otherwise such changes are listed
+  in RV(pending).
 force: Pull the plug of a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
-remove_storage: With O(state=absent), also delete the disks that the collection made for this guest and that no other guest uses.
+remove_storage: With O(state=absent), also delete the disks that the collection made for this guest and that no other
+  guest uses.
 wait: Wait until a shutdown or reboot has happened. V(false) only asks for it.
 wait_timeout: Seconds to wait for a shutdown, reboot or address.
 wait_for_ip:
-  - Wait until the guest has an address, and record it with the guest, where the inventory plugin finds it. All guests of a call wait side
-    by side, after everything else is done. What is recorded so does not count as a change.
-  - V(lease) asks libvirt's DHCP, V(arp) the host's neighbour table, V(packets) what the guest sends and is sent by a DHCP server (seen at
-    its interface, by root on the host itself), V(agent) the guest agent, V(any) all of these. V(unknown) is the same, but does not wait for
-    a guest whose address was given in its O(cloud_init), or was recorded since its last start. V(none) does not wait.
+  - Wait until the guest has an address, and record it with the guest, where the inventory plugin finds it. All guests
+    of a call wait side by side, after everything else is done. What is recorded so does not count as a change.
+  - V(lease) asks libvirt's DHCP, V(arp) the host's neighbour table, V(packets) what the guest sends and is sent by a
+    DHCP server (seen at its interface, by root on the host itself), V(agent) the guest agent, V(any) all of these.
+    V(unknown) is the same, but does not wait for a guest whose address was given in its O(cloud_init), or was recorded
+    since its last start. V(none) does not wait.
   - A guest can claim any address; see M(corral.virt.virt_addresses) for what is believed.
-  - When time runs out it is said what was asked and what was seen of the guest. A lease outlives a reboot, so V(agent) is the one to ask
-    with O(state=rebooted). With another O(state) no address can come, and it is refused.
+  - When time runs out it is said what was asked and what was seen of the guest. A lease outlives a reboot, so V(agent)
+    is the one to ask with O(state=rebooted). With another O(state) no address can come, and it is refused.
 """
 _PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
 _LIVE = "Applied at once where the guest runs."
@@ -492,7 +512,11 @@ def _text(path: str, texts: t.Mapping[str, t.Any]) -> list[str]:
 def _facts(path: str) -> list[str]:
     """What the tables know of an option: its form, and how it reaches a running guest."""
     field, row = _ROWS.get(path, (path, None))
-    facts = [f"{row.kind.must[0].upper()}{row.kind.must[1:]}."] if row and row.kind.must and not isinstance(row, Items) else []
+    facts = (
+        [f"{row.kind.must[0].upper()}{row.kind.must[1:]}."]
+        if row and row.kind.must and not isinstance(row, Items)
+        else []
+    )
     policy = live.how(field)
     if policy == live.FIXED:
         facts.append(_FIXED)
@@ -502,13 +526,17 @@ def _facts(path: str) -> list[str]:
 
 
 def _keys(option: str, texts: t.Mapping[str, t.Any]) -> list[str]:
-    """The keys of a dictionary that a number may stand for: Ansible has no suboptions for those, so they are told in words."""
+    """The keys of a dictionary that a number may stand for: Ansible has no suboptions for those, so they are told in
+    words.
+    """
     lines = []
     for path, _field, row in rows():
         if path.startswith(option + ".") and "[]" not in path:
             choices = row.kind.option.get("choices")
             facts = [*([f"One of {', '.join(choices)}."] if choices else []), *_facts(path)]
-            lines.append(" ".join([f"C({path[len(option) + 1 :]}) -", " ".join(_text(path, texts)).rstrip(".") + ".", *facts]))
+            lines.append(
+                " ".join([f"C({path[len(option) + 1 :]}) -", " ".join(_text(path, texts)).rstrip(".") + ".", *facts])
+            )
     return lines
 
 
@@ -517,10 +545,16 @@ def _described(options: t.Mapping[str, t.Any], texts: t.Mapping[str, t.Any], pre
     result: dict[str, t.Any] = {}
     for name, option in options.items():
         path = prefix + name
-        entry = {key: value for key, value in option.items() if key in ("type", "elements", "choices", "default", "required", "aliases")}
+        entry = {
+            key: value
+            for key, value in option.items()
+            if key in ("type", "elements", "choices", "default", "required", "aliases")
+        }
         entry["description"] = _text(path, texts) + (_keys(name, texts) if path in DICTS else []) + _facts(path)
         if "options" in option:
-            entry["suboptions"] = _described(option["options"], texts, path + ("[]." if option["type"] == "list" else "."))
+            entry["suboptions"] = _described(
+                option["options"], texts, path + ("[]." if option["type"] == "list" else ".")
+            )
         result[name] = entry
     return result
 
@@ -531,7 +565,13 @@ def _dumped(options: t.Mapping[str, t.Any]) -> str:
 
 _FLAT = _described(GUEST_OPTIONS, yaml.safe_load(_TEXTS))
 _MANY = {
-    "domains": {"description": "The guests.", "type": "list", "elements": "dict", "required": True, "suboptions": _FLAT},
+    "domains": {
+        "description": "The guests.",
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "suboptions": _FLAT,
+    },
 }
 
 
@@ -543,12 +583,12 @@ options:
   allow_duplicates:
     description:
       - Make the guest also when another host has a guest of that name, or may have one.
-      - By default all hosts that run the task are asked first, once for the task. The host that has the guest changes it; the others
-        return unchanged and say where it is.
-      - The hosts concerned fail if no host has the guest and several would make it, if several have it, or if a host that may have it does
-        not answer.
-      - A host that runs the task alone (C(--limit), C(run_once), C(delegate_to)) asks no other host, but does not make a guest that the
-        inventory shows on another one.
+      - By default all hosts that run the task are asked first, once for the task. The host that has the guest changes
+        it; the others return unchanged and say where it is.
+      - The hosts concerned fail if no host has the guest and several would make it, if several have it, or if a host
+        that may have it does not answer.
+      - A host that runs the task alone (C(--limit), C(run_once), C(delegate_to)) asks no other host, but does not make
+        a guest that the inventory shows on another one.
       - The state C(absent) is done on every host.
     type: bool
     default: false

@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Converts arguments as M(corral.virt.virt_arguments) does. It is for those that it withholds, as they may hold secrets.
+  - Converts arguments as M(corral.virt.virt_arguments) does. It is for those that it withholds, as they may hold
+    secrets.
 positional: _input, action
 options:
   _input:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the value with every control character in its texts written out, such as C(\\x1b) for an escape. So is what ends a line or turns
-    the direction of writing.
+  - Returns the value with every control character in its texts written out, such as C(\\x1b) for an escape. So is what
+    ends a line or turns the direction of writing.
   - For messages that hold what a guest, a host or a file says.
 positional: _input
 options:

@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the host keys that M(corral.virt.virt_domains) returned for guests placed on the very host that returned them, one public key
-    for each guest.
-  - A key for a guest on another host, or a text that is not one public key, is left out, and a warning says so. A hypervisor therefore
-    cannot make the controller trust a key for somebody else's guest.
+  - Returns the host keys that M(corral.virt.virt_domains) returned for guests placed on the very host that returned
+    them, one public key for each guest.
+  - A key for a guest on another host, or a text that is not one public key, is left out, and a warning says so. A
+    hypervisor therefore cannot make the controller trust a key for somebody else's guest.
 positional: _input
 options:
   _input:

@@ -13,26 +13,27 @@ author:
   - corral.virt contributors (@corral-virt)
 description:
   - Asks every hypervisor for its guests, all hypervisors at once, and makes a host of each guest.
-  - The hypervisors are those that an earlier inventory source put into the group O(group). Sources in a directory are read in alphabetical
-    order, so C(hosts.yml) comes before C(virt.yml).
-  - Guests are in the group C(guests), below it in C(on_HYPERVISOR), in C(guests_running), C(guests_paused) or C(guests_shutdown), and in
-    C(tag_TAG) for every tag.
-  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says why. It is given up
-    when it is silent for O(timeout).
-  - A guest whose name is not made of letters, digits, C(.), C(_) and C(-), or is a number or an address, is shown under an alias
-    (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is its real name.
-  - A guest named as a host that is in no group C(guests) is not shown, and a warning says so. Variables of a host that another source
-    defines are never replaced.
-  - An address that belongs to another host of the inventory, that two running guests claim, or that is loopback, multicast, link-local or
-    unspecified is not used as C(ansible_host). Of two guests that were seen at one address, the last one has it, or the one for which a
-    DHCP server speaks, and a warning names the other.
-  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under its own
-    name, whatever address it has today.
+  - The hypervisors are those that an earlier inventory source put into the group O(group). Sources in a directory are
+    read in alphabetical order, so C(hosts.yml) comes before C(virt.yml).
+  - Guests are in the group C(guests), below it in C(on_HYPERVISOR), in C(guests_running), C(guests_paused) or
+    C(guests_shutdown), and in C(tag_TAG) for every tag.
+  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says
+    why. It is given up when it is silent for O(timeout).
+  - A guest whose name is not made of letters, digits, C(.), C(_) and C(-), or is a number or an address, is shown under
+    an alias (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is its real name.
+  - A guest named as a host that is in no group C(guests) is not shown, and a warning says so. Variables of a host that
+    another source defines are never replaced.
+  - An address that belongs to another host of the inventory, that two running guests claim, or that is loopback,
+    multicast, link-local or unspecified is not used as C(ansible_host). Of two guests that were seen at one address,
+    the last one has it, or the one for which a DHCP server speaks, and a warning names the other.
+  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under
+    its own name, whatever address it has today.
   - The file's name ends in C(virt.yml) or C(virt.yaml).
 notes:
-  - Host variables of a guest are C(virt_hypervisor), C(virt_name), C(virt_state), C(virt_uuid), C(virt_vcpus), C(virt_memory_mib),
-    C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an address is known; C(ansible_ssh_common_args)
-    where the host key is, followed by what the inventory or C(ansible.cfg) says there.
+  - Host variables of a guest are C(virt_hypervisor), C(virt_name), C(virt_state), C(virt_uuid), C(virt_vcpus),
+    C(virt_memory_mib), C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an
+    address is known; C(ansible_ssh_common_args) where the host key is, followed by what the inventory or C(ansible.cfg)
+    says there.
   - Control characters in names, titles and tags are shown as C(\\x1b).
   - Names and titles come from outside; templates in them are never executed.
 requirements:
@@ -54,14 +55,16 @@ options:
       - name: CORRAL_VIRT_GROUP
   hypervisors:
     description:
-      - Hypervisors with a libvirt URI each, instead of those in O(group), to which they are added. URIs may be templates, as O(uri).
+      - Hypervisors with a libvirt URI each, instead of those in O(group), to which they are added. URIs may be
+        templates, as O(uri).
     type: dict
   uri:
     description:
-      - The libvirt URI of a hypervisor, a template over its variables. Those in C(group_vars) and C(host_vars) beside the inventory are
-        among them.
+      - The libvirt URI of a hypervisor, a template over its variables. Those in C(group_vars) and C(host_vars) beside
+        the inventory are among them.
       - C(virt_address) is its C(ansible_host), or else its name, as URIs want it; C(virt_pki_dir) is O(pki_dir).
-      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking. C(qemu+libssh://) hangs in libvirt.
+      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking. C(qemu+libssh://) hangs
+        in libvirt.
       - Reading needs neither root nor a certificate; see C(hypervisor_readers) of role P(corral.virt.hypervisor#role).
     type: str
     default: qemu+tls://{{ virt_address }}/system?pkipath={{ virt_pki_dir }}
@@ -72,24 +75,27 @@ options:
       - Directory with the controller's own certificate, a template as O(uri).
       - Default is where the role P(corral.virt.pki#role) puts it.
     type: str
-    default: "{{ pki_ca_dir | default(lookup('ansible.builtin.env', 'CORRAL_VIRT_CA_DIR') or '~/.config/corral/ca') }}/controller"
+    default: "{{ pki_ca_dir | default(lookup('ansible.builtin.env', 'CORRAL_VIRT_CA_DIR') or '~/.config/corral/ca')
+      }}/controller"
     env:
       - name: CORRAL_VIRT_PKI_DIR
   known_hosts:
     description:
       - File with the SSH host keys of the guests, under their names; a template as O(uri). Empty for none.
-      - Default is where the role P(corral.virt.guests#role) puts them, which is its variable C(guests_known_hosts), or else
-        C(~/.config/corral/known_hosts).
+      - Default is where the role P(corral.virt.guests#role) puts them, which is its variable C(guests_known_hosts), or
+        else C(~/.config/corral/known_hosts).
     type: str
     env:
       - name: CORRAL_VIRT_KNOWN_HOSTS
   addresses:
     description:
       - Where to look for a guest's addresses. The first that knows any is believed.
-      - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of libvirt's own networks,
-        V(seen) where the guest was when M(corral.virt.virt_addresses), or O(corral.virt.virt_domain#module:wait_for_ip), last saw it,
-        V(arp) what libvirt reads from the hypervisor's ARP table, V(agent) the guest itself.
-      - Agents are asked last, all at once and for three seconds together. Who may only read cannot ask them; they are passed over.
+      - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of
+        libvirt's own networks, V(seen) where the guest was when M(corral.virt.virt_addresses), or
+        O(corral.virt.virt_domain#module:wait_for_ip), last saw it, V(arp) what libvirt reads from the hypervisor's ARP
+        table, V(agent) the guest itself.
+      - Agents are asked last, all at once and for three seconds together. Who may only read cannot ask them; they are
+        passed over.
     type: list
     elements: str
     choices: [record, lease, seen, arp, agent]
@@ -97,7 +103,8 @@ options:
     env:
       - name: CORRAL_VIRT_ADDRESSES
   prefer:
-    description: Which of a guest's addresses becomes C(ansible_host), best first; V(ipv4), V(ipv6), or a network such as V(10.1.0.0/16).
+    description: Which of a guest's addresses becomes C(ansible_host), best first; V(ipv4), V(ipv6), or a network such
+      as V(10.1.0.0/16).
     type: list
     elements: str
     default: [ipv4, ipv6]
@@ -105,7 +112,8 @@ options:
       - name: CORRAL_VIRT_PREFER
   filters:
     description:
-      - Conditions that a guest must meet, all of them, to become a host. Written as in C(when), over the variables listed in the notes.
+      - Conditions that a guest must meet, all of them, to become a host. Written as in C(when), over the variables
+        listed in the notes.
     type: list
     elements: str
     default: []
@@ -182,7 +190,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors, _
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, printable, templated
 
-KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"  # as a default above, Ansible would render it too early
+# as a default above, Ansible would render it too early
+KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"
 RESERVED = {"all", "ungrouped", *C.LOCALHOST}
 
 
@@ -218,7 +227,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         later, unreadable = _sources.hosts_read_later(self.loader, path)
         for warning in unreadable:
             self._warn(warning)
-        self._add_guests({name: answer.guests for name, answer in answers.items()}, {**later, **self._strangers(answers)})
+        self._add_guests(
+            {name: answer.guests for name, answer in answers.items()}, {**later, **self._strangers(answers)}
+        )
 
     def _warn(self, text: str) -> None:
         self.display.warning(printable(text))
@@ -256,12 +267,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         kept: dict[str, t.Any] = {}
         if self.get_option("cache") and cache:
             kept = self.cache.get(key) or {}
-        known = {name: kept[name] for name, uri in uris.items() if name in kept and kept[name]["asked"] == [uri, *sources]}
+        known = {
+            name: kept[name] for name, uri in uris.items() if name in kept and kept[name]["asked"] == [uri, *sources]
+        }
         asked = {name: uri for name, uri in uris.items() if name not in known}
         fresh = self._ask(asked, sources)
         if self.get_option("cache") and not kept:
             # Only as a whole: each writing starts the cache's clock anew. Who did not answer is asked again next time.
-            self.cache[key] = {name: {"asked": [uris[name], *sources], **answer._asdict()} for name, answer in fresh.items()}
+            self.cache[key] = {
+                name: {"asked": [uris[name], *sources], **answer._asdict()} for name, answer in fresh.items()
+            }
         return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh}
 
     def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, Answer]:
@@ -312,7 +327,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Hosts that no guest may pass for: hypervisors, and all that are not in the group of guests."""
         hypervisors = {host.name for host in self.inventory.groups[self.get_option("group")].get_hosts()}
         hosts = self.inventory.hosts.values()
-        return [host for host in hosts if host.name in hypervisors or _inventory.GROUP not in {group.name for group in host.get_groups()}]
+        return [
+            host
+            for host in hosts
+            if host.name in hypervisors or _inventory.GROUP not in {group.name for group in host.get_groups()}
+        ]
 
     def _add_groups(self, uris: t.Iterable[str]) -> None:
         """Those that plays name are there even when they are empty."""
@@ -334,7 +353,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         groups = RESERVED | planned | set(self.inventory.groups)
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
         for name, (hypervisor, facts) in guests.items():
-            reason = "another host of this inventory has that name" if name.lower() in hosts else self._earlier(name, hypervisor, facts)
+            reason = (
+                "another host of this inventory has that name"
+                if name.lower() in hosts
+                else self._earlier(name, hypervisor, facts)
+            )
             reason = "in an inventory its name means something else" if name in groups else reason
             if reason:
                 remedy = f"rename the guest, or put that host into the group {_inventory.GROUP} if it is this guest"
@@ -348,18 +371,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Why a guest cannot be shown that an earlier source has shown already."""
         host = self.inventory.get_host(name) if name in self.inventory.hosts else None
         shown = host.vars if host else {}
-        if "virt_hypervisor" not in shown or (shown["virt_hypervisor"], shown.get("virt_uuid")) == (hypervisor, facts["uuid"]):
+        if "virt_hypervisor" not in shown or (shown["virt_hypervisor"], shown.get("virt_uuid")) == (
+            hypervisor,
+            facts["uuid"],
+        ):
             return None
         return f"a source that was read before shows a guest of that name, on {shown['virt_hypervisor']}"
 
     def _wanted(self, name: str, variables: Facts) -> bool:
         self.templar.available_variables = {**variables, "inventory_hostname": name}
         try:
-            return all(self.templar.evaluate_conditional(trust_as_template(item)) for item in self.get_option("filters"))
+            return all(
+                self.templar.evaluate_conditional(trust_as_template(item)) for item in self.get_option("filters")
+            )
         except AnsibleError as error:
             raise AnsibleParserError(f"filters: cannot be evaluated for guest {name}: {error}") from error
 
-    def _add_guest(self, name: str, hypervisor: str, facts: Facts, variables: Facts, strangers: t.Mapping[str, str]) -> None:
+    def _add_guest(
+        self, name: str, hypervisor: str, facts: Facts, variables: Facts, strangers: t.Mapping[str, str]
+    ) -> None:
         before = dict(self.inventory.hosts[name].vars) if name in self.inventory.hosts else {}
         for group in _inventory.groups(hypervisor, facts):
             self.inventory.add_host(name, group=self._add_group(group))
@@ -372,7 +402,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
         known = self.inventory.get_host(name).get_vars()
         self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict, fetch_hostvars=False)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False)
+        self._add_host_to_keyed_groups(
+            self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False
+        )
         if "ansible_host" not in before:
             self._check_destination(name, hypervisor, strangers)
 
@@ -386,7 +418,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             reason = f"it belongs to {owner}" if owner else "it is neither a host name nor an address"
             self._warn(f"guest {name} on {hypervisor} has no ansible_host: compose makes it {wanted}, and {reason}")
 
-    def _add_host_to_keyed_groups(self, keys: t.Any, variables: Facts, host: str, *args: t.Any, **kwargs: t.Any) -> None:
+    def _add_host_to_keyed_groups(
+        self, keys: t.Any, variables: Facts, host: str, *args: t.Any, **kwargs: t.Any
+    ) -> None:
         """Numbers make groups too; nothing that a guest says of itself makes it a hypervisor."""
         hypervisors = self.inventory.groups[self.get_option("group")]
         closed = {hypervisors, *hypervisors.get_ancestors(), *hypervisors.get_descendants()}
@@ -411,7 +445,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return {}
         ours = plain(_inventory.ssh_args(self.loader.path_dwim(path), name))
         variables = self._variables(name)
-        theirs = variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
+        theirs = (
+            variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
+        )
         both = f"{ours} {theirs}" if theirs else ours
         trusted = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
         return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both}

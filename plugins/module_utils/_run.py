@@ -25,7 +25,10 @@ class Gate:
         self._check_mode = check_mode
 
     def hold(self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[T]]) -> T | None:
-        """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held, and this returns None."""
+        """Hold what steps need, until `stack` ends: a lock, say.
+
+        In check mode nothing is made or held, and this returns None.
+        """
         return None if self._check_mode else stack.enter_context(make())
 
     def rehearse(self, look: t.Callable[[], T]) -> T | None:

@@ -79,13 +79,17 @@ def check_name(name: object, *, what: str) -> str:
     """The name itself when it is safe as a guest, volume and file name; raises BadInput."""
     if not isinstance(name, str) or not _NAME.match(name) or ".." in name:
         raise BadInput(
-            f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
+            f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or "
+            "digit, 63 at most"
         )
     return name
 
 
 def check_image(name: object, *, what: str) -> str:
-    """The name itself when it can be an image's in a pool; raises BadInput, for a path or a URL with the way to bring the file there."""
+    """The name itself when it can be an image's in a pool.
+
+    Raises BadInput, for a path or a URL with the way to bring the file there.
+    """
     if not isinstance(name, str) or not ("/" in name or name.startswith("~")):
         return check_name(name, what=what)
     option, file = ("url", "a URL") if "://" in name else ("src", "a path")
@@ -122,10 +126,15 @@ def uuid_of(value: str, *, what: str) -> str:
 def control_characters(value: object, *, where: str = "", allowed: str = "") -> list[str]:
     """A problem for every text inside `value` that XML cannot hold or a terminal would obey (C0, DEL, C1)."""
     if isinstance(value, dict):
-        parts = [control_characters(item, where=f"{where}.{key}" if where else str(key), allowed=allowed) for key, item in value.items()]
+        parts = [
+            control_characters(item, where=f"{where}.{key}" if where else str(key), allowed=allowed)
+            for key, item in value.items()
+        ]
         return [problem for part in parts for problem in part]
     if isinstance(value, (list, tuple)):
-        parts = [control_characters(item, where=f"{where}[{index}]", allowed=allowed) for index, item in enumerate(value)]
+        parts = [
+            control_characters(item, where=f"{where}[{index}]", allowed=allowed) for index, item in enumerate(value)
+        ]
         return [problem for part in parts for problem in part]
     # U+FFFE, U+FFFF and lone surrogates are no XML characters either.
     bad = isinstance(value, str) and any(
@@ -145,13 +154,17 @@ def cpus_of(cpuset: str) -> set[int]:
 
 
 def cpuset_of(value: object, *, what: str) -> str:
-    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it. Raises BadInput."""
+    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it.
+
+    Raises BadInput.
+    """
     cpus: set[int] = set()
     for part in str(value).split(","):
         match = re.fullmatch(r"\s*(?:(\^)(?!.*-))?(\d{1,5})\s*(?:-\s*(\d{1,5}))?\s*", part, re.ASCII)
         these = set(range(int(match.group(2)), int(match.group(3) or match.group(2)) + 1)) if match else set()
         out = bool(match and match.group(1))
-        # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something else.
+        # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something
+        # else.
         if isinstance(value, bool) or not these or max(these) > 16383 or (out and not these <= cpus):
             raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
         cpus = cpus - these if out else cpus | these

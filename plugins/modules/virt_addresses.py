@@ -11,13 +11,14 @@ module: virt_addresses
 short_description: Find the addresses of running guests and record them
 version_added: 0.1.0
 description:
-  - Finds out at which IP addresses the running guests of a host are, also on a bridge where others give addresses by DHCP, and records
-    them in libvirt's metadata of the guest. The inventory plugin R(corral.virt.virt,ansible_collections.corral.virt.virt_inventory) reads
-    that.
-  - All guests are looked at together, from libvirt's DHCP leases, the host's neighbour table, packets at the guests' interfaces and the
-    guests' agents. A guest that is silent is asked by ARP, at its own interface, whether it has an address of the bridge's network.
-  - A guest can claim any address, so an address is believed only where it is in a network that the host has on that bridge, and is neither
-    the host's, nor a router's, nor another guest's or another machine's that answers for it.
+  - Finds out at which IP addresses the running guests of a host are, also on a bridge where others give addresses by
+    DHCP, and records them in libvirt's metadata of the guest. The inventory plugin
+    R(corral.virt.virt,ansible_collections.corral.virt.virt_inventory) reads that.
+  - All guests are looked at together, from libvirt's DHCP leases, the host's neighbour table, packets at the guests'
+    interfaces and the guests' agents. A guest that is silent is asked by ARP, at its own interface, whether it has an
+    address of the bridge's network.
+  - A guest can claim any address, so an address is believed only where it is in a network that the host has on that
+    bridge, and is neither the host's, nor a router's, nor another guest's or another machine's that answers for it.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,7 +28,8 @@ options:
   names:
     description:
       - Only these guests; by default all that run. Guests that are not there or do not run are passed over.
-      - Without names, nothing is recorded with a guest that the collection keeps nothing with, such as one made by hand.
+      - Without names, nothing is recorded with a guest that the collection keeps nothing with, such as one made by
+        hand.
     type: list
     elements: str
   wait_timeout:
@@ -39,7 +41,8 @@ notes:
   - What is recorded of a guest that is silent stays as it is, until another guest has that address.
 seealso:
   - module: corral.virt.virt_domain
-    description: Its option O(corral.virt.virt_domain#module:wait_for_ip) waits for a new guest's address and records it.
+    description: Its option O(corral.virt.virt_domain#module:wait_for_ip) waits for a new guest's address and records
+      it.
   - module: corral.virt.virt_domain_info
 """
 
@@ -62,8 +65,16 @@ guests:
   elements: dict
   contains:
     name: {description: Name., type: str, returned: always}
-    addresses: {description: 'Addresses at which it was seen now, IPv4 before IPv6.', type: list, elements: str, returned: always}
-    refused: {description: 'Addresses that were claimed for it and are not believed, and why.', type: list, elements: str, returned: always}
+    addresses:
+      description: Addresses at which it was seen now, IPv4 before IPv6.
+      type: list
+      elements: str
+      returned: always
+    refused:
+      description: Addresses that were claimed for it and are not believed, and why.
+      type: list
+      elements: str
+      returned: always
 steps:
   description: What was recorded, or in check mode would be.
   returned: always

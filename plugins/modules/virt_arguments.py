@@ -11,13 +11,14 @@ module: virt_arguments
 short_description: Check the arguments of a playbook of this collection
 version_added: 0.1.0
 description:
-  - Reads the extra variables of the run (C(-e), a survey) and the variables of the play (C(vars) beside C(import_playbook)), checks them
-    against the action catalogue, and returns them converted, with defaults. V(false) as a text is false.
-  - All problems are reported at once. A variable is refused when its name is near that of an argument, or when it belongs to another
-    playbook. Variables of the inventory, of the roles, and those that begin with C(ansible_), C(awx_), C(tower_), C(semaphore_),
-    C(virt_), C(corral_) or C(_) pass.
-  - Hosts that are said to be gone (C(gone)) must be hosts of the group, must not answer, and must be named a second time (C(confirm), or at
-    the terminal).
+  - Reads the extra variables of the run (C(-e), a survey) and the variables of the play (C(vars) beside
+    C(import_playbook)), checks them against the action catalogue, and returns them converted, with defaults. V(false)
+    as a text is false.
+  - All problems are reported at once. A variable is refused when its name is near that of an argument, or when it
+    belongs to another playbook. Variables of the inventory, of the roles, and those that begin with C(ansible_),
+    C(awx_), C(tower_), C(semaphore_), C(virt_), C(corral_) or C(_) pass.
+  - Hosts that are said to be gone (C(gone)) must be hosts of the group, must not answer, and must be named a second
+    time (C(confirm), or at the terminal).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,8 +28,8 @@ options:
     description: The action whose arguments they are.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, query, list, host_info,
-      drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, query,
+      list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
 """
 
 EXAMPLES = r"""

@@ -13,8 +13,8 @@ version_added: 0.1.0
 description:
   - Decides by what M(corral.virt.virt_host_info) said of the hosts, and prints the plan as a table. It moves nothing;
     M(corral.virt.virt_migrations) does.
-  - Only running guests move, by the rules of M(corral.virt.virt_place); memory counts twice as much as processors. Hosts in maintenance
-    neither give nor take. The moves can be done in any order.
+  - Only running guests move, by the rules of M(corral.virt.virt_place); memory counts twice as much as processors.
+    Hosts in maintenance neither give nor take. The moves can be done in any order.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -22,7 +22,8 @@ extends_documentation_fragment:
   - corral.virt.controller.overcommit
 options:
   hosts:
-    description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached, and is left alone.
+    description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached,
+      and is left alone.
     type: dict
     required: true
   max_moves:
@@ -31,8 +32,8 @@ options:
     default: 10
   min_gain:
     description:
-      - Percent points by which a move must lower the imbalance. The imbalance is how far the hosts' load is from their mean (a standard
-        deviation, bigger hosts counting more).
+      - Percent points by which a move must lower the imbalance. The imbalance is how far the hosts' load is from their
+        mean (a standard deviation, bigger hosts counting more).
     type: float
     default: 1.0
   stay:
@@ -56,8 +57,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moves:
-  description: The plan, the best move first, with C(gain) in percent points and what it may cost in C(cost_mib) of memory and disks;
-    before it, those that an interrupted migration has begun (C(gain) 0).
+  description: The plan, the best move first, with C(gain) in percent points and what it may cost in C(cost_mib) of
+    memory and disks; before it, those that an interrupted migration has begun (C(gain) 0).
   returned: success
   type: list
   elements: dict

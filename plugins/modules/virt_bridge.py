@@ -13,15 +13,16 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Creates a bridge that takes over the addresses, routes and MAC address of an interface (its port), so that guests on the bridge are in
-    the same network as the host. Spanning tree is off and the forward delay is 0.
-  - Supports hosts on which ifupdown, systemd-networkd or netplan configures the port. Where NetworkManager does, the module refuses and
-    names the command to use.
-  - The connection of Ansible usually runs over the port. With O(state=present) the module therefore only begins the switch, in a service
-    of its own, and returns. The new configuration is placed where a reboot forgets it. It is kept when a second task with
-    O(state=confirmed) arrives over the bridge within O(timeout) seconds; else the service restores the previous network.
-    C(/run/corral-bridge/result.json) on the host holds the reason until the next boot.
-  - A bridge that exists is used as it is. Only its spanning tree and forward delay are changed, if they would delay guests.
+  - Creates a bridge that takes over the addresses, routes and MAC address of an interface (its port), so that guests on
+    the bridge are in the same network as the host. Spanning tree is off and the forward delay is 0.
+  - Supports hosts on which ifupdown, systemd-networkd or netplan configures the port. Where NetworkManager does, the
+    module refuses and names the command to use.
+  - The connection of Ansible usually runs over the port. With O(state=present) the module therefore only begins the
+    switch, in a service of its own, and returns. The new configuration is placed where a reboot forgets it. It is kept
+    when a second task with O(state=confirmed) arrives over the bridge within O(timeout) seconds; else the service
+    restores the previous network. C(/run/corral-bridge/result.json) on the host holds the reason until the next boot.
+  - A bridge that exists is used as it is. Only its spanning tree and forward delay are changed, if they would delay
+    guests.
   - Role P(corral.virt.bridge#role) runs both tasks and what is between them.
 options:
   name:
@@ -31,14 +32,17 @@ options:
   state:
     description:
       - V(present) - create the bridge, or begin to, see RV(switches).
-      - V(confirmed) - keep the bridge that V(present) began to create. Fails when the previous network has been restored meanwhile.
+      - V(confirmed) - keep the bridge that V(present) began to create. Fails when the previous network has been
+        restored meanwhile.
     type: str
     choices: [present, confirmed]
     default: present
   port:
     description:
-      - The interface to put into the bridge. It must be an Ethernet interface that is neither wireless nor part of another bridge or bond.
-      - V(auto) is the interface of the default route, or else the one that holds O(address). Of a bridge that exists any port will do.
+      - The interface to put into the bridge. It must be an Ethernet interface that is neither wireless nor part of
+        another bridge or bond.
+      - V(auto) is the interface of the default route, or else the one that holds O(address). Of a bridge that exists
+        any port will do.
     type: str
     default: auto
   address:
@@ -58,7 +62,8 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 attributes:
   diff_mode:
-    description: Shows the port and the addresses of a new bridge, and the settings and files that change; not the files of the network.
+    description: Shows the port and the addresses of a new bridge, and the settings and files that change; not the files
+      of the network.
   platform:
     description: Linux with systemd.
 requirements:
@@ -107,7 +112,8 @@ manager:
   type: str
   sample: networkd
 packages:
-  description: Packages that the switch needs and the host lacks. Outside check mode the module fails while there are any.
+  description: Packages that the switch needs and the host lacks. Outside check mode the module fails while there are
+    any.
   returned: success
   type: list
   elements: str

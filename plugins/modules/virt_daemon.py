@@ -13,13 +13,14 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Writes settings of the libvirt daemon and of its QEMU driver, each as a block at the beginning of its file, where the first of two equal
-    settings wins. The rest of the file is left alone.
+  - Writes settings of the libvirt daemon and of its QEMU driver, each as a block at the beginning of its file, where
+    the first of two equal settings wins. The rest of the file is left alone.
   - Enables sockets of the daemon, so that systemd starts it when somebody connects.
-  - Restarts a daemon that runs with former settings, has failed, or lacks a socket. It waits until no guest has a job that a restart would
-    break, such as a migration, a backup or a copy of a disk. That a restart is due is found on the host each time, so a run that was killed
-    before it is made up for by the next one.
-  - Knows C(libvirtd), which serves all of libvirt, and the daemons C(virtqemud), C(virtproxyd) and others, of which each serves a part.
+  - Restarts a daemon that runs with former settings, has failed, or lacks a socket. It waits until no guest has a job
+    that a restart would break, such as a migration, a backup or a copy of a disk. That a restart is due is found on the
+    host each time, so a run that was killed before it is made up for by the next one.
+  - Knows C(libvirtd), which serves all of libvirt, and the daemons C(virtqemud), C(virtproxyd) and others, of which
+    each serves a part.
   - Without options, only reads.
 options:
   block:
@@ -40,7 +41,8 @@ options:
     type: dict
   clients:
     description:
-      - Distinguished names of the certificates that the TLS port admits (C(tls_allowed_dn_list)). libvirt takes them as patterns.
+      - Distinguished names of the certificates that the TLS port admits (C(tls_allowed_dn_list)). libvirt takes them as
+        patterns.
       - When not given, nothing is changed.
     type: list
     elements: str
@@ -68,14 +70,15 @@ options:
     default: false
   promised:
     description:
-      - Paths of files that an earlier task of a check run has promised. A daemon that reads one of them when it starts is
-        taken for one that will be restarted.
+      - Paths of files that an earlier task of a check run has promised. A daemon that reads one of them when it starts
+        is taken for one that will be restarted.
     type: list
     elements: path
     default: []
   restart_timeout:
     description:
-      - Seconds to wait for jobs of guests to end. When they go on after that, the module fails, and the daemon runs with former settings.
+      - Seconds to wait for jobs of guests to end. When they go on after that, the module fails, and the daemon runs
+        with former settings.
     type: int
     default: 600
 extends_documentation_fragment:

@@ -12,8 +12,8 @@ short_description: One guest is as described
 version_added: 0.1.0
 description:
   - Makes, changes, starts, stops and removes a guest of libvirt.
-  - What is not mentioned is left alone. A definition is edited in place, never rebuilt, so addresses, devices and settings made by
-    hand survive.
+  - What is not mentioned is left alone. A definition is edited in place, never rebuilt, so addresses, devices and
+    settings made by hand survive.
   - Changes that a running guest can take are applied at once; the rest is stored and listed in RV(pending).
 author:
   - corral.virt contributors (@corral-virt)

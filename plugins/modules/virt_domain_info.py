@@ -24,20 +24,21 @@ options:
     type: str
   addresses:
     description:
-      - Where to ask for addresses besides those given in the guest's seed. V(agent) and V(any) ask the guest agent of every running
-        guest, which takes seconds for each one that does not answer.
+      - Where to ask for addresses besides those given in the guest's seed. V(agent) and V(any) ask the guest agent of
+        every running guest, which takes seconds for each one that does not answer.
     type: str
     choices: [none, lease, arp, agent, any]
     default: none
   arguments:
     description:
       - Also describe each guest as arguments of M(corral.virt.virt_domain), from its definition, however it was made.
-      - Said to the guest they change nothing. What no option can say, secrets, and displays that others than the host can reach, are left
-        out, and so left alone.
+      - Said to the guest they change nothing. What no option can say, secrets, and displays that others than the host
+        can reach, are left out, and so left alone.
     type: bool
     default: false
   details:
-    description: With V(false) only name, UUID and state of each guest are read, in one call; a guest that hangs holds up nobody.
+    description: With V(false) only name, UUID and state of each guest are read, in one call; a guest that hangs holds
+      up nobody.
     type: bool
     default: true
   load:
@@ -97,17 +98,21 @@ domains:
     tags: {description: Tags., type: list, elements: str, returned: always}
     vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
     cpu_percent:
-      description: How much of its vCPUs it used; null for a guest that is off, and where libvirt does not tell. Its devices' work counts.
+      description: How much of its vCPUs it used; null for a guest that is off, and where libvirt does not tell. Its
+        devices' work counts.
       type: float
       returned: with O(load)
     memory: {description: 'C(current_mib) and C(maximum_mib).', type: dict, returned: always}
-    disks: {description: 'Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.',
-      type: list, elements: dict, returned: always}
+    disks:
+      description: Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.
+      type: list
+      elements: dict
+      returned: always
     interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
     graphics:
       description:
-        - Displays with C(type), C(listen) and C(port). C(connect) are the commands that open one from the controller, as
-          C(ssh -L 5901:127.0.0.1:5900 hyper2) and C(vncviewer localhost:5901); without it nothing listens.
+        - Displays with C(type), C(listen) and C(port). C(connect) are the commands that open one from the controller,
+          as C(ssh -L 5901:127.0.0.1:5900 hyper2) and C(vncviewer localhost:5901); without it nothing listens.
       type: list
       elements: dict
       returned: always
@@ -119,13 +124,19 @@ domains:
       sample: ssh -t root@hyper2 virsh --connect qemu:///system console web1
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
-    arguments: {description: Arguments of M(corral.virt.virt_domain) that describe it., type: dict, returned: with O(arguments)}
+    arguments:
+      description: Arguments of M(corral.virt.virt_domain) that describe it.
+      type: dict
+      returned: with O(arguments)
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
-    moving: {description: The host it moves to while the record of a migration stands; else null., type: str, returned: always}
+    moving:
+      description: The host it moves to while the record of a migration stands; else null.
+      type: str
+      returned: always
     moving_from: {description: UUID of the host it then comes from., type: str, returned: always}
 host:
-  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib), and
-    C(memory_used_mib), which its running guests may use.
+  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib),
+    and C(memory_used_mib), which its running guests may use.
   returned: with O(load)
   type: dict
 """

@@ -11,9 +11,10 @@ module: virt_domains
 short_description: Many guests of one host are as described
 version_added: 0.1.0
 description:
-  - The same as M(corral.virt.virt_domain) for many guests, in one call and over one connection; a hundred guests cost about as much as
-    one.
-  - All options of all guests are checked before anything is touched. After that, a guest that fails does not stop the others.
+  - The same as M(corral.virt.virt_domain) for many guests, in one call and over one connection; a hundred guests cost
+    about as much as one.
+  - All options of all guests are checked before anything is touched. After that, a guest that fails does not stop the
+    others.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -51,7 +52,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: One entry per guest, in the order given, as M(corral.virt.virt_domain) returns it; C(failed) and C(msg) for one that failed.
+  description: One entry per guest, in the order given, as M(corral.virt.virt_domain) returns it; C(failed) and C(msg)
+    for one that failed.
   returned: always
   type: list
   elements: dict

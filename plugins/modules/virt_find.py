@@ -11,11 +11,13 @@ module: virt_find
 short_description: Find the guests that a playbook is about
 version_added: 0.1.0
 description:
-  - Finds guests by name, pattern or tag in what M(corral.virt.virt_domain_info) returned for all hypervisors, each on the one host that
-    has it.
-  - All problems are reported at once, and nothing is found then. These are a guest that no host has, with names that are near and the
-    hosts that were not asked; a guest that is on two hosts; a pattern or tag without a guest; a state in which the action cannot be done.
-  - Guests that a pattern or a tag finds must be confirmed with their number (C(confirm)) when the action is destructive.
+  - Finds guests by name, pattern or tag in what M(corral.virt.virt_domain_info) returned for all hypervisors, each on
+    the one host that has it.
+  - All problems are reported at once, and nothing is found then. These are a guest that no host has, with names that
+    are near and the hosts that were not asked; a guest that is on two hosts; a pattern or tag without a guest; a state
+    in which the action cannot be done.
+  - Guests that a pattern or a tag finds must be confirmed with their number (C(confirm)) when the action is
+    destructive.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -31,7 +33,8 @@ options:
     type: dict
     required: true
   results:
-    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without one counts as not reached.
+    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without one counts as not
+      reached.
     type: dict
     required: true
 """

@@ -13,15 +13,16 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Opens ports for named sources in nftables, firewalld, ufw or iptables (C(netfilter-persistent), C(iptables-services)), in the
-    running firewall and for the next boot. The rest of the policy is left alone.
-  - The module uses the first of firewalld, ufw, nftables and iptables that the host runs or starts at boot. Without any there is nothing
-    to do, and RV(manager) is V(none).
-  - Rules of this module carry the comment C(corral.virt), so that it finds and replaces them. In firewalld rules have no comment, so none
-    is removed there.
-  - In nftables the rules go to the beginning of every chain that drops incoming packets and is defined by the configuration, because
-    accepting in a table of its own does not override another table. They are kept in C(/etc/corral-virt/firewall.nft), which the
-    configuration then includes at its end. A chain that drops all other packets and is defined in neither is refused.
+  - Opens ports for named sources in nftables, firewalld, ufw or iptables (C(netfilter-persistent),
+    C(iptables-services)), in the running firewall and for the next boot. The rest of the policy is left alone.
+  - The module uses the first of firewalld, ufw, nftables and iptables that the host runs or starts at boot. Without any
+    there is nothing to do, and RV(manager) is V(none).
+  - Rules of this module carry the comment C(corral.virt), so that it finds and replaces them. In firewalld rules have
+    no comment, so none is removed there.
+  - In nftables the rules go to the beginning of every chain that drops incoming packets and is defined by the
+    configuration, because accepting in a table of its own does not override another table. They are kept in
+    C(/etc/corral-virt/firewall.nft), which the configuration then includes at its end. A chain that drops all other
+    packets and is defined in neither is refused.
   - The module only adds rules that accept, so it never closes the connection it came by.
   - Role P(corral.virt.firewall#role) finds the sources in the inventory.
 options:
@@ -35,7 +36,8 @@ options:
   sources:
     description:
       - Addresses and networks that may reach the ports. V(any) admits everybody.
-      - An empty list admits only O(source_names). If these are empty too, nobody is admitted, and rules of this module are removed.
+      - An empty list admits only O(source_names). If these are empty too, nobody is admitted, and rules of this module
+        are removed.
     type: list
     elements: str
     required: true

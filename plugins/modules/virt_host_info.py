@@ -11,8 +11,8 @@ module: virt_host_info
 short_description: Read a hypervisor
 version_added: 0.1.0
 description:
-  - Returns processors, memory (total, and free after its guests), capabilities, pools, networks, bridges, versions and a short list of
-    guests. This is what M(corral.virt.virt_place) decides by.
+  - Returns processors, memory (total, and free after its guests), capabilities, pools, networks, bridges, versions and
+    a short list of guests. This is what M(corral.virt.virt_place) decides by.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -21,8 +21,9 @@ extends_documentation_fragment:
 options:
   baseline:
     description:
-      - C(domain_capabilities.host_model_xml) of other hypervisors, as this module returned them there. RV(host.cpu_baseline) is then a
-        CPU that these and this one can all give their guests, which therefore can migrate between them.
+      - C(domain_capabilities.host_model_xml) of other hypervisors, as this module returned them there.
+        RV(host.cpu_baseline) is then a CPU that these and this one can all give their guests, which therefore can
+        migrate between them.
     type: list
     elements: str
     default: []
@@ -38,7 +39,9 @@ EXAMPLES = r"""
 
 - name: Find a CPU that guests can have on all hypervisors
   corral.virt.virt_host_info:
-    baseline: "{{ groups.hyper | map('extract', hostvars, ['virt_host', 'host', 'domain_capabilities', 'host_model_xml']) | list }}"
+    baseline: >-
+      {{ groups.hyper | map('extract', hostvars, ['virt_host', 'host', 'domain_capabilities', 'host_model_xml'])
+         | list }}
   run_once: true
   register: common
 
@@ -61,7 +64,10 @@ host:
     sockets: {description: Sockets of processors., type: int, returned: always}
     cores: {description: Cores of a socket., type: int, returned: always}
     threads: {description: Threads of a core., type: int, returned: always}
-    cpu_mhz: {description: Clock of the processors in MHz; 0 where libvirt does not know it., type: int, returned: always}
+    cpu_mhz:
+      description: Clock of the processors in MHz; 0 where libvirt does not know it.
+      type: int
+      returned: always
     cpu_model: {description: CPU model., type: str, returned: always}
     cpu_baseline: {description: Common CPU in the words of option O(corral.virt.virt_domain#module:cpu)., type: dict,
       returned: with O(baseline)}
@@ -73,8 +79,8 @@ host:
     vcpus_used: {description: Sum of the vCPUs of running guests., type: int, returned: always}
     security_drivers:
       description:
-        - Drivers by which libvirt confines the guests here. V(apparmor) and V(selinux) keep a guest that breaks out of QEMU from the files
-          of other guests; V(dac) only runs QEMU as a user of its own.
+        - Drivers by which libvirt confines the guests here. V(apparmor) and V(selinux) keep a guest that breaks out of
+          QEMU from the files of other guests; V(dac) only runs QEMU as a user of its own.
       type: list
       elements: str
       returned: always
@@ -84,19 +90,25 @@ host:
     domain_capabilities: {description: What guests may have., type: dict, returned: always}
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
-    bridges: {description: Bridges of the host; null behind a remote connection., type: list, elements: str, returned: always}
+    bridges:
+      description: Bridges of the host; null behind a remote connection.
+      type: list
+      elements: str
+      returned: always
     maintenance:
       description:
-        - C(reason) and C(since) while guests are to keep away, and C(bridges) and active C(pools) that the host had then; else null.
-          Playbook drain sets it.
+        - C(reason) and C(since) while guests are to keep away, and C(bridges) and active C(pools) that the host had
+          then; else null. Playbook drain sets it.
       type: dict
       returned: always
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
     guests:
       description:
-        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of every guest.
-        - While the record of a migration stands, moving (the host it moves to) and moving_from (UUID of the host it comes from).
+        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of
+          every guest.
+        - While the record of a migration stands, moving (the host it moves to) and moving_from (UUID of the host it
+          comes from).
       type: list
       elements: dict
       returned: always

@@ -12,15 +12,18 @@ short_description: A disk image is in a storage pool, or a disk made from one
 version_added: 0.1.0
 description:
   - Brings an image into a pool that is a directory, verified before it becomes visible under its name.
-  - The content is an immutable, read-only file whose name holds the checksum of its source (C(debian-12.1a2b3c4d5e6f.qcow2)); the
-    image's name is a link to it. A newer version never rewrites the file under disks that stand on it.
-  - A download that was interrupted goes on where it ended, in the same run (O(retries)) and in the next. What is not whole yet is kept in
-    the directory C(.corral) of the pool, never among the images.
+  - The content is an immutable, read-only file whose name holds the checksum of its source
+    (C(debian-12.1a2b3c4d5e6f.qcow2)); the image's name is a link to it. A newer version never rewrites the file under
+    disks that stand on it.
+  - A download that was interrupted goes on where it ended, in the same run (O(retries)) and in the next. What is not
+    whole yet is kept in the directory C(.corral) of the pool, never among the images.
   - Two runs that want the same image on the same host do the work once.
-  - How far a transfer is, is shown on the terminal. It goes on when the connection to the host, or the controller, is lost.
-  - With O(image), O(size), O(state=rebased) or O(state=flattened), O(name) is a disk instead, a plain file of the pool that guests write
-    to. It is made from an image, grows, and comes to stand on another image or on nothing. A disk that a running guest of this host has
-    is only changed through libvirt, by what QEMU can do meanwhile; one that is open in any other process is left alone.
+  - How far a transfer is, is shown on the terminal. It goes on when the connection to the host, or the controller, is
+    lost.
+  - With O(image), O(size), O(state=rebased) or O(state=flattened), O(name) is a disk instead, a plain file of the pool
+    that guests write to. It is made from an image, grows, and comes to stand on another image or on nothing. A disk
+    that a running guest of this host has is only changed through libvirt, by what QEMU can do meanwhile; one that is
+    open in any other process is left alone.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -38,46 +41,51 @@ options:
   state:
     description:
       - V(present) has the image, or the disk; a disk that is there is kept, with its content, whatever O(clone) says.
-      - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host stands on one of
-        them. A disk is only removed with O(remove_storage), and when no guest has it, no image in an active pool stands on it, and no
-        process has it open.
-      - V(rebased) lets the disk stand on the current content of O(image). Its own content stays as it is; what differs is copied into it.
-        Refused while a guest runs with it.
-      - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with it, by a job of
-        its QEMU.
-      - A disk that no guest of the host has is rebased, flattened or resized only when it stands on images from this module. What else its
-        own first bytes name, a guest may have written.
+      - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host stands
+        on one of them. A disk is only removed with O(remove_storage), and when no guest has it, no image in an active
+        pool stands on it, and no process has it open.
+      - V(rebased) lets the disk stand on the current content of O(image). Its own content stays as it is; what differs
+        is copied into it. Refused while a guest runs with it.
+      - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with
+        it, by a job of its QEMU.
+      - A disk that no guest of the host has is rebased, flattened or resized only when it stands on images from this
+        module. What else its own first bytes name, a guest may have written.
     type: str
     choices: [present, absent, rebased, flattened]
     default: present
   image:
     description:
-      - The image from which the disk is made, or with O(state=rebased) on which it is to stand. A disk always stands on the content that
-        the name points to now, never on the name.
-      - A disk that stands on an older content of the same image is as wanted; one that stands on another image is refused.
+      - The image from which the disk is made, or with O(state=rebased) on which it is to stand. A disk always stands on
+        the content that the name points to now, never on the name.
+      - A disk that stands on an older content of the same image is as wanted; one that stands on another image is
+        refused.
       - A disk of a guest is no image to stand on. It can be copied while the guest is off.
-      - It must be qcow2 or raw by the ending of its name and by its first bytes, and stand on nothing or on images from this module.
+      - It must be qcow2 or raw by the ending of its name and by its first bytes, and stand on nothing or on images from
+        this module.
     type: str
   image_pool:
     description: Pool of O(image); follows from O(pool) when not given.
     type: str
   clone:
     description:
-      - How the disk is made from O(image). With V(overlay), what is written goes into the disk, the rest is read from the image.
-      - V(copy) takes all of it, with holes where it has holes. Where the filesystem can, it shares blocks with the image until they are
-        written, if both have the same format.
+      - How the disk is made from O(image). With V(overlay), what is written goes into the disk, the rest is read from
+        the image.
+      - V(copy) takes all of it, with holes where it has holes. Where the filesystem can, it shares blocks with the
+        image until they are written, if both have the same format.
       - Follows as V(overlay) when not given.
     type: str
     choices: [overlay, copy]
   size:
     description:
-      - Size of the disk, as V(20GiB); a bare number is in GiB. A disk that is made has the size of its image when not given.
-      - A disk that is there grows, also while its guest runs. The guest sees more room; what is in the disk is the guest's to enlarge.
+      - Size of the disk, as V(20GiB); a bare number is in GiB. A disk that is made has the size of its image when not
+        given.
+      - A disk that is there grows, also while its guest runs. The guest sees more room; what is in the disk is the
+        guest's to enlarge.
     type: str
   allow_shrink:
     description:
-      - Let O(size) be smaller than the disk, or than the image it is made from. Everything beyond the new end is lost, so shrink what is
-        in the disk before. Refused while a guest runs with it or an image stands on it.
+      - Let O(size) be smaller than the disk, or than the image it is made from. Everything beyond the new end is lost,
+        so shrink what is in the disk before. Refused while a guest runs with it or an image stands on it.
     type: bool
     default: false
   remove_storage:
@@ -90,14 +98,14 @@ options:
     default: 1800
   url:
     description:
-      - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz), C(.bz2) or C(.zst)
-        (which needs C(zstd) on the host) are unpacked.
+      - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz),
+        C(.bz2) or C(.zst) (which needs C(zstd) on the host) are unpacked.
       - Its user, password and query (a presigned URL) are neither shown nor kept.
     type: str
   src:
     description:
-      - A file on the controller, looked for as P(ansible.builtin.copy#module) does. It is sent piece by piece, and goes on where a
-        broken transfer ended.
+      - A file on the controller, looked for as P(ansible.builtin.copy#module) does. It is sent piece by piece, and goes
+        on where a broken transfer ended.
     type: path
   remote_src:
     description: Whether O(src) is a file of the machine on which the module runs.
@@ -106,8 +114,8 @@ options:
   origin:
     description:
       - Another hypervisor that has the image from this module. It is copied over libvirt's TLS connection, sparse.
-      - Its bytes must be those of O(checksum), whatever that hypervisor notes of them. An image that was unpacked or converted there has
-        others, and is refused; bring it from its source, or give the sha256 of the file itself.
+      - Its bytes must be those of O(checksum), whatever that hypervisor notes of them. An image that was unpacked or
+        converted there has others, and is refused; bring it from its source, or give the sha256 of the file itself.
       - Without O(checksum) it is what the name points to there, with a warning and RV(verified) false.
     type: str
   origin_uri:
@@ -118,74 +126,79 @@ options:
     type: str
   catalogue:
     description:
-      - An official cloud image by its name, such as V(debian-12) or V(fedora-43). It stands for O(url), O(checksum) and, with a
-        O(keyring), O(signature).
+      - An official cloud image by its name, such as V(debian-12) or V(fedora-43). It stands for O(url), O(checksum)
+        and, with a O(keyring), O(signature).
       - The names are in the guide "Images".
     type: str
   arch:
-    description: Architecture of the image that O(catalogue) names, in its kernel's or its vendor's spelling. V(x86_64) when not given.
+    description: Architecture of the image that O(catalogue) names, in its kernel's or its vendor's spelling. V(x86_64)
+      when not given.
     type: str
   fan_out:
     description:
-      - Let hosts of the play feed each other. The source (O(url), O(src) or O(origin)) feeds one host, and each host that has the image
-        feeds one other at a time, over libvirt's TLS connection.
+      - Let hosts of the play feed each other. The source (O(url), O(src) or O(origin)) feeds one host, and each host
+        that has the image feeds one other at a time, over libvirt's TLS connection.
       - An image that is unpacked or converted comes from its source on each host, with a warning, as under O(origin).
-      - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), as role P(corral.virt.pki#role) sees to. A host that cannot
-        feed is passed over with a warning.
+      - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), as role P(corral.virt.pki#role) sees to. A
+        host that cannot feed is passed over with a warning.
     type: bool
     default: false
   checksum:
     description:
-      - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS), V(sha256:https://…)).
-        Lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and openSUSE are understood.
+      - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS),
+        V(sha256:https://…)). Lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and openSUSE are understood.
       - V(none) downloads unverified. A download without any is refused.
-      - With a list, a new version is fetched when the list changes. A list verifies an image only when it comes over HTTPS, from a server
-        whose certificate is checked, or with a O(signature). With any other list the image is brought all the same, with a warning and
-        RV(verified) false.
+      - With a list, a new version is fetched when the list changes. A list verifies an image only when it comes over
+        HTTPS, from a server whose certificate is checked, or with a O(signature). With any other list the image is
+        brought all the same, with a warning and RV(verified) false.
       - Of a file of the controller, the checksum is taken there when it is not given.
     type: str
   signature:
     description:
-      - The signature of the list in O(checksum). An URL, or V(inline) where the list holds its signature itself (Fedora). It is checked
-        with C(gpgv).
+      - The signature of the list in O(checksum). An URL, or V(inline) where the list holds its signature itself
+        (Fedora). It is checked with C(gpgv).
     type: str
   keyring:
-    description: Whose O(signature) is trusted. OpenPGP public keys, as armoured text or as the path of a file on the host.
+    description: Whose O(signature) is trusted. OpenPGP public keys, as armoured text or as the path of a file on the
+      host.
     type: str
   format:
     description:
-      - Format in the pool; follows from the ending of O(name) when not given. The source (qcow2, raw, vmdk, vdi, vhdx, vpc) is
-        converted when it differs.
+      - Format in the pool; follows from the ending of O(name) when not given. The source (qcow2, raw, vmdk, vdi, vhdx,
+        vpc) is converted when it differs.
       - A disk that is there must be of that format already. What a guest has written is not asked what it is.
     type: str
     choices: [qcow2, raw]
   current:
     description:
-      - Let O(name) point to what O(checksum) says. With V(false) that content is brought beside the current one, for disks that stand on it
-        or will; playbook C(corral.virt.migrate) does.
+      - Let O(name) point to what O(checksum) says. With V(false) that content is brought beside the current one, for
+        disks that stand on it or will; playbook C(corral.virt.migrate) does.
     type: bool
     default: true
   prune:
     description:
-      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on, and from which none is being made.
-        Those kept are told in RV(notes).
+      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on, and from which
+        none is being made. Those kept are told in RV(notes).
     type: bool
     default: false
   max_size:
     description:
-      - How large the image may be at most, as V(20GiB); a bare number is in GiB. It bounds what is sent, what that is unpacked to, and the
-        disk inside the image. What is larger is refused, and nothing of it is left. A file of a few KiB can be made to unpack without end.
+      - How large the image may be at most, as V(20GiB); a bare number is in GiB. It bounds what is sent, what that is
+        unpacked to, and the disk inside the image. What is larger is refused, and nothing of it is left. A file of a
+        few KiB can be made to unpack without end.
       - Images of vendors are a few GiB; a Windows disk can be 127 GiB.
     type: str
     default: 256GiB
   reserve:
     description:
-      - Room in O(pool) that stays free, as V(20GiB). When not given, the larger of 1 GiB and 5 % of the filesystem; V(0) is none.
-      - What would leave less is refused before anything is written, as far as its size is known; else as soon as it is seen. It holds for
-        images, for disks that are made, rebased or flattened, and not for what guests write later.
+      - Room in O(pool) that stays free, as V(20GiB). When not given, the larger of 1 GiB and 5 % of the filesystem;
+        V(0) is none.
+      - What would leave less is refused before anything is written, as far as its size is known; else as soon as it is
+        seen. It holds for images, for disks that are made, rebased or flattened, and not for what guests write later.
     type: str
   retries:
-    description: How often a download is tried again that fails for the moment (no answer, a stall, HTTP 5xx), after 1, 2, 4, … 30 seconds.
+    description: How often a download is tried again that fails for the moment (no answer, a stall, HTTP 5xx), after 1,
+      2, 4, … 30 seconds.
     type: int
     default: 4
   timeout:
@@ -300,7 +313,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 read_again:
-  description: Whether the content that is there was read again, as it was not the very file that its manifest says was verified.
+  description: Whether the content that is there was read again, as it was not the very file that its manifest says was
+    verified.
   returned: with O(current=false), when it was
   type: bool
 name:
@@ -329,8 +343,8 @@ checksum:
   type: str
 verified:
   description:
-    - Whether the image is what a checksum says that nobody on the way can have written - given as a digest, in a list that came over HTTPS,
-      or in a signed list.
+    - Whether the image is what a checksum says that nobody on the way can have written - given as a digest, in a list
+      that came over HTTPS, or in a signed list.
   returned: for an image, when present
   type: bool
 fetched_from:
@@ -338,7 +352,8 @@ fetched_from:
   returned: when fetched
   type: str
 part:
-  description: What the host has already of what would be fetched, C(path) and C(bytes), and how large it may become, C(max_bytes).
+  description: What the host has already of what would be fetched, C(path) and C(bytes), and how large it may become,
+    C(max_bytes).
   returned: in check mode, when it would be fetched
   type: dict
 progress:
@@ -382,7 +397,11 @@ HTTP_OPTIONS = {
     "use_proxy": {"type": "bool", "default": True},
 }
 # Understood by the action plugin, which leaves them out of what it sends here.
-CONTROLLER_OPTIONS = {"catalogue": {"type": "str"}, "arch": {"type": "str"}, "fan_out": {"type": "bool", "default": False}}
+CONTROLLER_OPTIONS = {
+    "catalogue": {"type": "str"},
+    "arch": {"type": "str"},
+    "fan_out": {"type": "bool", "default": False},
+}
 
 
 def _opener(params: t.Mapping[str, t.Any]) -> t.Any:

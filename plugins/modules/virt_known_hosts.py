@@ -11,10 +11,10 @@ module: virt_known_hosts
 short_description: Keep SSH host keys of guests on the controller
 version_added: 0.1.0
 description:
-  - Edits a C(known_hosts) file of the controller once for many guests. Lines of other names, comments and lines with a marker
-    (C(@cert-authority), C(@revoked)) stay as they are; hashed names are understood.
-  - It works as the user who runs Ansible, whatever C(become) says. A task that is delegated to C(localhost) becomes root where the
-    inventory or an extra variable sets C(ansible_become), even when the task says C(become=false).
+  - Edits a C(known_hosts) file of the controller once for many guests. Lines of other names, comments and lines with a
+    marker (C(@cert-authority), C(@revoked)) stay as they are; hashed names are understood.
+  - It works as the user who runs Ansible, whatever C(become) says. A task that is delegated to C(localhost) becomes
+    root where the inventory or an extra variable sets C(ansible_become), even when the task says C(become=false).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:

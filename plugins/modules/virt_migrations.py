@@ -12,8 +12,10 @@ short_description: Many guests leave a host
 version_added: 0.1.0
 description:
   - The same as M(corral.virt.virt_migrate) for many guests of one host, in one call, a few of them at once.
-  - All options of all guests are checked before anything is touched. After that, a guest that cannot move does not stop the others.
-  - While they move, a line for each says how far it is. Ctrl-C ends the migrations that are under way, and begins no other.
+  - All options of all guests are checked before anything is touched. After that, a guest that cannot move does not stop
+    the others.
+  - While they move, a line for each says how far it is. Ctrl-C ends the migrations that are under way, and begins no
+    other.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -22,8 +24,8 @@ extends_documentation_fragment:
 options:
   guests:
     description:
-      - The guests, each with C(name), C(dest) and whatever else M(corral.virt.virt_migrate) takes. They begin in this order; put the
-        biggest first.
+      - The guests, each with C(name), C(dest) and whatever else M(corral.virt.virt_migrate) takes. They begin in this
+        order; put the biggest first.
     type: list
     elements: dict
     required: true
@@ -54,7 +56,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: One entry per guest, in the order given, as M(corral.virt.virt_migrate) returns it; C(failed) and C(msg) for one that failed.
+  description: One entry per guest, in the order given, as M(corral.virt.virt_migrate) returns it; C(failed) and C(msg)
+    for one that failed.
   returned: always
   type: list
   elements: dict
@@ -94,7 +97,8 @@ def main() -> None:
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrations")
         wanted = migrations.wishes(module.params)
-        stack.enter_context(reached(uri, watched=True))  # before there are threads: one loop watches the connections of all
+        # before there are threads: one loop watches the connections of all
+        stack.enter_context(reached(uri, watched=True))
         # Of all of them, before the first moves: what is left there from now on is meant.
         watches = {wish["name"]: Watch(wish["name"]) for wish in wanted}
         results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, watches[wish["name"]]))

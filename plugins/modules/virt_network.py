@@ -581,7 +581,11 @@ steps:
   elements: str
   sample: [define network lab (mode nat), set autostart of network lab on, start network lab]
 pending: {description: What waits for the next start of the network., returned: success, type: list, elements: str}
-notes: {description: 'What to know beside the steps, such as guests that lost the network.', returned: success, type: list, elements: str}
+notes:
+  description: What to know beside the steps, such as guests that lost the network.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun

@@ -13,7 +13,8 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns definition, state and DHCP leases of the virtual networks of a host, in the words of M(corral.virt.virt_network).
+  - Returns definition, state and DHCP leases of the virtual networks of a host, in the words of
+    M(corral.virt.virt_network).
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.info
@@ -23,7 +24,8 @@ options:
     type: str
   arguments:
     description:
-      - Also describe each network as arguments of M(corral.virt.virt_network), from its definition, however it was made.
+      - Also describe each network as arguments of M(corral.virt.virt_network), from its definition, however it was
+        made.
       - Said to the network they change nothing. What no option can say is left out, and so left alone.
     type: bool
     default: false
@@ -53,8 +55,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 networks:
-  description: The networks, by name. Beside what is listed here they have the options of M(corral.virt.virt_network) that the network
-    has values of.
+  description: The networks, by name. Beside what is listed here they have the options of M(corral.virt.virt_network)
+    that the network has values of.
   returned: success
   type: list
   elements: dict
@@ -76,7 +78,10 @@ networks:
         hostname: {description: Name of the client., type: str, returned: always}
         id: {description: Its DHCP unique identifier., type: str, returned: always}
         expires: {description: 'When it ends, in seconds since 1970.', type: int, returned: always}
-    arguments: {description: Arguments of M(corral.virt.virt_network) that describe it., type: dict, returned: with O(arguments)}
+    arguments:
+      description: Arguments of M(corral.virt.virt_network) that describe it.
+      type: dict
+      returned: with O(arguments)
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun

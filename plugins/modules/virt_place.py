@@ -12,11 +12,12 @@ short_description: Choose a hypervisor for each of many guests at once
 version_added: 0.1.0
 description:
   - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
-  - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run elsewhere is deferred,
-    not made or started a second time.
+  - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run
+    elsewhere is deferred, not made or started a second time.
   - A guest that exists, is off, and is started by the same batch (C(state=running)) counts whole on its host.
   - A new guest whose name is that of a host in the inventory is refused, unless that host is in the group C(guests).
-  - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and are no failure.
+  - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and
+    are no failure.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -25,9 +26,10 @@ extends_documentation_fragment:
 options:
   guests:
     description:
-      - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and for placement only
-        C(host), the hypervisor it must be on, and C(apart), a word; guests with the same word never share a host. Tag guests
-        C(apart-WORD) so that later runs without them know; role P(corral.virt.guests#role) does.
+      - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and
+        for placement only C(host), the hypervisor it must be on, and C(apart), a word; guests with the same word never
+        share a host. Tag guests C(apart-WORD) so that later runs without them know; role P(corral.virt.guests#role)
+        does.
     type: list
     elements: dict
     default: []
@@ -41,7 +43,8 @@ options:
     elements: str
   leave:
     description:
-      - Hypervisors that their guests leave, as before maintenance. They take no new ones either. All of them must have been reached.
+      - Hypervisors that their guests leave, as before maintenance. They take no new ones either. All of them must have
+        been reached.
     type: list
     elements: str
     default: []
@@ -91,12 +94,13 @@ explained:
   type: list
   elements: str
 moves:
-  description: Guests that leave a host of O(leave), with C(name), C(source), C(dest), C(state), C(memory_mib), C(disk_mib) and C(why);
-    running ones first, the biggest first; last those whose migration from there is not settled.
+  description: Guests that leave a host of O(leave), with C(name), C(source), C(dest), C(state), C(memory_mib),
+    C(disk_mib) and C(why); running ones first, the biggest first; last those whose migration from there is not settled.
   returned: success
   type: list
   elements: dict
-  sample: [{name: web1, source: hyper1, dest: hyper2, state: running, memory_mib: 2048, disk_mib: 310, why: "least loaded after it, of 2"}]
+  sample:
+    - {name: web1, source: hyper1, dest: hyper2, state: running, memory_mib: 2048, disk_mib: 310, why: "least loaded"}
 stays:
   description: Guests that cannot leave, with C(name), C(source), C(state) and C(why).
   returned: success

@@ -11,8 +11,8 @@ module: virt_report
 short_description: Print a report over all hypervisors
 version_added: 0.1.0
 description:
-  - Prints what the info modules returned for many hosts as one text. The playbooks C(query), C(list) and C(host_info) use it. O(kind=steps)
-    prints what M(corral.virt.virt_domains) did on each host.
+  - Prints what the info modules returned for many hosts as one text. The playbooks C(query), C(list) and C(host_info)
+    use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -25,7 +25,8 @@ options:
     choices: [query, list, host_info, steps, console, migrations]
   results:
     description: >-
-      Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_host_info) or M(corral.virt.virt_domains), by host.
+      Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_host_info) or
+      M(corral.virt.virt_domains), by host.
     type: dict
     required: true
   group:
@@ -39,8 +40,8 @@ options:
     elements: str
   format:
     description:
-      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and V(json) for programs;
-        its shape is in the guide of commands.
+      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and
+        V(json) for programs; its shape is in the guide of commands.
       - V(table) and V(json) are for O(kind=query), O(kind=list) and O(kind=host_info).
       - Figures of how busy hosts and guests are need O(corral.virt.virt_domain_info#module:load=true).
     type: str
@@ -48,8 +49,8 @@ options:
     default: seed
   out:
     description:
-      - A file on the controller that the report is written to, instead of printing it; a relative path begins where Ansible was started. It
-        is replaced as a whole.
+      - A file on the controller that the report is written to, instead of printing it; a relative path begins where
+        Ansible was started. It is replaced as a whole.
     type: str
 seealso:
   - plugin: corral.virt.report

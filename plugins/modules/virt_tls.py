@@ -15,28 +15,29 @@ author:
 description:
   - Gives a hypervisor the certificates that libvirt (C(qemu+tls://), port 16514) and QEMU (migration, disks, consoles)
     need, and renews them in time.
-  - Private keys are made on the host and never leave it. The authorities are kept on the controller, are made when there are none,
-    and sign there.
+  - Private keys are made on the host and never leave it. The authorities are kept on the controller, are made when
+    there are none, and sign there.
   - libvirt and QEMU have an authority each, and each host an identity of its own for both. C(libvirt) is
-    C(O=corral.virt,OU=libvirt,CN=NAME) and only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and the group QEMU
-    runs in can read its key. A guest that breaks out of QEMU finds no key that opens another hypervisor, and none that libvirt's
-    clients would take for a hypervisor's.
+    C(O=corral.virt,OU=libvirt,CN=NAME) and only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and
+    the group QEMU runs in can read its key. A guest that breaks out of QEMU finds no key that opens another hypervisor,
+    and none that libvirt's clients would take for a hypervisor's.
   - An identity has two certificates, one for servers and one for clients, each for that one (critical) purpose.
-  - A CA whose end is near is replaced. The new one is trusted by every host that holds certificates before it signs, and the old one is
-    trusted until none of its certificates is used, so that any two hosts can reach each other all the while. The same way leads from one CA
-    for both, as the first version of this collection made it, to two. Each of the three steps (trust, sign, give up) needs one run of
-    this module on all hosts; RV(rolling) says whether one is left.
+  - A CA whose end is near is replaced. The new one is trusted by every host that holds certificates before it signs,
+    and the old one is trusted until none of its certificates is used, so that any two hosts can reach each other all
+    the while. The same way leads from one CA for both, as the first version of this collection made it, to two. Each of
+    the three steps (trust, sign, give up) needs one run of this module on all hosts; RV(rolling) says whether one is
+    left.
   - The places libvirt and QEMU look at become links into a directory C(corral) that holds complete sets of CA
-    certificates, CRL, certificates and key. One rename exchanges a set, so that after a power cut either the old or the new
-    one is in use.
+    certificates, CRL, certificates and key. One rename exchanges a set, so that after a power cut either the old or the
+    new one is in use.
   - A daemon that serves TLS reads the new files at once, without a restart.
 options:
   state:
     description:
       - V(present) gives the host its certificates. In check mode nothing is made, on the controller or on the host.
-      - V(revoked) revokes all valid certificates of O(name), or of everybody who is not in O(hypervisors). It changes files below O(ca_dir)
-        and reaches no host. Hosts refuse these certificates when this module has run on them with V(present), and close connections
-        that clients with such certificates have open.
+      - V(revoked) revokes all valid certificates of O(name), or of everybody who is not in O(hypervisors). It changes
+        files below O(ca_dir) and reaches no host. Hosts refuse these certificates when this module has run on them with
+        V(present), and close connections that clients with such certificates have open.
     type: str
     choices: [present, revoked]
     default: present
@@ -47,8 +48,8 @@ options:
     type: str
   names:
     description:
-      - Every host name and IP address that clients and other hypervisors reach the host by. A certificate that lacks one
-        of them, or has one more, is replaced.
+      - Every host name and IP address that clients and other hypervisors reach the host by. A certificate that lacks
+        one of them, or has one more, is replaced.
       - Default is the host's name in the inventory and its C(ansible_host).
     type: list
     elements: str
@@ -61,7 +62,8 @@ options:
   ca_dir:
     description:
       - Directory of the authorities on the controller, made with mode 0700 when it does not exist.
-      - Whoever reads a C(ca-key.pem) below it is root on every hypervisor. Keep it out of version control, and keep a copy.
+      - Whoever reads a C(ca-key.pem) below it is root on every hypervisor. Keep it out of version control, and keep a
+        copy.
       - The environment variable E(CORRAL_VIRT_CA_DIR) of the controller sets the default.
     type: path
     default: ~/.config/corral/ca
@@ -72,7 +74,8 @@ options:
     type: str
   ca_constraints:
     description:
-      - Domains and networks to which certificates are restricted of CAs that are made from now on, as in RFC 5280, section 4.2.1.10.
+      - Domains and networks to which certificates are restricted of CAs that are made from now on, as in RFC 5280,
+        section 4.2.1.10.
       - Without a domain any name is permitted, without a network any address.
       - The name in the controller's own certificate need not be listed.
     type: list
@@ -92,12 +95,13 @@ options:
     default: false
   hypervisors:
     description:
-      - With O(state=revoked), the names of all hypervisors. The certificates of those that were in the same inventory when
-        this module last ran on them, and are neither listed nor any other host of it now, are revoked.
+      - With O(state=revoked), the names of all hypervisors. The certificates of those that were in the same inventory
+        when this module last ran on them, and are neither listed nor any other host of it now, are revoked.
     type: list
     elements: str
   days:
-    description: How long new certificates are valid, in days. At most 900, and never longer than the CA, which is made for 3650.
+    description: How long new certificates are valid, in days. At most 900, and never longer than the CA, which is made
+      for 3650.
     type: int
     default: 365
   renew_before:
@@ -112,10 +116,10 @@ options:
     default: false
   replace_authority:
     description:
-      - Whether certificates of another authority may be replaced. Every client and hypervisor that has its certificate from the other one
-        is shut out then, such as a second administrator's controller.
-      - When V(false), a host with certificates of another authority is refused before anything is changed. Two controllers that
-        share their hosts share the authority, see O(ca_dir) and O(ca_key).
+      - Whether certificates of another authority may be replaced. Every client and hypervisor that has its certificate
+        from the other one is shut out then, such as a second administrator's controller.
+      - When V(false), a host with certificates of another authority is refused before anything is changed. Two
+        controllers that share their hosts share the authority, see O(ca_dir) and O(ca_key).
     type: bool
     default: false
   pki_dir:
@@ -135,20 +139,21 @@ options:
     choices: [libvirtd, virtproxyd]
   ca_certificate:
     description:
-      - Certificate of libvirt's CA, as PEM text, instead of those in O(ca_dir). With several, all are trusted, and the one that O(ca_key)
-        belongs to signs, or the first one.
-      - Without O(ca_key), O(ca_dir) and O(controller) are not looked at. RV(requests) holds what that CA has to sign; give the result back
-        as O(certificates).
+      - Certificate of libvirt's CA, as PEM text, instead of those in O(ca_dir). With several, all are trusted, and the
+        one that O(ca_key) belongs to signs, or the first one.
+      - Without O(ca_key), O(ca_dir) and O(controller) are not looked at. RV(requests) holds what that CA has to sign;
+        give the result back as O(certificates).
     type: str
   ca_key:
     description:
-      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk, and not sent
-        to the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
+      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk,
+        and not sent to the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
       - Needs O(qemu_ca_certificate) and O(qemu_ca_key), too, where O(identities) has V(qemu).
     type: str
   ca_crl:
     description:
-      - Certificates that the CA of O(ca_certificate) has revoked, as PEM text. Not with O(ca_key), which signs the list itself.
+      - Certificates that the CA of O(ca_certificate) has revoked, as PEM text. Not with O(ca_key), which signs the list
+        itself.
       - One that is not valid any more is refused; libvirt would refuse everybody.
     type: str
   qemu_ca_certificate:
@@ -158,18 +163,21 @@ options:
     description: Private key of the CA of O(qemu_ca_certificate), as PEM text.
     type: str
   qemu_ca_crl:
-    description: Certificates that the CA of O(qemu_ca_certificate) has revoked, as PEM text. QEMU looks there for its clients only.
+    description: Certificates that the CA of O(qemu_ca_certificate) has revoked, as PEM text. QEMU looks there for its
+      clients only.
     type: str
   retired_ca_certificates:
-    description: Certificates, as PEM text, of CAs that were given before. A host that still trusts one of them trusts it no longer.
+    description: Certificates, as PEM text, of CAs that were given before. A host that still trusts one of them trusts
+      it no longer.
     type: str
   revoked:
-    description: Subjects of certificates that are revoked and still valid, by serial number (hexadecimal). Their connections are closed.
+    description: Subjects of certificates that are revoked and still valid, by serial number (hexadecimal). Their
+      connections are closed.
     type: dict
   certificates:
     description:
-      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One for servers and one
-        for clients, in one text.
+      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One
+        for servers and one for clients, in one text.
     type: dict
 requirements:
   - cryptography >= 3.1 on the host
@@ -209,7 +217,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 certificates:
-  description: The certificates in place, by identity and purpose (C(server), C(client)). In check mode those that stand now.
+  description: The certificates in place, by identity and purpose (C(server), C(client)). In check mode those that stand
+    now.
   returned: success
   type: dict
   contains:
@@ -253,7 +262,8 @@ trusts:
   returned: success
   type: dict
 rolling:
-  description: By authority, where a CA is being replaced, who has yet to trust the new one; if all do, who has certificates of the old one.
+  description: By authority, where a CA is being replaced, who has yet to trust the new one; if all do, who has
+    certificates of the old one.
   returned: success, unless other CAs than the controller's sign
   type: dict
 revoked:
@@ -262,7 +272,8 @@ revoked:
   type: list
   elements: str
 requests:
-  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates. None in check mode.
+  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates. None in check
+    mode.
   returned: with O(ca_certificate) and without O(ca_key)
   type: dict
 """
@@ -279,7 +290,14 @@ from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTI
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, Identity, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Install, Load, Remember, Request, SetMode, SetTrust
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
+    Install,
+    Load,
+    Remember,
+    Request,
+    SetMode,
+    SetTrust,
+)
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
@@ -319,7 +337,9 @@ _DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
     Remember: lambda host, _step: daemon.remember(host.root, host.goals["libvirt"].trust),
     Install: lambda host, step: files.install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
     SetTrust: lambda host, step: files.install(step.wanted, host.root),
-    SetMode: lambda host, step: files.set_mode(f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode),
+    SetMode: lambda host, step: files.set_mode(
+        f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
+    ),
     Load: lambda host, step: daemon.load(step.daemon, host.root, host.goals["libvirt"].trust),
 }
 
@@ -347,7 +367,9 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
         },
         "trusts": {name: sorted(state.trusts) for name, state in states.items()},
         "held": {name: list(state.held) for name, state in states.items()},
-        "crl": {name: state.crl for name, state in states.items() if {*state.stands} - {*host.goals[name].trust.refuses}},
+        "crl": {
+            name: state.crl for name, state in states.items() if {*state.stands} - {*host.goals[name].trust.refuses}
+        },
     }
 
 

@@ -25,7 +25,10 @@ _PLACEMENT: Spec = {"host": {"type": "str"}, "apart": {"type": "str"}}  # of the
 
 @functools.cache
 def options(module: str) -> Spec:
-    """The options of a module. They are imported where an action takes them: a tenth of a second, in the worker of each task."""
+    """The options of a module.
+
+    They are imported where an action takes them: a tenth of a second, in the worker of each task.
+    """
     if module == "virt_migrate":
         from ansible_collections.corral.virt.plugins.module_utils._front import migrate_options
 
@@ -113,7 +116,10 @@ def action(name: str) -> Action:
 
 
 def _argument(name: str, said: Spec) -> Argument:
-    """An argument as the action says it, on top of what holds for all actions; of one with another type that does not hold."""
+    """An argument as the action says it, on top of what holds for all actions.
+
+    Of one with another type that does not hold.
+    """
     common = {} if "type" in said else _catalogue()["arguments"].get(name, {})
     entry = {**common, **said}
     keys = ("description", "required", "minimum", "kind", "options_of")
@@ -126,7 +132,9 @@ def _options(module: t.Mapping[str, t.Any]) -> dict[str, Argument]:
     if not module:
         return {}
     taken = {*module["only_inside"], *module["own"]}
-    return {name: Argument(name, spec, option=True) for name, spec in options(module["module"]).items() if name not in taken}
+    return {
+        name: Argument(name, spec, option=True) for name, spec in options(module["module"]).items() if name not in taken
+    }
 
 
 def _hides(spec: t.Mapping[str, t.Any]) -> bool:

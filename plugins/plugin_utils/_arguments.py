@@ -38,7 +38,9 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
     said = {name: value for name, value in given.items() if name in action.arguments and value is not None}
     strange = [name for name in given if name not in action.arguments]
     problems = _strangers(action, strange, known)
-    values = _converted(action, {name: _parsed(action.arguments[name], value) for name, value in said.items()}, problems)
+    values = _converted(
+        action, {name: _parsed(action.arguments[name], value) for name, value in said.items()}, problems
+    )
     for name, value in values.items():
         problems += _misfits(action.arguments[name], value)
     problems += _missing(action, values)
@@ -111,7 +113,10 @@ def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.
     result = ArgumentSpecValidator(flat).validate(dict(said))
     problems += map(str, result.error_messages)
     values = {name: value for name, value in result.validated_parameters.items() if value is not None}
-    return {**values, **{name: value for name, value in said.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])}}
+    return {
+        **values,
+        **{name: value for name, value in said.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])},
+    }
 
 
 def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -131,7 +136,10 @@ def _misfits(argument: Argument, value: t.Any) -> t.Iterator[str]:
         for key in value:
             if key not in options:
                 near = _near(str(key), list(options))
-                yield f"{argument.name}.{key}: {argument.options_of} has no such option{f'; did you mean {near}?' if near else ''}"
+                yield (
+                    f"{argument.name}.{key}: {argument.options_of} has no such "
+                    f"option{f'; did you mean {near}?' if near else ''}"
+                )
     if argument.kind == "guest":
         yield from _misnamed(argument, value)
 
@@ -156,6 +164,8 @@ def _missing(action: Action, values: Given) -> t.Iterator[str]:
     if "tag" not in action.arguments:
         return
     if not values.get("guest") and not values.get("tag"):
-        yield f"guest: {action.name} needs it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+        yield (
+            f"guest: {action.name} needs it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+        )
     elif values.get("guest") and values.get("tag"):
         yield "tag: it says which guests, and so does guest; leave out one"

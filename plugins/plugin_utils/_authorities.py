@@ -5,13 +5,13 @@
 
 libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
 qemu/1/ca-cert.pem, ca-key.pem
-ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and trusted by QEMU
+ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and
+trusted by QEMU
                                     until nobody uses what it signed
-issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one: superseded/SERIAL.pem
-revoked/SERIAL.json                 one that nobody may use
-crl/FINGERPRINT.pem                 the list of what a CA has revoked
-hosts/NAME.json                     whom a host was seen to trust
-controller/                         the controller's own certificate
+issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one:
+superseded/SERIAL.pem revoked/SERIAL.json                 one that nobody may use crl/FINGERPRINT.pem
+the list of what a CA has revoked hosts/NAME.json                     whom a host was seen to trust controller/
+the controller's own certificate
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def now() -> datetime.datetime:
 
 
 class Authorities:
-    """What is in the directory. With `given` (certificates and key in PEM by authority), it holds only what these sign."""
+    """What is in the directory.
+
+    With `given` (certificates and key in PEM by authority), it holds only what these sign.
+    """
 
     def __init__(
         self,
@@ -99,7 +102,10 @@ class Authorities:
     # What is there ---------------------------------------------------------------------------------------------------
 
     def trust(self, authority: str, *, name: str, gate: Gate) -> Trust:
-        """What an authority says to one of its hosts; nothing when there is none yet. A new list of revoked ones is kept."""
+        """What an authority says to one of its hosts; nothing when there is none yet.
+
+        A new list of revoked ones is kept.
+        """
         pairs = self._cas.of(authority)
         if not pairs:
             return Trust()
@@ -117,14 +123,18 @@ class Authorities:
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
         """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
-        if self._given is not None or not due(self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)):
+        if self._given is not None or not due(
+            self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)
+        ):
             return []
         moment = self._clock()
-        holders = sorted({one.holder for one in self._issued() if one.authority == authority and one.not_after > moment})
+        holders = sorted(
+            {one.holder for one in self._issued() if one.authority == authority and one.not_after > moment}
+        )
         if holders and not self._cas.generations(authority):
             raise Refused(
-                f"cannot make a CA for {authority} in {self._directory}: there was one, and certificates of it are valid, those of "
-                f"{', '.join(holders)}; restore {self._directory / authority} from the copy, or {ANEW}"
+                f"cannot make a CA for {authority} in {self._directory}: there was one, and certificates of it are "
+                f"valid, those of {', '.join(holders)}; restore {self._directory / authority} from the copy, or {ANEW}"
             )
         return [self.another(authority)]
 
@@ -137,11 +147,17 @@ class Authorities:
         """The keys that are not written with the passphrase that was given."""
         if not self._passphrase or self._given is not None:
             return []
-        keys = [folder / "ca-key.pem" for folder in (self._directory, *self._cas.folders("libvirt"), *self._cas.folders("qemu"))]
+        keys = [
+            folder / "ca-key.pem"
+            for folder in (self._directory, *self._cas.folders("libvirt"), *self._cas.folders("qemu"))
+        ]
         return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
-        """By authority, where a CA is replaced just now: who has yet to trust the new one; if all do, who uses the old one."""
+        """By authority, where a CA is replaced just now: who has yet to trust the new one.
+
+        If all do, who uses the old one.
+        """
         found: dict[str, list[str]] = {}
         with self._records.steady():
             issued = self._issued()
@@ -153,12 +169,16 @@ class Authorities:
             holders = self._holders(authority, issued)
             # Those who trust it are not late: they wait for the others, too.
             late = lacking(generations[-1], holders, name="")
-            found[authority] = sorted(late or {holder.name for holder in holders if holder.uses - {generations[-1].digest}})
+            found[authority] = sorted(
+                late or {holder.name for holder in holders if holder.uses - {generations[-1].digest}}
+            )
         return found
 
     def ends(self) -> dict[str, datetime.datetime]:
         """When the last CA of each authority ends."""
-        return {name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._cas.generations(name))}
+        return {
+            name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._cas.generations(name))
+        }
 
     # What is done ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +191,9 @@ class Authorities:
             for pair in self._cas.of(step.authority)[-1:]:
                 self._cas.open(
                     pair
-                )  # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to read
+                    # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to
+                    # read
+                )
             certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
             for folder in (place.parent, place):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -186,7 +208,10 @@ class Authorities:
             if not _is_open(path):
                 return
             opened = _ca.CertificateAuthority(
-                (path.parent / "ca-cert.pem").read_text(), path.read_text(), passphrase=None, named=f"the CA in {path.parent}"
+                (path.parent / "ca-cert.pem").read_text(),
+                path.read_text(),
+                passphrase=None,
+                named=f"the CA in {path.parent}",
             )
             files.write(path, _ca.encrypted(opened.key, self._passphrase), mode=0o600)
 
@@ -210,7 +235,9 @@ class Authorities:
         return "".join(text.decode() for _serial, text in texts)
 
     def learn(self, name: str, certificates: t.Iterable[str]) -> None:
-        """Write down what a CA of ours has signed for a host (PEM), and this directory does not know: only so can it be revoked."""
+        """Write down what a CA of ours has signed for a host (PEM), and this directory does not know: only so can it
+        be revoked.
+        """
         with self._records.locked():
             revoked, known = self._records.revoked(), {one.serial for one in self._issued()}
             for text in certificates:
@@ -220,7 +247,14 @@ class Authorities:
                 if said.issuer and said.holder == name and said.serial not in {*known, *revoked}:
                     self._records.write(f"issued/{said.serial}.pem", said.line().encode() + text.encode())
 
-    def seen(self, name: str, *, trusts: t.Mapping[str, t.Sequence[str]], serials: t.Mapping[str, t.Sequence[str]], **more: t.Any) -> None:
+    def seen(
+        self,
+        name: str,
+        *,
+        trusts: t.Mapping[str, t.Sequence[str]],
+        serials: t.Mapping[str, t.Sequence[str]],
+        **more: t.Any,
+    ) -> None:
         """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
         with self._records.locked():
             before = self._records.host(name)
@@ -236,7 +270,11 @@ class Authorities:
                     folder = self._directory / ("issued" if used else "superseded")
                     folder.mkdir(mode=0o700, exist_ok=True)
                     one.path.rename(folder / one.path.name)
-            told = {key: sorted(filter(_DIGEST.fullmatch, map(str, value))) for key, value in trusts.items() if key in AUTHORITIES}
+            told = {
+                key: sorted(filter(_DIGEST.fullmatch, map(str, value)))
+                for key, value in trusts.items()
+                if key in AUTHORITIES
+            }
             said = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **told}}
             if said != before:
                 self._records.write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
@@ -254,7 +292,10 @@ class Authorities:
             return name in subjects or any(one.holder == name for one in self._issued())
 
     def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
-        """Who was in one of these inventories, and is not any more; and who else has valid certificates, and nobody knows from where."""
+        """Who was in one of these inventories, and is not any more.
+
+        And who else has valid certificates, and nobody knows from where.
+        """
         left, strange = [], []
         for name in sorted({step.certificate.holder for step in self._all_valid()} - {*stay}):
             inventory = self._records.host(name).get("inventory")
@@ -278,7 +319,9 @@ class Authorities:
                 (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
 
     def adopt(self, authority: str, crl: str) -> bool:
-        """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another controller."""
+        """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another
+        controller.
+        """
         with self._records.locked():
             pairs, issued = self._cas.of(authority), self._issued()
             subjects = {one.serial: one.subject for one in issued}
@@ -286,12 +329,15 @@ class Authorities:
             adopted = False
             for text in each(crl, "X509 CRL"):
                 found = x509.load_pem_x509_crl(text.encode())
-                signers = [pair for pair in pairs if found.is_signature_valid(parsed(pair.certificate.encode()).public_key())]
+                signers = [
+                    pair for pair in pairs if found.is_signature_valid(parsed(pair.certificate.encode()).public_key())
+                ]
                 for pair in signers:
                     digest, serials = pair.generation.digest, [f"{entry.serial_number:x}" for entry in found]
                     path = self._directory / f"crl/{digest}.pem"
                     if not path.exists() or {*(refused(path.read_text()) or ())} < {*serials}:
-                        self._records.write(f"crl/{digest}.pem", text.encode())  # where the key is elsewhere, no other list can be had
+                        # where the key is elsewhere, no other list can be had
+                        self._records.write(f"crl/{digest}.pem", text.encode())
                         adopted = True
                     for serial in serials:
                         if serial not in here:
@@ -303,9 +349,12 @@ class Authorities:
         """One at a time in here; whoever is in may enter again."""
         return self._records.locked()
 
-    # How ---------------------------------------------------------------------------------------------------------------
+    # How
+    # ---------------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str) -> tuple[str, ...]:
+    def _chosen(
+        self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str
+    ) -> tuple[str, ...]:
         """The CAs that one of the hosts trusts, the one that signs first."""
         generations = [pair.generation for pair in pairs]
         if self._given is not None:
@@ -330,25 +379,35 @@ class Authorities:
     def _parsed(self, path: Path, text: bytes) -> Issued:
         certificate = parsed(text)
         if certificate is None:
-            raise Refused(f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is gone")
+            raise Refused(
+                f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is "
+                "gone"
+            )
         said = files.describe(certificate)
         holder, unit = (
-            str(certificate.subject.get_attributes_for_oid(oid)[0].value) for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
+            str(certificate.subject.get_attributes_for_oid(oid)[0].value)
+            for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
         )
-        cas = {pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._cas.of(authority)}
+        cas = {
+            pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._cas.of(authority)
+        }
         issuer = next((digest for pem, digest in cas.items() if signed(certificate, pem)), "")
         return Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after)
 
     @staticmethod
     def _off(authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued]) -> list[Issued]:
-        """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as servers too."""
+        """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as
+        servers too.
+        """
         own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
         return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
 
     def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], gate: Gate) -> str:
         """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
         digest = pair.generation.digest
-        entries = {serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest}
+        entries = {
+            serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest
+        }
         off = self._off(authority, [pair], issued)
         entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
         path = self._directory / f"crl/{digest}.pem"
@@ -356,7 +415,9 @@ class Authorities:
             return path.read_text()
         if not self._cas.can_sign(pair):
             return path.read_text() if path.exists() else ""
-        lines = [_ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()]
+        lines = [
+            _ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()
+        ]
         text = self._cas.open(pair).crl(lines)
         gate.perform(lambda: self._write_down(f"crl/{digest}.pem", text), otherwise=None)
         return text.decode()
@@ -374,8 +435,9 @@ class Authorities:
                 taken.append(f"{', '.join(both)} is {one.holder}'s until {one.not_after:%Y-%m-%d} ({one.path})")
         if taken:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each other: "
-                "correct the names, or revoke the other one's certificates if that host is gone (virt_tls with state: revoked)"
+                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each "
+                "other: correct the names, or revoke the other one's certificates if that host is gone (virt_tls with "
+                "state: revoked)"
             )
 
 
@@ -385,7 +447,10 @@ def _is_open(path: Path) -> bool:
 
 
 def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
-    """The authorities whose certificates and keys the options hold; None: those of the directory. Raises BadInput for half of one."""
+    """The authorities whose certificates and keys the options hold; None: those of the directory.
+
+    Raises BadInput for half of one.
+    """
     texts = {
         "libvirt": (params["ca_certificate"] or "", params["ca_key"] or ""),
         "qemu": (params["qemu_ca_certificate"] or "", params["qemu_ca_key"] or ""),
@@ -399,9 +464,15 @@ def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
         for option, text in zip(("ca_certificate", "ca_key"), texts[name], strict=True)
         if not text and (name in needed or any(texts[name]))
     ]
-    problems += [f"{option}: with ca_key, the list of revoked ones is made here" for option in ("ca_crl", "qemu_ca_crl") if params[option]]
+    problems += [
+        f"{option}: with ca_key, the list of revoked ones is made here"
+        for option in ("ca_crl", "qemu_ca_crl")
+        if params[option]
+    ]
     if params["new_authority"]:
-        problems.append("new_authority: with ca_key, bring the new CA beside the old one in ca_certificate, and its key")
+        problems.append(
+            "new_authority: with ca_key, bring the new CA beside the old one in ca_certificate, and its key"
+        )
     if problems:
         raise BadInput(problems)
     return texts

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One certificate authority: made, opened, signs certificates for names that the controller chose, and lists of revoked ones."""
+"""One certificate authority: made, opened, signs certificates for names that the controller chose, and lists of
+revoked ones.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,13 @@ class Revoked(t.NamedTuple):
     since: datetime.datetime
 
 
-def make(unit: str, *, now: datetime.datetime, passphrase: str | None = None, within: t.Sequence[str] = ()) -> tuple[bytes, bytes]:
-    """A new CA's certificate and key, PEM. `within` are the domains and networks that its certificates may name; none: any."""
+def make(
+    unit: str, *, now: datetime.datetime, passphrase: str | None = None, within: t.Sequence[str] = ()
+) -> tuple[bytes, bytes]:
+    """A new CA's certificate and key, PEM. `within` are the domains and networks that its certificates may name.
+
+    None: any.
+    """
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     serial = x509.random_serial_number()
     name = x509.Name(
@@ -57,7 +64,9 @@ def make(unit: str, *, now: datetime.datetime, passphrase: str | None = None, wi
     if within:
         # RFC 5280, 4.2.1.10
         domains, networks = subtrees(within)
-        permitted = x509.NameConstraints([*map(x509.DNSName, domains), *map(x509.IPAddress, networks)], excluded_subtrees=None)
+        permitted = x509.NameConstraints(
+            [*map(x509.DNSName, domains), *map(x509.IPAddress, networks)], excluded_subtrees=None
+        )
         draft = draft.add_extension(permitted, critical=True)
     return _text(draft.sign(key, hashes.SHA256())), encrypted(key, passphrase)
 
@@ -84,7 +93,10 @@ def subtrees(texts: t.Iterable[str]) -> tuple[list[str], list[Network]]:
         try:
             domains += check_names([text], what="ca_constraints")
         except BadInput:
-            problems.append(f"ca_constraints: {text!r} is neither a domain, such as cloud.example.com, nor a network, such as 192.0.2.0/24")
+            problems.append(
+                f"ca_constraints: {text!r} is neither a domain, such as cloud.example.com, nor a network, such as "
+                "192.0.2.0/24"
+            )
     if problems:
         raise BadInput(problems)
     return domains, networks
@@ -113,11 +125,15 @@ class CertificateAuthority:
             if passphrase:  # one was given, and none is needed
                 return serialization.load_pem_private_key(key, password=None)
             raise Refused(
-                f"cannot use {self._named}: its key has a passphrase; say it with ca_passphrase (pki_ca_passphrase of role pki), or in "
-                "the environment variable CORRAL_VIRT_CA_PASSPHRASE"
+                f"cannot use {self._named}: its key has a passphrase; say it with ca_passphrase (pki_ca_passphrase of "
+                "role pki), or in the environment variable CORRAL_VIRT_CA_PASSPHRASE"
             ) from error
         except ValueError as error:
-            reason = "its key is no private key in PEM" if not passphrase else "its key cannot be opened with this passphrase"
+            reason = (
+                "its key is no private key in PEM"
+                if not passphrase
+                else "its key cannot be opened with this passphrase"
+            )
             raise Refused(f"cannot use {self._named}: {reason}; restore it, or say the right ca_passphrase") from error
 
     def sign(self, request: str, wanted: TlsSpec, *, days: int, now: datetime.datetime) -> list[tuple[str, bytes]]:
@@ -131,11 +147,16 @@ class CertificateAuthority:
             raise Refused(f"cannot sign for {wanted.common_name}: it sent no request in PEM") from error
         public, issuer = csr.public_key(), self._certificate
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
-            raise Refused(f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits")
+            raise Refused(
+                f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits"
+            )
         end = validity(issuer)[1]
         until = min(now + datetime.timedelta(days=days), end)
         if until - now <= wanted.renew_before:
-            raise Refused(f"cannot sign for {wanted.common_name}: {self._named} is valid only until {end:%Y-%m-%d}; bring a new one")
+            raise Refused(
+                f"cannot sign for {wanted.common_name}: {self._named} is valid only until {end:%Y-%m-%d}; bring a new "
+                "one"
+            )
         self._refuse_outside(wanted)
         subject, key = files.name(wanted.subject), self._key
         names = x509.SubjectAlternativeName([files.general(name) for name in wanted.names])
@@ -167,8 +188,9 @@ class CertificateAuthority:
         outside = [name for name in wanted.names if not inside(name)]
         if outside:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: {self._named} is restricted to {', '.join(map(str, permitted))}, and not for "
-                f"{', '.join(outside)}; correct the names, or make a CA with other ca_constraints (new_authority: true)"
+                f"cannot sign for {wanted.common_name}: {self._named} is restricted to "
+                f"{', '.join(map(str, permitted))}, and not for {', '.join(outside)}; correct the names, or make a CA "
+                "with other ca_constraints (new_authority: true)"
             )
 
     def crl(self, revoked: t.Iterable[Revoked]) -> bytes:
@@ -178,9 +200,16 @@ class CertificateAuthority:
         """
         start, end = validity(self._certificate)
         lines = sorted(revoked)
-        draft = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject).last_update(start).next_update(end)
+        draft = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._certificate.subject)
+            .last_update(start)
+            .next_update(end)
+        )
         draft = draft.add_extension(x509.CRLNumber(len(lines)), critical=False)
-        draft = draft.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        draft = draft.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+        )
         for line in lines:
             entry = x509.RevokedCertificateBuilder().serial_number(line.serial).revocation_date(line.since)
             draft = draft.add_revoked_certificate(entry.build())

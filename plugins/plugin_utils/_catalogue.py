@@ -30,13 +30,20 @@ def names() -> list[str]:
 
 
 def resolve(name: str, arch: str = "x86_64") -> dict[str, t.Any]:
-    """The image's `url`, `checksum`, `signature` (or None) and `user`; ValueError for a name or an architecture that it does not have."""
+    """The image's `url`, `checksum`, `signature` (or None) and `user`.
+
+    ValueError for a name or an architecture that it does not have.
+    """
     if name not in entries():
-        raise ValueError(f"the catalogue has no image {name!r}: take one of {', '.join(names())}, or give its url and checksum")
+        raise ValueError(
+            f"the catalogue has no image {name!r}: take one of {', '.join(names())}, or give its url and checksum"
+        )
     entry = entries()[name]
     word = entry["arch"].get(SPELLINGS.get(arch, arch))
     if word is None:
-        raise ValueError(f"the catalogue has {name} for {', '.join(entry['arch'])}, not for {arch}: give its url and checksum")
+        raise ValueError(
+            f"the catalogue has {name} for {', '.join(entry['arch'])}, not for {arch}: give its url and checksum"
+        )
     url = entry["url"].format(arch=word)
     place = {"arch": word, "file": url.rpartition("/")[2]}
     signature = entry.get("signature")

@@ -33,7 +33,8 @@ _CALLS = 4  # of the module; more would mean that host and controller never agre
 class Certifier:
     """One host's certificates, and the controller's.
 
-    `ask` calls the module on the host; `inventory` is where the host is written down, `inventories` where others are, `hosts` who is there.
+    `ask` calls the module on the host; `inventory` is where the host is written down, `inventories` where others are,
+    `hosts` who is there.
     """
 
     params: Variables
@@ -52,10 +53,14 @@ class Certifier:
         return Authorities(self.params["ca_dir"], given=texts, passphrase=passphrase, retired=retired, clock=self.clock)
 
     def certify(self, *, check: t.Callable[[], None]) -> Variables:
-        """One call of the module where nothing is to be signed, two where something is. `check` looks at the names before that."""
+        """One call of the module where nothing is to be signed, two where something is.
+
+        `check` looks at the names before that.
+        """
         params = self.params
         if params["name"] == CONTROLLER_NAME:
-            raise BadInput([f"name: {CONTROLLER_NAME} is what the certificate of the controller is called; the host needs another name"])
+            why = "is what the certificate of the controller is called; the host needs another name"
+            raise BadInput([f"name: {CONTROLLER_NAME} {why}"])
         elsewhere = given(params) is None and self._elsewhere()
         goals = wanted(params, trusts(params), group=lambda name: name)
         subtrees(params["ca_constraints"])
@@ -75,7 +80,9 @@ class Certifier:
             check()
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
-        result = self.gate.perform(lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)), otherwise=result)
+        result = self.gate.perform(
+            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)), otherwise=result
+        )
         if result.get("failed"):
             return result
         if params["controller"]:
@@ -89,16 +96,24 @@ class Certifier:
         """Whether other CAs than the controller's sign. Raises BadInput where that is said of a part only."""
         options = {"libvirt": "ca_certificate", "qemu": "qemu_ca_certificate"}
         missing = [options[name] for name in self.params["identities"] if not self.params[options[name]]]
-        said = [option for option in (*options.values(), "ca_crl", "qemu_ca_crl", "revoked", "certificates") if self.params[option]]
+        said = [
+            option
+            for option in (*options.values(), "ca_crl", "qemu_ca_crl", "revoked", "certificates")
+            if self.params[option]
+        ]
         if said and missing:
-            raise BadInput([f"{option} is missing: {', '.join(said)} is for who says which CAs sign" for option in missing])
+            raise BadInput(
+                [f"{option} is missing: {', '.join(said)} is for who says which CAs sign" for option in missing]
+            )
         return bool(said)
 
     def revoke(self) -> Variables:
         """Nothing of this needs the host, which may be gone, or somebody else's by now."""
         params = self.params
         if (params["name"] is None) == (params["hypervisors"] is None):
-            raise BadInput(["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"])
+            raise BadInput(
+                ["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"]
+            )
         authorities = self.authorities
         strange: list[str] = []
         if params["name"] is None:
@@ -107,24 +122,16 @@ class Certifier:
             names, strange = authorities.gone(stay=stay, inventories=self.inventories)
         else:
             names = [params["name"]]
-            if not authorities.knows(params["name"]):
-                raise Refused(
-                    f"cannot revoke the certificates of {params['name']}: nothing that was issued to it is known in {params['ca_dir']}. "
-                    "Look at the name; or revoke it where its certificates were issued, or after a run that has reached it"
-                )
-        found = authorities.to_revoke(names=names)
-        steps = [step for step in found if step.certificate.issuer]
-        if found and not steps and params["name"] is not None:
-            raise Refused(
-                f"cannot revoke the certificates of {params['name']}: the CA that signed them is not in {params['ca_dir']}, and no list of "
-                "another one would be believed; restore that CA from the copy, or revoke them where it is"
-            )
+        steps = self._revocable(authorities, names)
         self.gate.run(steps, authorities.revoke)
-        changes = [_changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked") for step in steps]
+        changes = [
+            _changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked")
+            for step in steps
+        ]
         revoked = sorted({step.certificate.holder for step in steps})
         warnings = [
-            f"{name} has valid certificates, and is not in the inventory. If it is gone: ansible-playbook corral.virt.rotate_certificates "
-            f"-e revoke={name}"
+            f"{name} has valid certificates, and is not in the inventory. If it is gone: ansible-playbook "
+            f"corral.virt.rotate_certificates -e revoke={name}"
             for name in strange
         ]
         return {
@@ -135,10 +142,29 @@ class Certifier:
             "warnings": warnings,
         }
 
+    def _revocable(self, authorities: Authorities, names: t.Sequence[str]) -> list[t.Any]:
+        """The steps that revoke; raises Refused where the host that is named has no certificate that can be."""
+        name, ca_dir = self.params["name"], self.params["ca_dir"]
+        if name is not None and not authorities.knows(name):
+            raise Refused(
+                f"cannot revoke the certificates of {name}: nothing that was issued to it is known in {ca_dir}. Look "
+                "at the name; or revoke it where its certificates were issued, or after a run that has reached it"
+            )
+        found = authorities.to_revoke(names=names)
+        steps = [step for step in found if step.certificate.issuer]
+        if found and not steps and name is not None:
+            raise Refused(
+                f"cannot revoke the certificates of {name}: the CA that signed them is not in {ca_dir}, and no list of "
+                "another one would be believed; restore that CA from the copy, or revoke them where it is"
+            )
+        return steps
+
     def _keep(self, authorities: Authorities, goals: t.Mapping[str, TlsSpec]) -> list[str]:
         """Make the CAs that are due or asked for, and protect their keys: what was done, or would be."""
         params = self.params
-        used = sorted({goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set()))
+        used = sorted(
+            {goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set())
+        )
         making = [step for name in used for step in authorities.due(name, days=params["days"])]
         if params["new_authority"]:
             making += [authorities.another(name) for name in used if name not in {step.authority for step in making}]
@@ -148,7 +174,9 @@ class Certifier:
         return [*map(str, making), *map(str, protecting)]
 
     def _constraints(self, authority: str) -> list[str]:
-        """What a CA is restricted to: to the controller's name, too, where it signs for that and may not sign for any name."""
+        """What a CA is restricted to: to the controller's name, too, where it signs for that and may not sign for
+        any name.
+        """
         said: list[str] = self.params["ca_constraints"]
         domains, _networks = subtrees(said)
         return [*said, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else said
@@ -163,7 +191,9 @@ class Certifier:
         check: t.Callable[[], None],
         again: bool,
     ) -> Variables:
-        """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what another one revoked."""
+        """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what
+        another one revoked.
+        """
         for _turn in range(_CALLS):
             for name in AUTHORITIES:
                 again |= authorities.adopt(name, str(result.get("crl", {}).get(name, "")))
@@ -173,17 +203,22 @@ class Certifier:
                 return result
             if requests:
                 check()  # whatever the host says of what it has renewed
-            signed = {name: authorities.sign(csr, goals[name], days=self.params["days"]) for name, csr in requests.items()}
+            signed = {
+                name: authorities.sign(csr, goals[name], days=self.params["days"]) for name, csr in requests.items()
+            }
             then = call(certificates=signed, force=False)
             if then.get("failed"):
                 return then
             result, again = _both(result, then), False
         raise Failed(
-            f"cannot give {self.params['name']} certificates: it asks again and again; look at its files below {self.params['pki_dir']}"
+            f"cannot give {self.params['name']} certificates: it asks again and again; look at its files below "
+            f"{self.params['pki_dir']}"
         )
 
     def _remember(self, authorities: Authorities, result: Variables) -> None:
-        """What the host says of itself: whoever lies there is not understood by others, and delays the next roll-over."""
+        """What the host says of itself: whoever lies there is not understood by others, and delays the next
+        roll-over.
+        """
         authorities.learn(self.params["name"], [text for texts in result["held"].values() for text in texts])
         certificates = result["certificates"]
         authorities.seen(

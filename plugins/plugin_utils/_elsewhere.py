@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a read-only module on other hosts of the play, as Ansible itself would for a task there; many at once.
 
-An action runs in a process for one host. It connects to the others with their own variables, each in a process of its own.
+An action runs in a process for one host. It connects to the others with their own variables, each in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -60,13 +61,19 @@ class Elsewhere(UntrustedAction):
     def ask(self, module: str, arguments: Answer, variables: dict[str, t.Any]) -> Answer:
         """The module's answer."""
         try:
-            return t.cast(Answer, self._execute_module(module, module_args=arguments, task_vars=variables, wrap_async=False))
+            return t.cast(
+                Answer, self._execute_module(module, module_args=arguments, task_vars=variables, wrap_async=False)
+            )
         finally:
             self.cleanup()
 
 
 def _connection(task: t.Any, context: t.Any, variables: dict[str, t.Any], templar: t.Any) -> t.Any:
-    kind = templar.template(variables["ansible_connection"]) if variables.get("ansible_connection") is not None else task.connection
+    kind = (
+        templar.template(variables["ansible_connection"])
+        if variables.get("ansible_connection") is not None
+        else task.connection
+    )
     context.connection = kind
     connection, _found = connection_loader.get_with_context(
         kind, context, new_stdin=None, task_uuid=task._uuid, ansible_playbook_pid=str(os.getppid())
@@ -78,7 +85,11 @@ def _connection(task: t.Any, context: t.Any, variables: dict[str, t.Any], templa
     method = templar.template(variables.get("ansible_become_method") or task.become_method)
     connection.set_become_plugin(become_loader.get(method) if becomes else None)
     context.set_attributes_from_plugin(connection)
-    keys = {**task.dump_attrs(), "timeout": context.timeout, **({"password": context.password} if context.password else {})}
+    keys = {
+        **task.dump_attrs(),
+        "timeout": context.timeout,
+        **({"password": context.password} if context.password else {}),
+    }
     keys.pop("retries", None)
     connection.set_options(task_keys=keys, var_options=connection._resolve_option_variables(variables, templar))
     _set_options("shell", connection._shell, keys, variables, templar)
@@ -95,9 +106,13 @@ def _set_options(kind: str, plugin: t.Any, keys: dict[str, t.Any], variables: di
 
 
 def in_processes(questions: t.Mapping[str, t.Callable[[], Answer]], *, at_once: int) -> dict[str, Answer]:
-    """The answer to each question, each asked in a process of its own; `{"failed": True, "msg": why}` where there is none."""
+    """The answer to each question, each asked in a process of its own.
+
+    `{"failed": True, "msg": why}` where there is none.
+    """
     waiting, answers = list(questions), dict[str, Answer]()
-    running: dict[int, tuple[str, int, bytearray, float]] = {}  # by the end of its pipe: name, process, what was read, deadline
+    # by the end of its pipe: name, process, what was read, deadline
+    running: dict[int, tuple[str, int, bytearray, float]] = {}
     with selectors.DefaultSelector() as selector:
         while waiting or running:
             while waiting and len(running) < max(1, at_once):

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificates that should have been renewed by now, from what the controller wrote down when it last saw each host: nobody is asked."""
+"""Certificates that should have been renewed by now, from what the controller wrote down when it last saw each host:
+nobody is asked.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,13 @@ def warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
             continue  # whoever signs says what is wrong with it
         if end - now < renewal:
             late.setdefault(f"{end:%Y-%m-%d}", []).append(path.stem)
-    sentences = [f"certificates of {', '.join(names)} {_ends(day, now)}; {_REMEDY}" for day, names in sorted(late.items())]
+    sentences = [
+        f"certificates of {', '.join(names)} {_ends(day, now)}; {_REMEDY}" for day, names in sorted(late.items())
+    ]
     ending = {name: end for name, end in authorities.items() if end - now < _CA}
     sentences += [
-        f"the last day of the CA of {name} is {end:%Y-%m-%d}; bring a new one (guide_tls says how)" for name, end in sorted(ending.items())
+        f"the last day of the CA of {name} is {end:%Y-%m-%d}; bring a new one (guide_tls says how)"
+        for name, end in sorted(ending.items())
     ]
     return sentences
 

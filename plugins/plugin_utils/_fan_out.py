@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Spread one image over many hosts without as many copies from its source.
 
-The source feeds one host at a time, and only while nobody has it; who has it feeds one other at a time. So every round doubles those who
-have it. Workers of one run share nothing but a directory on the controller: a file for each holder, locked while it feeds.
+The source feeds one host at a time, and only while nobody has it; who has it feeds one other at a time. So every round
+doubles those who have it. Workers of one run share nothing but a directory on the controller: a file for each holder,
+locked while it feeds.
 """
 
 from __future__ import annotations

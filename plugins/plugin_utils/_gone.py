@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which hypervisors may be passed over as dead. Pure.
 
-A guest of a dead host must not run there while another of its name is made or started elsewhere. Silence does not prove that: a cut
-network is silent, too. So whoever says that a host is gone says it twice, and a host with any sign of life is not.
+A guest of a dead host must not run there while another of its name is made or started elsewhere. Silence does not prove
+that: a cut network is silent, too. So whoever says that a host is gone says it twice, and a host with any sign of life
+is not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import yaml
 
 __all__ = ["alive", "named", "unconfirmed", "unknown"]
 
-# What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a machine that runs.
+# What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a
+# machine that runs.
 _SILENCE = re.compile(
     r"connection timed out|no route to host|host is (down|unreachable)|network is unreachable"
     r"|could not resolve|name or service not known|(closed|reset) by unknown",
@@ -46,7 +48,10 @@ def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
             yield f"gone: {name} answers, so its guests may run; leave it out of gone"
         elif _BANNER in why or not _SILENCE.search(why):
             remedy = "mend the access to it, or switch it off"
-            yield f"gone: {name} may be alive ({' '.join(why.split()) or 'nobody knows why it cannot be asked'}); {remedy}"
+            yield (
+                f"gone: {name} may be alive ({' '.join(why.split()) or 'nobody knows why it cannot be asked'}); "
+                f"{remedy}"
+            )
 
 
 def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
@@ -58,4 +63,7 @@ def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
     hosts, again = ", ".join(gone), f"-e confirm={','.join(gone)}"
     wrong = f", and not {','.join(confirm)}" if confirm else ""
     risk = "a guest that still runs there may come to run twice, or not be the only one of its name"
-    return f"gone: {hosts} did not answer, which does not prove that it is off; {risk}. Switch it off, and then: {again}{wrong}"
+    return (
+        f"gone: {hosts} did not answer, which does not prove that it is off; {risk}. Switch it off, and then: "
+        f"{again}{wrong}"
+    )

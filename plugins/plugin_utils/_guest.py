@@ -21,7 +21,8 @@ _PROFILES = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile":
 
 
 def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The guest's options with its profiles put into `interfaces` and `disks`: by item name, what the guest says itself goes before.
+    """The guest's options with its profiles put into `interfaces` and `disks`: by item name, what the guest says itself
+    goes before.
 
     `variables` holds the lists of each profile. Raises ValueError with every problem.
     """
@@ -35,16 +36,24 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
         known = variables.get(variable) or {}
         if not isinstance(known, dict) or wanted not in known:
             names = ", ".join(sorted(map(str, known))) if isinstance(known, dict) and known else "none"
-            problems.append(f"{option} of {guest.get('name')}: there is no profile {wanted!r} in {variable}; known: {names}")
+            problems.append(
+                f"{option} of {guest.get('name')}: there is no profile {wanted!r} in {variable}; known: {names}"
+            )
             continue
         merged: dict[str, dict[str, t.Any]] = {}
-        for where, entries in ((f"{variable}[{wanted}]", known[wanted]), (f"{items} of {guest.get('name')}", options.get(items) or [])):
+        for where, entries in (
+            (f"{variable}[{wanted}]", known[wanted]),
+            (f"{items} of {guest.get('name')}", options.get(items) or []),
+        ):
             if not isinstance(entries, list):
                 problems.append(f"{where}: must be a list of dictionaries")
                 continue
             for index, item in enumerate(entries):
                 if not isinstance(item, dict) or not item.get("name"):
-                    problems.append(f"{where}: item {index + 1} has no name; names are how the items of profile and guest are matched")
+                    problems.append(
+                        f"{where}: item {index + 1} has no name; names are how the items of profile and guest are "
+                        "matched"
+                    )
                 else:
                     merged[item["name"]] = {**merged.get(item["name"], {}), **item}
         options[items] = list(merged.values())
@@ -56,8 +65,8 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
 def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The guest's options with its cloud-init documents as JSON, which is YAML too.
 
-    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises ValueError with every
-    problem.
+    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises
+    ValueError with every problem.
     """
     options, problems = dict(guest), list[str]()
     seed = options.get("cloud_init")
@@ -73,7 +82,10 @@ def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def merged(told: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """One result for the guests that were worked on and those that were not; `made` is the module's, None where it was not needed."""
+    """One result for the guests that were worked on and those that were not.
+
+    `made` is the module's, None where it was not needed.
+    """
     if made is not None and "results" not in made:
         return dict(made)  # it refused all
     results = list(made["results"]) if made else []
@@ -104,7 +116,9 @@ def _sent(document: str, value: object, what: str, problems: list[str]) -> objec
         except yaml.YAMLError as error:
             problems.append(f"{what}: cannot be read as YAML: {_place(error)}")
             return value
-    return value if value is None else header + json.dumps(value, sort_keys=True, default=str) + ("\n" if header else "")
+    return (
+        value if value is None else header + json.dumps(value, sort_keys=True, default=str) + ("\n" if header else "")
+    )
 
 
 def _place(error: yaml.YAMLError) -> str:

@@ -10,13 +10,17 @@ import typing as t
 
 __all__ = ["ASKED_STATES", "MAKING_STATES", "Asked", "Verdict", "verdict"]
 
-MAKING_STATES = ("present", "running", "shutdown", "paused", "destroyed")  # of `virt_domain`, that make a guest which is not there
+# of `virt_domain`, that make a guest which is not there
+MAKING_STATES = ("present", "running", "shutdown", "paused", "destroyed")
 ASKED_STATES = (*MAKING_STATES, "reset", "rebooted")  # `absent` means every host
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a host of the play answered: the names of its guests, or None and why. `makes` are those the same task would make there."""
+    """What a host of the play answered: the names of its guests, or None and why.
+
+    `makes` are those the same task would make there.
+    """
 
     names: frozenset[str] | None
     makes: frozenset[str] = frozenset()
@@ -45,11 +49,15 @@ def verdict(name: str, state: str, here: str, asked: t.Mapping[str, Asked], show
     if state not in MAKING_STATES:
         return Verdict(go=True)  # the module says that it is not there
     if shown_on is not None and shown_on != here and (shown_on not in asked or asked[shown_on].names is None):
-        return _refused(f"cannot make {name} on {here}: the inventory shows it on {shown_on}; name that host to change the guest")
+        return _refused(
+            f"cannot make {name} on {here}: the inventory shows it on {shown_on}; name that host to change the guest"
+        )
     makers = sorted(host for host, answer in asked.items() if host == here or name in answer.makes)
     if len(makers) > 1:
         several = f"none of {_both(sorted(asked))} has it, and {len(makers)} hosts would make it"
-        return _refused(f"cannot make {name} on {here}: {several}; name one host with --limit, or use playbook corral.virt.create")
+        return _refused(
+            f"cannot make {name} on {here}: {several}; name one host with --limit, or use playbook corral.virt.create"
+        )
     silent = sorted(host for host, answer in asked.items() if host != here and answer.names is None)
     if silent:
         reasons = "; ".join(f"{host}: {asked[host].reason}" for host in silent)

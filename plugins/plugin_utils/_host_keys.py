@@ -30,16 +30,24 @@ def trusted(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> 
             if key is None:
                 continue
             if not isinstance(name, str) or placements.get(name) != host:
-                refused.append(printable(f"{host} reports a host key for {name}, which was not placed there: the key is not trusted"))
+                refused.append(
+                    printable(
+                        f"{host} reports a host key for {name}, which was not placed there: the key is not trusted"
+                    )
+                )
             elif not is_key(key):
-                refused.append(printable(f"{host} reports a host key for {name} that is no public SSH key: it is not trusted"))
+                refused.append(
+                    printable(f"{host} reports a host key for {name} that is no public SSH key: it is not trusted")
+                )
             else:
                 keys.append({"name": name, "ssh_host_key": key})
     return keys, refused
 
 
 def is_key(text: object) -> bool:
-    """Whether it is one public key of a kind that is made for guests: its kind, a space, and base64 of the same kind."""
+    """Whether it is one public key of a kind that is made for guests: its kind, a space, and base64 of the same
+    kind.
+    """
     match = _KEY.fullmatch(text) if isinstance(text, str) else None
     try:
         blob = base64.b64decode(match.group(2), validate=True) if match else b""

@@ -20,7 +20,14 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unreachable, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import (
+    Failed,
+    NotFound,
+    Timeout,
+    Unreachable,
+    Unsupported,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
@@ -40,7 +47,10 @@ Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is a
 
 # Of the 226 fields of a guest those that an inventory shows.
 _SHOWN = {
-    **{field: DOMAIN[field] for field in ("title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")},
+    **{
+        field: DOMAIN[field]
+        for field in ("title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
+    },
     **{field: RECORD[field] for field in ("addresses", "seen", "ssh_host_key")},
 }
 _BUSY = 4  # times the timeout, while others reply
@@ -48,7 +58,8 @@ _LOOK_S = 0.05
 _AGENTS_S = 3.0  # for all guests of a hypervisor that are asked, together
 _MARKS = {"record": ":address>", "seen": "corral-seen:at>"}  # in a document that holds our record of addresses
 _AGENT = re.compile(r"<target [^>]*name='org\.qemu\.guest_agent\.0'[^>]*state='connected'")
-# How much an address is worth against another guest's: a rank, and since when. What is asked now is newer than what was recorded.
+# How much an address is worth against another guest's: a rank, and since when. What is asked now is newer than what was
+# recorded.
 _GIVEN, _NOW_S = 9, 10**11
 
 
@@ -67,8 +78,9 @@ def check_libraries() -> None:
     """Raises Unsupported with what is to be installed on the controller."""
     if libvirt is None:
         raise Unsupported(
-            "reading guests needs libvirt's Python binding beside ansible-core on this controller: pip install libvirt-python lxml, "
-            "or the distribution's python3-libvirt and python3-lxml where its own ansible-core is used"
+            "reading guests needs libvirt's Python binding beside ansible-core on this controller: pip install "
+            "libvirt-python lxml, or the distribution's python3-libvirt and python3-lxml where its own ansible-core "
+            "is used"
         )
     parse("<lxml/>")
 
@@ -78,8 +90,8 @@ def ask(
 ) -> tuple[dict[str, Answer], dict[str, Exception]]:
     """What was answered, and why the others did not. Each is waited for until it is silent for `timeout_s`.
 
-    While others reply, this process may be what is slow, so the silence may last longer then. A call that hangs is left behind: its
-    thread keeps no process from ending.
+    While others reply, this process may be what is slow, so the silence may last longer then. A call that hangs is left
+    behind: its thread keeps no process from ending.
     """
     waiting, heard_at, running = collections.deque(questions), dict[str, float](), set[str]()
     replies: queue.SimpleQueue[tuple[str, Answer | None, Exception | None]] = queue.SimpleQueue()
@@ -149,7 +161,8 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
     fields = row.read(root, _SHOWN)
     macs = [mac.get("address") for mac in root.iterfind("devices/interface/mac")]
     known: dict[str, dict[str, tuple[int, int]]] = {
-        source: {claim.address: (claim.rank, _NOW_S) for claim in claims if claim.mac in macs} for source, claims in reply.asked.items()
+        source: {claim.address: (claim.rank, _NOW_S) for claim in claims if claim.mac in macs}
+        for source, claims in reply.asked.items()
     }
     known["record"] = dict.fromkeys(fields.get("addresses", ()), (_GIVEN, 0))
     seen = filter(None, map(Sighting.parse, fields.get("seen", ())))
@@ -203,7 +216,10 @@ def _is_unknown(reply: Reply, sources: t.Sequence[str]) -> bool:
 
 
 def _ask_agents(uri: str, replies: t.Sequence[Reply], heard: Heard) -> None:
-    """By a connection that may write, where this identity has one; those who are silent are left behind, all at the same time."""
+    """By a connection that may write, where this identity has one.
+
+    Those who are silent are left behind, all at the same time.
+    """
     if not replies:
         return
     deadline = time.monotonic() + _AGENTS_S

@@ -70,7 +70,9 @@ def destination(host: str) -> str:
 
 
 def strangers(groups: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
-    """Hosts that no guest may be named as, by the spelling that DNS compares: all that are not in the group of guests."""
+    """Hosts that no guest may be named as, by the spelling that DNS compares: all that are not in the group of
+    guests.
+    """
     names = set(groups.get("all", ())) - set(groups.get(GROUP, ()))
     return {destination(name): name for name in sorted(names)}
 
@@ -85,7 +87,9 @@ def _is_number(name: str) -> bool:
 
 
 def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[Guests, list[str]]:
-    """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are there twice."""
+    """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are
+    there twice.
+    """
     holders: dict[str, list[tuple[str, Facts]]] = {}
     for hypervisor in sorted(answers):
         for facts in answers[hypervisor]:
@@ -93,7 +97,9 @@ def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[Guests, list[str
     for found in holders.values():
         found.sort(key=lambda item: _rank(item[1]))
     names = sorted(holders)
-    return {name: holders[name][0] for name in names}, [_twice(name, holders[name]) for name in names if holders[name][1:]]
+    return {name: holders[name][0] for name in names}, [
+        _twice(name, holders[name]) for name in names if holders[name][1:]
+    ]
 
 
 def _rank(facts: Facts) -> int:
@@ -108,7 +114,10 @@ def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
         return f"guest {name} is on {where}; {shown}"
     where = " and ".join(hypervisor for hypervisor, _facts in running)
     if len({facts["uuid"] for _hypervisor, facts in running}) == 1:
-        return f"GUEST {name} RUNS TWICE, on {where}: two copies of one guest damage its disks; destroy the wrong one now ({shown})"
+        return (
+            f"GUEST {name} RUNS TWICE, on {where}: two copies of one guest damage its disks; destroy the wrong one "
+            f"now ({shown})"
+        )
     return f"TWO GUESTS NAMED {name} RUN, on {where}: only one can be shown; rename the other ({shown})"
 
 
@@ -125,7 +134,9 @@ def groups(hypervisor: str, facts: Facts) -> list[str]:
     return [f"on_{hypervisor}", f"guests_{facts['state']}", *(f"tag_{tag}" for tag in facts["tags"])]
 
 
-def reached_at(guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def reached_at(
+    guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
     """The address of every guest that has one for itself, and why others have none.
 
     `foreign` addresses belong to hosts that are no guests: address -> host.
@@ -162,7 +173,10 @@ def reached_at(guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[
 
 
 def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
-    """Who is believed to have an address that several claim: the best witness, and of equal ones the last; more than one when in doubt."""
+    """Who is believed to have an address that several claim: the best witness, and of equal ones the last.
+
+    More than one when in doubt.
+    """
     worth = {name: _worth(address, facts) for name, facts in claimants.items()}
     best = max(worth.values())
     return [name for name in worth if worth[name] == best]
@@ -233,7 +247,10 @@ def unattended(uri: str) -> str:
 
 
 def endpoint(uri: str) -> tuple[str, int] | None:
-    """Where that URI connects to by TCP; None for sockets of this machine, and for ssh, which may know a way of its own."""
+    """Where that URI connects to by TCP.
+
+    None for sockets of this machine, and for ssh, which may know a way of its own.
+    """
     parts = urllib.parse.urlsplit(uri)
     transport = parts.scheme.partition("+")[2]
     if not parts.hostname or transport not in _PORTS:

@@ -18,8 +18,11 @@ _HASHED = "|1|"  # and then salt|HMAC-SHA1 of the name
 _NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the user's own
 
 
-def edited(text: str, *, keys: t.Mapping[str, str], absent: t.Collection[str] = (), renamed: t.Mapping[str, str]) -> str:
-    """The text without the names that are `absent`, with those `renamed` (old -> new) under the new one, and with `keys` (name -> key).
+def edited(
+    text: str, *, keys: t.Mapping[str, str], absent: t.Collection[str] = (), renamed: t.Mapping[str, str]
+) -> str:
+    """The text without the names that are `absent`, with those `renamed` (old -> new) under the new one, and with
+    `keys` (name -> key).
 
     A name has one key of a kind. A line that has other names too keeps them.
     """
@@ -69,7 +72,9 @@ class _Entry:
         return self if hosts == self.hosts else _Entry(hosts, self.key)
 
 
-def _without(entries: t.Sequence[_Entry], name: str, *, kind: str | None = None, keep: t.Sequence[_Entry] = ()) -> list[_Entry]:
+def _without(
+    entries: t.Sequence[_Entry], name: str, *, kind: str | None = None, keep: t.Sequence[_Entry] = ()
+) -> list[_Entry]:
     """The entries without a name, where they are of that kind of key."""
     touched = [kind in (None, entry.key.partition(" ")[0]) and entry not in keep for entry in entries]
     found = [entry.without(name) if other else entry for entry, other in zip(entries, touched, strict=True)]

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What hosts of a play have guests of a name, asked once for a task: the first host's action asks for all, the others read its note."""
+"""What hosts of a play have guests of a name, asked once for a task: the first host's action asks for all, the
+others read its note.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Names:
 
     def _ask_all(self, hosts: t.Sequence[str]) -> dict[str, Variables]:
         questions = {host: functools.partial(self._ask, host) for host in hosts if self._runs(host)}
-        answers = _elsewhere.in_processes(questions, at_once=int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS))
+        answers = _elsewhere.in_processes(
+            questions, at_once=int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
+        )
         return {host: _told(answer) for host, answer in answers.items()}
 
     def _ask(self, host: str) -> Variables:
@@ -96,8 +100,12 @@ class Names:
     def _variables_of(self, host: str) -> Variables:
         """All variables that this task has on that host."""
         manager = self._variables["hostvars"]._variable_manager
-        found: Variables = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
-        loop = [str(self._variables[key]) for key in ("ansible_loop_var", "ansible_index_var") if key in self._variables]
+        found: Variables = manager.get_vars(
+            play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task
+        )
+        loop = [
+            str(self._variables[key]) for key in ("ansible_loop_var", "ansible_index_var") if key in self._variables
+        ]
         return {**found, **{key: self._variables[key] for key in loop if key in self._variables}}
 
     def _templar(self, host: str) -> t.Any:
@@ -108,7 +116,8 @@ class Names:
         try:
             templar = self._templar(host)
             return all(
-                condition if isinstance(condition, bool) else templar.evaluate_conditional(condition) for condition in self._task.when
+                condition if isinstance(condition, bool) else templar.evaluate_conditional(condition)
+                for condition in self._task.when
             )
         except AnsibleError:
             return True

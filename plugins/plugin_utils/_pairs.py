@@ -22,7 +22,10 @@ ANEW = "move the directory away to start anew (replace_authority: true then give
 
 
 class Pair(t.NamedTuple):
-    """A CA as it is kept, or given: `place` says where, in words; `key` (PEM) is empty where only its certificate is known."""
+    """A CA as it is kept, or given: `place` says where, in words.
+
+    `key` (PEM) is empty where only its certificate is known.
+    """
 
     generation: Generation
     certificate: str
@@ -47,7 +50,9 @@ class Pairs:
 
     def folders(self, authority: str) -> list[Path]:
         """Where its CAs are, oldest first."""
-        found = [path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()]
+        found = [
+            path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()
+        ]
         return sorted(found, key=lambda folder: int(folder.name))
 
     def _kept(self, folder: Path, *, shared: bool) -> Pair:
@@ -61,7 +66,10 @@ class Pairs:
                 raise Refused(f"cannot use {named}: ca-key.pem is missing; restore it, or {ANEW}")
             mode = stat.S_IMODE(path.stat().st_mode)
             if mode & 0o077:
-                raise Refused(f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else {ANEW}")
+                raise Refused(
+                    f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else "
+                    f"{ANEW}"
+                )
             return path.read_text()
 
         generation = Generation(fingerprint(certificate), files.describe(certificate).not_after, shared=shared)
@@ -77,11 +85,14 @@ class Pairs:
             if certificate is None:
                 raise Refused(f"cannot use {named}: a certificate in it cannot be read; bring the right one")
             generation = Generation(fingerprint(certificate), files.describe(certificate).not_after)
-            fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(certificate.public_key())
+            fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(
+                certificate.public_key()
+            )
             pairs.append(Pair(generation, text, named, (lambda: key) if fits else str))
         fitting = [pair for pair in pairs if pair.key()]
         if pairs and not fitting:
-            _ca.CertificateAuthority(pairs[0].certificate, key, passphrase=self._passphrase, named=named)  # says what is wrong with it
+            # says what is wrong with it
+            _ca.CertificateAuthority(pairs[0].certificate, key, passphrase=self._passphrase, named=named)
         return [*(pair for pair in pairs if pair not in fitting), *fitting]
 
     def generations(self, authority: str) -> list[Generation]:

@@ -22,8 +22,8 @@ def templated(text: str) -> bool:
 def plain(value: t.Any) -> t.Any:
     """The value with every text that is no template marked as trusted.
 
-    ansible-core wraps what is not trusted into `__ansible_unsafe` when it prints an inventory, and AWX stores that wrapping.
-    Trusting a text in which there is nothing to execute changes nothing else; all other text stays inert.
+    ansible-core wraps what is not trusted into `__ansible_unsafe` when it prints an inventory, and AWX stores that
+    wrapping. Trusting a text in which there is nothing to execute changes nothing else; all other text stays inert.
     """
     if isinstance(value, str):
         return value if templated(value) else trust_as_template(value)

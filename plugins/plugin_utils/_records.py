@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the authorities have written down: what they signed and revoked, and whom hosts were seen to trust.
 
-Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is decided under it.
+Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is
+decided under it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Issued:
         return self.path.parent.name == "superseded"
 
     def line(self) -> str:
-        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are thousands of files."""
+        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are
+        thousands of files.
+        """
         said = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
         return json.dumps(said, sort_keys=True) + "\n"
 
@@ -97,7 +100,10 @@ class Records:
         return self.locked() if self.directory.exists() else contextlib.nullcontext()
 
     def issued(self, parsed: t.Callable[[Path, bytes], Issued]) -> list[Issued]:
-        """Everything that was signed here and not revoked; `parsed` reads a file that says nothing in front of its certificate."""
+        """Everything that was signed here and not revoked.
+
+        `parsed` reads a file that says nothing in front of its certificate.
+        """
         revoked = self.revoked()
         found = []
         for path in sorted([*self.directory.glob("issued/*.pem"), *self.directory.glob("superseded/*.pem")]):
@@ -115,9 +121,13 @@ class Records:
         found = {}
         for path in sorted(self.directory.glob("revoked/*.json")):
             try:
-                found[path.stem] = {key: str(json.loads(path.read_text())[key]) for key in ("issuer", "subject", "since")}
+                found[path.stem] = {
+                    key: str(json.loads(path.read_text())[key]) for key in ("issuer", "subject", "since")
+                }
             except (ValueError, KeyError, TypeError) as error:
-                raise Refused(f"cannot read {path}, which says that a certificate is revoked; restore it from the copy") from error
+                raise Refused(
+                    f"cannot read {path}, which says that a certificate is revoked; restore it from the copy"
+                ) from error
         return found
 
     def host(self, name: str) -> dict[str, t.Any]:
@@ -131,7 +141,10 @@ class Records:
     def revoke(self, serial: str, issuer: str, subject: str, *, now: datetime.datetime) -> None:
         """Write down that a certificate is revoked."""
         since = now.replace(microsecond=0).isoformat()
-        self.write(f"revoked/{serial}.json", json.dumps({"issuer": issuer, "subject": subject, "since": since}).encode() + b"\n")
+        self.write(
+            f"revoked/{serial}.json",
+            json.dumps({"issuer": issuer, "subject": subject, "since": since}).encode() + b"\n",
+        )
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory."""

@@ -20,8 +20,13 @@ _OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without
 Guests = t.Sequence[t.Mapping[str, t.Any]]
 
 
-def text(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None) -> str:
-    """The report over all hosts, those that could not be asked among them; only these `guests`, where they are given."""
+def text(
+    kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None
+) -> str:
+    """The report over all hosts, those that could not be asked among them.
+
+    Only these `guests`, where they are given.
+    """
     blocks = {host: _block(kind, host, result, guests) for host, result in hosts.items()}
     blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
     lines = []
@@ -104,7 +109,10 @@ def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection
             parts.append(f"writes {one['dirty_rate_mib_s']} MiB/s of memory")
         lines.append(", ".join(parts))
         disks = one.get("disks") or ()
-        lines += [f"  {disk['target']}: {disk['how']}, {_table.amount(disk['bytes_to_move'])} ({disk['why']})" for disk in disks]
+        lines += [
+            f"  {disk['target']}: {disk['how']}, {_table.amount(disk['bytes_to_move'])} ({disk['why']})"
+            for disk in disks
+        ]
         lines += [f"  {line}" for line in (*(one.get("steps") or ()), *(one.get("notes") or ()))]
     return lines
 

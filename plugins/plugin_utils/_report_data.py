@@ -20,7 +20,10 @@ Guests = t.Collection[str] | None
 
 
 def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guests: Guests) -> dict[str, t.Any]:
-    """The report over all hosts, those that could not be asked, or whose answer is none, among them; only these `guests`, where given."""
+    """The report over all hosts, those that could not be asked, or whose answer is none, among them.
+
+    Only these `guests`, where given.
+    """
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
     shown = [(host, told) for host, told in sorted(found.items()) if told is None or not guests or told["guests"]]
@@ -65,7 +68,10 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "memory_mib": _number(item["memory"]["current_mib"]),
         "disks": [_disk(disk) for disk in item["disks"]],
         "interfaces": [_interface(nic) for nic in item["interfaces"]],
-        "graphics": [{"type": _text(display.get("type")), "commands": _texts(display.get("connect"))} for display in item["graphics"]],
+        "graphics": [
+            {"type": _text(display.get("type")), "commands": _texts(display.get("connect"))}
+            for display in item["graphics"]
+        ],
         "console": _text(item.get("console_command")),
         "addresses": _texts(item.get("addresses")),
         "tags": _texts(item.get("tags")),
@@ -82,14 +88,28 @@ def _disk(disk: Told) -> dict[str, t.Any]:
 
 
 def _interface(nic: Told) -> dict[str, t.Any]:
-    return {"mac": _text(nic.get("mac")), "type": _text(nic.get("type")), "source": _text(nic.get("bridge") or nic.get("network"))}
+    return {
+        "mac": _text(nic.get("mac")),
+        "type": _text(nic.get("type")),
+        "source": _text(nic.get("bridge") or nic.get("network")),
+    }
 
 
 def _list(result: Told, guests: Guests) -> dict[str, t.Any]:
     return {"guests": [{"name": str(item["name"]), "state": str(item["state"])} for item in _chosen(result, guests)]}
 
 
-_FIGURES = ("cpus", "sockets", "cores", "threads", "cpu_mhz", "vcpus_used", "memory_mib", "memory_used_mib", "memory_free_mib")
+_FIGURES = (
+    "cpus",
+    "sockets",
+    "cores",
+    "threads",
+    "cpu_mhz",
+    "vcpus_used",
+    "memory_mib",
+    "memory_used_mib",
+    "memory_free_mib",
+)
 
 
 def _host_info(result: Told, _guests: Guests) -> dict[str, t.Any]:
@@ -112,16 +132,24 @@ def _pool(pool: Told) -> dict[str, t.Any]:
     return {"name": str(pool["name"]), "path": _text(pool.get("path")), **sizes}
 
 
-KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {"query": _query, "list": _list, "host_info": _host_info}
+KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
+    "query": _query,
+    "list": _list,
+    "host_info": _host_info,
+}
 
 
 def _chosen(result: Told, guests: Guests) -> list[Told]:
-    return sorted((item for item in result["domains"] if not guests or item["name"] in guests), key=lambda item: str(item["name"]))
+    return sorted(
+        (item for item in result["domains"] if not guests or item["name"] in guests), key=lambda item: str(item["name"])
+    )
 
 
 def _number(value: object) -> int | float | None:
     """Raises ValueError for what is none: JSON has no infinity."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)):
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
+    ):
         raise ValueError(value)
     return value
 

@@ -38,7 +38,9 @@ def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:
 
 
 def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
-    """Guests with the record of a migration, on whichever host: where they came from, and where they are or were to go."""
+    """Guests with the record of a migration, on whichever host: where they came from, and where they are or were to
+    go.
+    """
     names = {info["uuid"]: name for name, info in infos.items() if info.get("uuid")}
     found: dict[str, dict[str, t.Any]] = {}
     for name, info in infos.items():
@@ -51,7 +53,9 @@ def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
     return sorted(found.values(), key=lambda move: (move["source"], move["name"]))
 
 
-def host(name: str, info: Info, *, started: t.Mapping[str, placement.Guest] | None = None, all_defined: bool = False) -> placement.Host:
+def host(
+    name: str, info: Info, *, started: t.Mapping[str, placement.Guest] | None = None, all_defined: bool = False
+) -> placement.Host:
     """A hypervisor, and what is promised there: to guests that run, that start with it, or that are `started` now."""
     vcpus, memory_mib = info["vcpus_used"], info["memory_used_mib"]
     for found in info["guests"]:

@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What whoever runs a playbook gave it: extra variables, and variables of the play (`vars` beside `import_playbook`)."""
+"""What whoever runs a playbook gave it: extra variables, and variables of the play (`vars` beside
+`import_playbook`).
+"""
 
 from __future__ import annotations
 

@@ -31,8 +31,10 @@ class Hosts:
     answered: tuple[str, ...]
     silent: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    strangers: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # other hosts of the inventory, by `destination`
-    clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # of those that answered, in seconds since 1970
+    # other hosts of the inventory, by `destination`
+    strangers: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # of those that answered, in seconds since 1970
+    clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         told = [f"none of {', '.join(self.answered)} has it" if self.answered else "no hypervisor answered"]
@@ -55,20 +57,32 @@ class Copy:
 
 
 def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Results of the hosts that answered; raises BadInput, naming each host, for what `virt_domain_info` never answers."""
+    """Results of the hosts that answered.
+
+    Raises BadInput, naming each host, for what `virt_domain_info` never answers.
+    """
     answered = {
-        host: result for host, result in results.items() if isinstance(result, dict) and "domains" in result and not result.get("failed")
+        host: result
+        for host, result in results.items()
+        if isinstance(result, dict) and "domains" in result and not result.get("failed")
     }
     odd = [host for host, result in answered.items() if not _is_answer(result)]
     if odd:
         remedy = "look at the host, or leave it out: --limit"
-        raise BadInput(printable([f"{host}: what it tells of its guests cannot be read; {remedy} 'all:!{host}'" for host in odd]))
+        raise BadInput(
+            printable([f"{host}: what it tells of its guests cannot be read; {remedy} 'all:!{host}'" for host in odd])
+        )
     return answered
 
 
 def _is_answer(result: t.Mapping[str, t.Any]) -> bool:
     domains, clock = result["domains"], result.get("clock") or 0.0
-    return isinstance(domains, list) and all(map(_is_guest, domains)) and isinstance(clock, (int, float)) and 0 <= clock < _CLOCK_END_S
+    return (
+        isinstance(domains, list)
+        and all(map(_is_guest, domains))
+        and isinstance(clock, (int, float))
+        and 0 <= clock < _CLOCK_END_S
+    )
 
 
 def _is_guest(item: object) -> bool:
@@ -113,7 +127,9 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Ho
     named = [name for name in arguments.get("guest") or () if not is_pattern(name)]
     patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
     problems = [_unknown(name, there, hosts) for name in named if not any(copy.name == name for copy in there)]
-    problems += [f"no guest matches {one!r}: {hosts}" for one in patterns if not any(_matches(copy, one) for copy in there)]
+    problems += [
+        f"no guest matches {one!r}: {hosts}" for one in patterns if not any(_matches(copy, one) for copy in there)
+    ]
     hit = [copy for copy in there if copy.name in named or any(_matches(copy, one) for one in patterns)]
     if tag := arguments.get("tag"):
         hit = [copy for copy in there if tag in copy.tags]
@@ -127,7 +143,11 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Ho
 def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> None:
     """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
     states = action.from_states
-    how = "shut it down: ansible-playbook corral.virt.shutdown" if "shutdown" in states else "start it: ansible-playbook corral.virt.start"
+    how = (
+        "shut it down: ansible-playbook corral.virt.shutdown"
+        if "shutdown" in states
+        else "start it: ansible-playbook corral.virt.start"
+    )
     problems = [
         f"cannot {action.verb} {copy.name}: it is {_off(copy.state)} on {copy.host}; {how} -e guest={copy.name}"
         for copy in hit
@@ -145,7 +165,9 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
     here = [copy for copy in there if copy.name == name]
     problems = list(_ambiguous(here))
     if host is not None and host not in every:
-        problems.append(f"host: there is no hypervisor {host} in the group {hosts.group}; choose one of {', '.join(sorted(every))}")
+        problems.append(
+            f"host: there is no hypervisor {host} in the group {hosts.group}; choose one of {', '.join(sorted(every))}"
+        )
     elif host is not None and host not in hosts.answered:
         problems.append(f"cannot create {name} on {host}: {_why_not(host, hosts)}")
     elif host is not None and here and here[0].host != host:
@@ -161,7 +183,10 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: H
     """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
     name, to, host = arguments["guest"], arguments["to"], arguments.get("host")
     what = f"cannot rename {name} to {to}"
-    namesakes, others = [copy for copy in there if copy.name == name], [copy for copy in there if copy.name == to != name]
+    namesakes, others = (
+        [copy for copy in there if copy.name == name],
+        [copy for copy in there if copy.name == to != name],
+    )
     uuids = {copy.uuid for copy in namesakes if host in (None, copy.host)}  # of one that moves, both copies count
     here = [copy for copy in namesakes if copy.uuid in uuids]
     problems = [] if namesakes else [_unknown(name, there, hosts)]
@@ -215,8 +240,8 @@ def _clocks_apart(copy: Copy, to: str, hosts: Hosts) -> t.Iterator[str]:
     apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
     if apart_s >= _CLOCKS_APART_S:
         yield (
-            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so that certificates and "
-            "the guest's own time cannot be relied on; synchronise them (chrony)"
+            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so that "
+            "certificates and the guest's own time cannot be relied on; synchronise them (chrony)"
         )
 
 

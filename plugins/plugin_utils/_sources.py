@@ -22,7 +22,8 @@ _NO_HOSTS = ("constructed", "ansible.builtin.constructed", "corral.virt.virt", "
 
 
 def hosts_read_later(loader: t.Any, path: str) -> tuple[dict[str, str], list[str]]:
-    """Where the hosts of later sources are (name or address -> host), and a warning for each source that only tells when it is asked.
+    """Where the hosts of later sources are (name or address -> host), and a warning for each source that only tells
+    when it is asked.
 
     Guests that a later source lists are left out.
     """
@@ -33,19 +34,23 @@ def hosts_read_later(loader: t.Any, path: str) -> tuple[dict[str, str], list[str
             scratch.parse_source(source, cache=False)
         elif plugin not in _NO_HOSTS:
             warnings.append(
-                f"{source} is read after {path}, so guests cannot be told from its hosts: a guest named as one of them takes its place; "
-                "rename one of the files, so that this one is read last"
+                f"{source} is read after {path}, so guests cannot be told from its hosts: a guest named as one of them "
+                "takes its place; rename one of the files, so that this one is read last"
             )
     hosts = [host for host in scratch.hosts.values() if GROUP not in {group.name for group in host.get_groups()}]
     return {
-        destination(str(place)): host.name for host in hosts for place in (host.name, host.vars.get("ansible_host", host.name))
+        destination(str(place)): host.name
+        for host in hosts
+        for place in (host.name, host.vars.get("ansible_host", host.name))
     }, warnings
 
 
 def _later(path: str) -> list[str]:
     """Sources after `path`, in Ansible's order; none where nobody knows it."""
     given = context.CLIARGS.get("inventory") or constants.DEFAULT_HOST_LIST
-    sources = [file for source in given for file in ([source] if "," in source else _files(unfrackpath(source, follow=False)))]
+    sources = [
+        file for source in given for file in ([source] if "," in source else _files(unfrackpath(source, follow=False)))
+    ]
     return sources[sources.index(path) + 1 :] if path in sources else []
 
 

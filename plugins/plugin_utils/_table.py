@@ -51,7 +51,10 @@ def amount(done: int, total: int = 0) -> str:
 def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     heads = _rows([_head(host) for host in hosts], paint)
     rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
-    title = [_Cell(word, right=word in _RIGHT) for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "ADDRESSES", "TAGS")]
+    title = [
+        _Cell(word, right=word in _RIGHT)
+        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "ADDRESSES", "TAGS")
+    ]
     names, *lines = _rows([title, *rows], paint)
     for host, head in zip(hosts, heads, strict=True):
         yield head
@@ -69,7 +72,13 @@ def _head(host: Report) -> list[_Cell]:
         return _silent(host)
     percent, cpus = host["cpu_percent"], host["cpus"]
     busy = f"{_percent(percent)} of {_figure(cpus)} CPUs" if cpus is not None else "-"
-    return [_Cell(host["name"]), _Cell("CPU"), _bar(percent, 100), _Cell(busy), *_memory(host["memory_used_mib"], host["memory_mib"])]
+    return [
+        _Cell(host["name"]),
+        _Cell("CPU"),
+        _bar(percent, 100),
+        _Cell(busy),
+        *_memory(host["memory_used_mib"], host["memory_mib"]),
+    ]
 
 
 def _memory(used_mib: float | None, memory_mib: float | None) -> list[_Cell]:
@@ -101,7 +110,8 @@ def _list(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
         if not host.get("guests"):
             rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
         rows += [
-            [_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))] for one in host.get("guests") or ()
+            [_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))]
+            for one in host.get("guests") or ()
         ]
     yield from _rows(rows, paint)
 
@@ -115,7 +125,9 @@ def _host_info(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
         vcpus = f"{_figure(host['vcpus_used'])} on {_figure(host['cpus'])} CPUs"
         bars = [_Cell("vCPUs"), _bar(host["vcpus_used"], host["cpus"]), _Cell(vcpus)]
         memory = _memory(host["memory_used_mib"], host["memory_mib"])
-        rows.append([_Cell(host["name"]), *bars, *memory, _Cell(f"{host['guests']} guest{'' if host['guests'] == 1 else 's'}")])
+        rows.append(
+            [_Cell(host["name"]), *bars, *memory, _Cell(f"{host['guests']} guest{'' if host['guests'] == 1 else 's'}")]
+        )
     details = _rows([cells for host in hosts for cells in _details(host)], paint)
     for host, head in zip(hosts, _rows(rows, paint), strict=True):
         yield head
@@ -131,15 +143,28 @@ def _details(host: Report) -> list[list[_Cell]]:
     shape = "{sockets} x {cores} x {threads} (sockets, cores, threads), {cpu_mhz} MHz".format_map(host)
     told = [
         ("processors", f"{host['cpu_model'] or '-'}, {shape}"),
-        ("versions", f"libvirt {host['libvirt'] or '-'}, QEMU {host['hypervisor'] or '-'}, {' and '.join(host['virt_types']) or '-'}"),
+        (
+            "versions",
+            (
+                f"libvirt {host['libvirt'] or '-'}, QEMU {host['hypervisor'] or '-'}, "
+                f"{' and '.join(host['virt_types']) or '-'}"
+            ),
+        ),
         ("bridges", ", ".join(host["bridges"]) or "-"),
-        *((f"pool {pool['name']}", f"{size(pool['available_bytes'])} free of {size(pool['capacity_bytes'])}") for pool in host["pools"]),
+        *(
+            (f"pool {pool['name']}", f"{size(pool['available_bytes'])} free of {size(pool['capacity_bytes'])}")
+            for pool in host["pools"]
+        ),
     ]
     kept_free = [[_Cell("maintenance"), _Cell(host["maintenance"], "yellow")]] if host["maintenance"] else []
     return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in told)]
 
 
-_KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {"query": _query, "list": _list, "host_info": _host_info}
+_KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
+    "query": _query,
+    "list": _list,
+    "host_info": _host_info,
+}
 
 
 def _bar(used: float | None, whole: float | None) -> _Cell:
@@ -148,7 +173,10 @@ def _bar(used: float | None, whole: float | None) -> _Cell:
         return _Cell(f"[{'?'.center(_BAR)}]")
     share = 100 * used / whole
     filled = max(0, min(_BAR, round(_BAR * share / 100)))
-    return _Cell(f"[{'#' * filled}{'.' * (_BAR - filled)}]", next((colour for least, colour in _LEVELS if share >= least), "green"))
+    return _Cell(
+        f"[{'#' * filled}{'.' * (_BAR - filled)}]",
+        next((colour for least, colour in _LEVELS if share >= least), "green"),
+    )
 
 
 def _figure(value: float | None) -> str:
@@ -164,7 +192,10 @@ def _mib(value: float | None) -> str:
 
 
 def _rows(rows: t.Sequence[t.Sequence[_Cell]], paint: Paint) -> list[str]:
-    """Lines in which the columns of all rows stand below each other; the last one of a row may be as long as it likes."""
+    """Lines in which the columns of all rows stand below each other.
+
+    The last one of a row may be as long as it likes.
+    """
     rows = [[cell._replace(text=str(printable(cell.text))) for cell in row] for row in rows]
     widths: dict[int, int] = {}
     for row in rows:
@@ -173,7 +204,10 @@ def _rows(rows: t.Sequence[t.Sequence[_Cell]], paint: Paint) -> list[str]:
     for row in rows:  # a last cell that is flush right needs its width, too
         if row and row[-1].right:
             widths[len(row) - 1] = max(widths.get(len(row) - 1, 0), len(row[-1].text))
-    return ["  ".join(_padded(cell, widths.get(column, 0), paint) for column, cell in enumerate(row)).rstrip() for row in rows]
+    return [
+        "  ".join(_padded(cell, widths.get(column, 0), paint) for column, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
 
 
 def _padded(cell: _Cell, width: int, paint: Paint) -> str:

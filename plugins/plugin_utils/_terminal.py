@@ -1,7 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What actions and callbacks of this collection print, and where: lines for people never stand between what a program reads."""
+"""What actions and callbacks of this collection print, and where: lines for people never stand between what a
+program reads.
+"""
 
 from __future__ import annotations
 

@@ -23,11 +23,17 @@ _CA_DIR = "~/.config/corral/ca"
 
 
 class UntrustedAction(ActionBase):
-    """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they are."""
+    """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they
+    are.
+    """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
         """Say in every play which certificates will end; Ansible shows equal warnings once."""
-        place = self._templar.template((task_vars or {}).get("pki_ca_dir")) or os.environ.get("CORRAL_VIRT_CA_DIR") or _CA_DIR
+        place = (
+            self._templar.template((task_vars or {}).get("pki_ca_dir"))
+            or os.environ.get("CORRAL_VIRT_CA_DIR")
+            or _CA_DIR
+        )
         for sentence in _expiry.warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
             Display().warning(printable(sentence))
         return super().run(tmp, task_vars)
@@ -46,5 +52,7 @@ def _cleaned(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return type(value)(map(_cleaned, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{field.name: _cleaned(getattr(value, field.name)) for field in dataclasses.fields(value)})
+        return dataclasses.replace(
+            value, **{field.name: _cleaned(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        )
     return printable(value, keep="\n\t")

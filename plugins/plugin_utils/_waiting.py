@@ -25,7 +25,10 @@ Guest = t.Mapping[str, t.Any]
 
 
 def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
-    """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`; None where it waits for nothing."""
+    """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`.
+
+    None where it waits for nothing.
+    """
     waited = [one for one in guests if isinstance(one, dict) and _verbs(one)]
     if not waited:
         return None
@@ -40,7 +43,10 @@ def _verbs(guest: Guest) -> list[str]:
     """What it is waited for to do."""
     state = guest.get("state")
     verbs = [_WAITING[state]] if state in _WAITING and guest.get("wait") is not False else []
-    return [*verbs, *(["have an address"] if guest.get("wait_for_ip") not in (None, "none") and state in _ADDRESSED else [])]
+    return [
+        *verbs,
+        *(["have an address"] if guest.get("wait_for_ip") not in (None, "none") and state in _ADDRESSED else []),
+    ]
 
 
 @contextlib.contextmanager

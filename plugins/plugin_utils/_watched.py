@@ -27,7 +27,8 @@ _MIB = 1024 * 1024
 class WatchedAction(UntrustedAction):
     """An action whose module writes how far it is into a file on the host (`_files/progress.py`).
 
-    The module goes on in the background when the connection breaks, and when the controller dies (`_files/detached.py`).
+    The module goes on in the background when the connection breaks, and when the controller dies
+    (`_files/detached.py`).
     """
 
     _folder = ""  # the module's private one on the host, once it has begun
@@ -40,8 +41,13 @@ class WatchedAction(UntrustedAction):
         finally:
             self._task.check_mode = checking
 
-    def _watched(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """The module's result; meanwhile lines from its `notes`: what one is about -> its file on the host, or beside the answer."""
+    def _watched(
+        self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]
+    ) -> dict[str, t.Any]:
+        """The module's result.
+
+        Meanwhile lines from its `notes`: what one is about -> its file on the host, or beside the answer.
+        """
         self._task.environment.append(_ASK)
         try:
             begun = self._execute_module(module_args=dict(arguments), task_vars=task_vars)
@@ -55,19 +61,27 @@ class WatchedAction(UntrustedAction):
         if ended["rc"]:
             said = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
             remedy = "it may still be at work; run again, with flock of util-linux on the host"
-            return {"failed": True, "msg": f"cannot wait for the answer of the module on {what} in {begun['answer']} ({said}): {remedy}"}
+            return {
+                "failed": True,
+                "msg": f"cannot wait for the answer of the module on {what} in {begun['answer']} ({said}): {remedy}",
+            }
         result = self._parse_returned_data(ended, "legacy")  # as every module's answer
         self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")
         if not result.pop("_ansible_parsed"):
             said = "".join(f" ({printable(line)})" for line in str(ended["stdout"]).splitlines()[-1:])
-            return {"failed": True, "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again"}
+            return {
+                "failed": True,
+                "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again",
+            }
         for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
         found = {key: begun[key] for key in ("ansible_facts",) if key in begun}  # the interpreter that was discovered
         return {**found, **result}
 
     def _ended(self, answer: str, notes: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and what was printed."""
+        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and
+        what was printed.
+        """
         path = shlex.quote(answer)
         there = f"{{ test -e {path} || {{ echo it is gone; false; }}; }}"  # flock would make it
         take = f"{there} && flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path}"

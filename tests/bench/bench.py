@@ -1,6 +1,7 @@
 """Run benches on a lab made for them, print a table and leave build/bench.json. Usage: bench.py [NAME]
 
-A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs and which ROLES make them, and yields its rows().
+A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs and which ROLES make them, and
+yields its rows().
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
     rows: list[Row] = []
     try:
         with part("bare hosts"):
-            place.up(max(bench.HOSTS for bench in benches.values()), image=any(bench.CLOUD_IMAGE for bench in benches.values()))
+            place.up(
+                max(bench.HOSTS for bench in benches.values()),
+                image=any(bench.CLOUD_IMAGE for bench in benches.values()),
+            )
         with part("the collection's roles make them hypervisors"):
             place.hypervisors(dict.fromkeys(role for bench in benches.values() for role in bench.ROLES))
         explain()
@@ -63,7 +67,10 @@ def part(title: str) -> t.Iterator[None]:
 
 def explain() -> None:
     """What everybody runs on."""
-    say(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {run('ansible', '--version').output.splitlines()[0]}; on the host:")
+    say(
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, "
+        f"{run('ansible', '--version').output.splitlines()[0]}; on the host:"
+    )
     print(on("hyper1", "virsh version --daemon").output.strip())
     print(f"All that speaks through Ansible has this configuration:\n\n{place.SETTINGS}", flush=True)
 

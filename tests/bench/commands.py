@@ -44,7 +44,8 @@ BY_HAND = {
     "query": "virsh list --all --name | xargs -rn1 virsh dumpxml",
     "start": f"virsh start {GUEST}",
     "create": f"qemu-img create -q -f qcow2 -F qcow2 -b {BASE} {DISK} 64M && virsh define {XML} && virsh start {GUEST}",
-    "migrate": f"virsh migrate --live --p2p --persistent --undefinesource --tls --copy-storage-all {GUEST} qemu+tls://hyper2/system",
+    "migrate": f"virsh migrate --live --p2p --persistent --undefinesource --tls --copy-storage-all {GUEST} "
+    "qemu+tls://hyper2/system",
     "purge": f"virsh undefine {GUEST} && rm {DISK}",
 }
 
@@ -53,20 +54,43 @@ def rows() -> t.Iterator[Row]:
     """Our figures beside everybody's."""
     print(HOW)
     _prepare()
-    (BUILD / "empty.json").write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": [{"ansible.builtin.meta": "noop"}]}]))
+    (BUILD / "empty.json").write_text(
+        json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": [{"ansible.builtin.meta": "noop"}]}])
+    )
     ping_s, empty_s = medians(
-        lambda: run("ansible", "hyper", "-m", "ansible.builtin.ping").seconds, lambda: run("ansible-playbook", BUILD / "empty.json").seconds
+        lambda: run("ansible", "hyper", "-m", "ansible.builtin.ping").seconds,
+        lambda: run("ansible-playbook", BUILD / "empty.json").seconds,
     )
     say(f"{PING}: {ping_s:.2f} s; {EMPTY}: {empty_s:.2f} s")
     yield Row("command: empty", HOSTS, ping_s, EMPTY, empty_s, "s", None, "ours: ansible -m ping")
     turns: list[dict[str, tuple[float, float]]] = [_turn() for _number in range(3)]
     for action in BY_HAND:
         ours_s, hand_s = (sorted(turn[action][who] for turn in turns)[1] for who in (0, 1))
-        yield Row(f"command: {action}", 1, ours_s, HAND, hand_s, "s", None, _trips(action) if action in ("list", "query") else "")
+        yield Row(
+            f"command: {action}",
+            1,
+            ours_s,
+            HAND,
+            hand_s,
+            "s",
+            None,
+            _trips(action) if action in ("list", "query") else "",
+        )
         if action in MORE_S:
-            yield Row(f"command: {action}", 1, ours_s, f"{PING} + {MORE_S[action]} s", ping_s + MORE_S[action], "s", 1.0)
+            yield Row(
+                f"command: {action}", 1, ours_s, f"{PING} + {MORE_S[action]} s", ping_s + MORE_S[action], "s", 1.0
+            )
     (site_s,) = medians(_site)
-    yield Row("site, nothing to do", GUESTS, site_s, "limit", SITE_S, "s", 1.0, f"{HOSTS} hosts; {_trips('site', *_site_words())}")
+    yield Row(
+        "site, nothing to do",
+        GUESTS,
+        site_s,
+        "limit",
+        SITE_S,
+        "s",
+        1.0,
+        f"{HOSTS} hosts; {_trips('site', *_site_words())}",
+    )
 
 
 def _prepare() -> None:
@@ -77,7 +101,9 @@ def _prepare() -> None:
         "-a", json.dumps({"name": IMAGE, "src": f"/srv/{IMAGE}", "remote_src": True}),
     )  # fmt: skip
     wish = {"vcpus": 1, "memory": "64MiB", "disks": [], "state": "present"}
-    (BUILD / "site.json").write_text(json.dumps({"virt_guests": [{"name": f"idle{number:02}", **wish} for number in range(GUESTS)]}))
+    (BUILD / "site.json").write_text(
+        json.dumps({"virt_guests": [{"name": f"idle{number:02}", **wish} for number in range(GUESTS)]})
+    )
     _site()
     if "changed=0" not in run("ansible-playbook", *_site_words()).output:
         raise Failed("the second run of site changes something")
@@ -88,7 +114,10 @@ def _turn() -> dict[str, tuple[float, float]]:
     ours = {"create": _command("create", **WISH)}
     xml = on("hyper1", f"virsh dumpxml {GUEST} --inactive --migratable").output
     _power_off("hyper1")
-    ours |= {action: _command(action, **({"guest": GUEST} if action == "start" else {})) for action in ("list", "query", "start")}
+    ours |= {
+        action: _command(action, **({"guest": GUEST} if action == "start" else {}))
+        for action in ("list", "query", "start")
+    }
     ours["migrate"] = _command("migrate", guest=GUEST, to="hyper2")
     _power_off("hyper2")
     ours["purge"] = _command("purge", guest=GUEST)
@@ -125,4 +154,7 @@ def _site_words() -> tuple[str, ...]:
 def _trips(action: str, *words: str) -> str:
     """How many tasks a command has, and how often it calls a host."""
     printed = run("ansible-playbook", *(words or (f"corral.virt.{action}",)), "-vvv").output
-    return f"{len(re.findall(r'^TASK ', printed, re.MULTILINE))} tasks, {len(re.findall(r'SSH: EXEC', printed))} calls of hosts"
+    return (
+        f"{len(re.findall(r'^TASK ', printed, re.MULTILINE))} tasks, {len(re.findall(r'SSH: EXEC', printed))} "
+        "calls of hosts"
+    )

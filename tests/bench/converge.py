@@ -14,7 +14,18 @@ import jinja2
 from corral_lab import processes
 
 from ansible_collections.corral.virt.tests.bench import peers
-from ansible_collections.corral.virt.tests.bench.place import BUILD, ENOUGH_S, NAME, Failed, Ran, medians, on, run, say, undefine_all
+from ansible_collections.corral.virt.tests.bench.place import (
+    BUILD,
+    ENOUGH_S,
+    NAME,
+    Failed,
+    Ran,
+    medians,
+    on,
+    run,
+    say,
+    undefine_all,
+)
 from ansible_collections.corral.virt.tests.bench.row import Row
 
 HERE = Path(__file__).parent
@@ -33,7 +44,16 @@ TEMPLATE = HERE / "guest.xml.j2"
 LOOP = {"loop": "{{ guests }}", "loop_control": {"label": "{{ item.name }}"}}
 GUEST = {option: f"{{{{ item.{option} }}}}" for option in ("name", "vcpus", "memory", "disks", "interfaces")}
 DEFINE = {"command": "define", "xml": f"{{{{ lookup('ansible.builtin.template', '{TEMPLATE}') }}}}"}
-SALT_OPTIONS = ("--local", "--config-dir", str(BUILD / "salt"), "--retcode-passthrough", "--out", "json", "--log-level", "error")
+SALT_OPTIONS = (
+    "--local",
+    "--config-dir",
+    str(BUILD / "salt"),
+    "--retcode-passthrough",
+    "--out",
+    "json",
+    "--log-level",
+    "error",
+)
 
 HOW = f"""
 All make the same guests: {TEMPLATE.name} spells out what virt_domain makes of a few words. Only Salt's have fewer devices.
@@ -88,8 +108,18 @@ def rows() -> t.Iterator[Row]:
         first, again, ping = _compete(ours, n, lambda: run("ansible", "hyper1", "-m", "ansible.builtin.ping").seconds)
         results = {each.name: _figures(each, n) for each in others}
         yield from _versus("converge first", n, first, {name: figures[0] for name, figures in results.items()})
-        yield from _versus("converge no-op", n, again, {PING: ping, **{name: figures[1] for name, figures in results.items()}})
-    yield Row("converge memory", COUNTS[-1], _peak_mb(BUILD / f"{OURS}.json", COUNTS[-1]), "limit", MEMORY_LIMIT_MB, "MB", target=1.0)
+        yield from _versus(
+            "converge no-op", n, again, {PING: ping, **{name: figures[1] for name, figures in results.items()}}
+        )
+    yield Row(
+        "converge memory",
+        COUNTS[-1],
+        _peak_mb(BUILD / f"{OURS}.json", COUNTS[-1]),
+        "limit",
+        MEMORY_LIMIT_MB,
+        "MB",
+        target=1.0,
+    )
 
 
 def _versus(name: str, n: int, ours: Figure, theirs: t.Mapping[str, Figure]) -> t.Iterator[Row]:
@@ -140,7 +170,12 @@ def _judge(n: int) -> int:
         raise Failed(f"virsh lists {len(names)} guests, not the {n} asked for")
     xml = on("hyper1", f"virsh dumpxml --inactive {last['name']}").output
     (nic,) = last["interfaces"]
-    parts = ("1</vcpu>", f"<memory unit='KiB'>{MEMORY_MIB * 1024}</memory>", f"<mac address='{nic['mac']}'/>", "<source bridge='br0'/>")
+    parts = (
+        "1</vcpu>",
+        f"<memory unit='KiB'>{MEMORY_MIB * 1024}</memory>",
+        f"<mac address='{nic['mac']}'/>",
+        "<source bridge='br0'/>",
+    )
     if lacking := [part for part in parts if part not in xml]:
         raise Failed(f"{last['name']} lacks {', '.join(lacking)}")
     return len(xml.splitlines())
@@ -190,13 +225,25 @@ def _prepare_salt() -> None:
     (BUILD / "salt/states").mkdir(parents=True, exist_ok=True)
     (BUILD / "salt/minion").write_text(json.dumps(settings))
     for n in COUNTS:
-        (BUILD / f"salt/states/guests{n}.sls").write_text(json.dumps({guest["name"]: _salt_state(guest) for guest in _guests(n)}))
+        (BUILD / f"salt/states/guests{n}.sls").write_text(
+            json.dumps({guest["name"]: _salt_state(guest) for guest in _guests(n)})
+        )
     run(salt_call, *SALT_OPTIONS, "test.ping")
 
 
 def _salt_state(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    interfaces = [{"name": nic["name"], "type": "bridge", "source": nic["bridge"], "mac": nic["mac"]} for nic in guest["interfaces"]]
-    return {"virt.defined": [{"cpu": guest["vcpus"]}, {"mem": guest["memory"]}, {"vm_type": "qemu"}, {"interfaces": interfaces}]}
+    interfaces = [
+        {"name": nic["name"], "type": "bridge", "source": nic["bridge"], "mac": nic["mac"]}
+        for nic in guest["interfaces"]
+    ]
+    return {
+        "virt.defined": [
+            {"cpu": guest["vcpus"]},
+            {"mem": guest["memory"]},
+            {"vm_type": "qemu"},
+            {"interfaces": interfaces},
+        ]
+    }
 
 
 def _salt(n: int) -> Ran:
@@ -214,7 +261,9 @@ def _prepare_script() -> None:
 def _script(n: int) -> Ran:
     """Over a kept SSH connection as Ansible has it; the XML is made beforehand."""
     template = jinja2.Template(TEMPLATE.read_text())
-    return on("hyper1", "python3 /run/script.py", given=json.dumps([template.render(item=guest) for guest in _guests(n)]))
+    return on(
+        "hyper1", "python3 /run/script.py", given=json.dumps([template.render(item=guest) for guest in _guests(n)])
+    )
 
 
 def _peak_mb(playbook: Path, n: int) -> float:

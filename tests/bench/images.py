@@ -1,4 +1,7 @@
-"""Images: a hundred disks on one, a large one downloaded, and one brought to 2, 4 and 8 hosts; beside others who can do that."""
+"""Images: a hundred disks on one, a large one downloaded, and one brought to 2, 4 and 8 hosts.
+
+Beside others who can do that.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,17 @@ from pathlib import Path
 
 from corral_lab import life
 
-from ansible_collections.corral.virt.tests.bench.place import BUILD, ENOUGH_S, NAME, Failed, medians, on, run, say, undefine_all
+from ansible_collections.corral.virt.tests.bench.place import (
+    BUILD,
+    ENOUGH_S,
+    NAME,
+    Failed,
+    medians,
+    on,
+    run,
+    say,
+    undefine_all,
+)
 from ansible_collections.corral.virt.tests.bench.row import Row
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -24,7 +37,9 @@ MIB = 1024**2
 
 GUESTS, BASE = 100, f"{IMAGES}/base.0123456789ab.qcow2"
 # As virt_image leaves an image: content, and a name that points to it.
-MAKE_BASE = f"qemu-img create -q -f qcow2 {BASE} 8G && ln -s {BASE} {IMAGES}/base.qcow2 && virsh -q pool-refresh default"
+MAKE_BASE = (
+    f"qemu-img create -q -f qcow2 {BASE} 8G && ln -s {BASE} {IMAGES}/base.qcow2 && virsh -q pool-refresh default"
+)
 LARGE_MIB, SPREAD_MIB = 1024, 300
 COUNTS = (2, 4, 8)
 # Ansible lets SSH compress: with these images it would be measured how long that takes for nothing.
@@ -51,7 +66,10 @@ openssl on the hosts must find every copy right. Nobody's SSH compresses, as Ans
 """
 
 OVERLAY = f"qemu-img create -q -f qcow2 -F qcow2 -b {BASE} $guest-system.qcow2"
-LOOP = f"cd {IMAGES} && for guest in {' '.join(f'bench{number:03}' for number in range(1, GUESTS + 1))}; do {{}} || exit 1; done"
+LOOP = (
+    f"cd {IMAGES} && for guest in {' '.join(f'bench{number:03}' for number in range(1, GUESTS + 1))}; do {{}} || "
+    "exit 1; done"
+)
 DEFINE = f"""{OVERLAY} && virsh -q define /dev/stdin <<END
 <domain type='qemu'><name>$guest</name><memory unit='MiB'>64</memory><os><type arch='x86_64' machine='q35'>hvm</type></os><devices>
 <disk type='file'><driver name='qemu' type='qcow2'/><source file='{IMAGES}/$guest-system.qcow2'/><target dev='vda' bus='virtio'/></disk>
@@ -110,8 +128,12 @@ def _judge_disks(defined: bool) -> None:
     disks = json.loads(f"[{said.replace('}' + chr(10) + '{', '},{')}]")
     right = [disk for disk in disks if (disk["format"], disk.get("full-backing-filename")) == ("qcow2", BASE)]
     if len(right) != GUESTS or len(disks) != GUESTS:
-        raise Failed(f"qemu-img knows {len(right)} of {len(disks)} disks as overlays on {BASE}, not the {GUESTS} asked for")
-    known = on("hyper1", "virsh -q list --all --name | sed -n 's/^..*/domblklist &/p' | virsh -q").output if defined else ""
+        raise Failed(
+            f"qemu-img knows {len(right)} of {len(disks)} disks as overlays on {BASE}, not the {GUESTS} asked for"
+        )
+    known = (
+        on("hyper1", "virsh -q list --all --name | sed -n 's/^..*/domblklist &/p' | virsh -q").output if defined else ""
+    )
     used = set(re.findall(rf"{IMAGES}/bench\S+", known))
     if defined and used != {f"{IMAGES}/{disk['filename']}" for disk in disks}:
         raise Failed(f"virsh knows guests with {len(used)} of {GUESTS} disks")
@@ -132,7 +154,9 @@ def _download(server: Server) -> t.Iterator[Row]:
 
     def piped(program: str) -> float:
         file = f"{IMAGES}/large.img"
-        return on("hyper1", f"set -o pipefail; curl -sSf {url} | tee {file} | {program} | grep -q ^{digest} && sync {file}").seconds
+        return on(
+            "hyper1", f"set -o pipefail; curl -sSf {url} | tee {file} | {program} | grep -q ^{digest} && sync {file}"
+        ).seconds
 
     ours_s, *theirs_s = medians(
         measured(lambda: _play(_virt_image("large.img", digest, url=url), 1)),
@@ -204,7 +228,9 @@ def _judge_copy(host: str, name: str, digest: str) -> None:
 
 @contextlib.contextmanager
 def _links(bridge: str) -> t.Iterator[None]:
-    """As if this machine and every host were on a switch: what each is sent, and what this machine sends, is slowed down."""
+    """As if this machine and every host were on a switch: what each is sent, and what this machine sends, is slowed
+    down.
+    """
     devices = [bridge, *(port.name for port in Path(f"/sys/class/net/{bridge}/brif").iterdir())]
     try:
         for device in devices:
@@ -216,5 +242,8 @@ def _links(bridge: str) -> t.Iterator[None]:
 
 
 def _sent_bytes(bridge: str) -> int:
-    """What this machine itself has sent into the lab; what hosts send each other does not go through its side of the bridge."""
+    """What this machine itself has sent into the lab.
+
+    What hosts send each other does not go through its side of the bridge.
+    """
     return int(Path(f"/sys/class/net/{bridge}/statistics/tx_bytes").read_text())

@@ -1,4 +1,7 @@
-"""A running guest moves to another host, idle and while it writes memory; beside `virsh migrate` in the best way, and in Salt's."""
+"""A running guest moves to another host, idle and while it writes memory.
+
+Beside `virsh migrate` in the best way, and in Salt's.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,8 @@ def rows() -> t.Iterator[Row]:
         ours: list[Moved] = []
         best: list[Moved] = []
         played: list[Moved] = []
-        for _turn in range(TURNS):  # in turns, so that a busy moment of the machine meets all; three there and back, so both ways
+        # in turns, so that a busy moment of the machine meets all; three there and back, so both ways
+        for _turn in range(TURNS):
             ours.append(_measured(ssh, _ours))
             best.append(_measured(ssh, _best))
             played.append(_measured(ssh, _played))
@@ -69,10 +73,27 @@ def rows() -> t.Iterator[Row]:
         yield from _compared(load, ours, best)
         yield Row("move: seconds", 1, _seconds(ours), PLAYED, _seconds(played), "s", None, load)
     own, memory = _weight()
-    yield Row("move: wire, whole", 1, ours[0].wire_bytes / 1e6, "own clusters and memory", (own + memory) / 1e6, "MB", 1 / 1.15)
+    yield Row(
+        "move: wire, whole",
+        1,
+        ours[0].wire_bytes / 1e6,
+        "own clusters and memory",
+        (own + memory) / 1e6,
+        "MB",
+        1 / 1.15,
+    )
     salt = _measured(ssh, _salt)
     yield Row("move: seconds", 1, _seconds(ours), SALT, salt.seconds, "s", None, load)
-    yield Row("move: wire", 1, statistics.median(each.wire_bytes for each in ours) / 1e6, SALT, salt.wire_bytes / 1e6, "MB", None, load)
+    yield Row(
+        "move: wire",
+        1,
+        statistics.median(each.wire_bytes for each in ours) / 1e6,
+        SALT,
+        salt.wire_bytes / 1e6,
+        "MB",
+        None,
+        load,
+    )
     on(_where(), f"virsh -q destroy {GUEST} && virsh -q undefine {GUEST} && rm {DISK}")
     yield _drained()
 
@@ -82,7 +103,9 @@ def _drained() -> Row:
     names = [f"small{number}" for number in range(MANY)]
     wish = {"vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "state": "running"}
     _play("hyper1", {"corral.virt.virt_domains": {"domains": [{"name": name, **wish} for name in names]}})
-    ours = run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", f"at_once={AT_ONCE}", "-e", PROMISE).seconds
+    ours = run(
+        "ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", f"at_once={AT_ONCE}", "-e", PROMISE
+    ).seconds
     run("ansible-playbook", "corral.virt.undrain", "-e", "host=hyper1")
     each = {"corral.virt.virt_migrate": {"name": "{{ item }}", "dest": "hyper1"}, "loop": names}
     peer = _play("hyper2", each)
@@ -100,7 +123,16 @@ def _play(hosts: str, *tasks: dict[str, t.Any]) -> float:
 
 def _compared(load: str, ours: list[Moved], best: list[Moved]) -> t.Iterator[Row]:
     mine, theirs = (Moved(*map(statistics.median, zip(*each, strict=True))) for each in (ours, best))
-    yield Row("move: seconds", 1, mine.seconds, BEST, theirs.seconds, "s", theirs.seconds / (theirs.seconds * 1.05 + 1.0), load)
+    yield Row(
+        "move: seconds",
+        1,
+        mine.seconds,
+        BEST,
+        theirs.seconds,
+        "s",
+        theirs.seconds / (theirs.seconds * 1.05 + 1.0),
+        load,
+    )
     yield Row("move: wire", 1, mine.wire_bytes / 1e6, BEST, theirs.wire_bytes / 1e6, "MB", None, load)
     yield Row("move: longest gap", 1, mine.gap_s, BEST, theirs.gap_s, "s", theirs.gap_s / (theirs.gap_s + 0.1), load)
 
@@ -127,7 +159,9 @@ def _sent(host: str) -> int:
 
 
 def _ours(here: str, there: str) -> float:
-    return run("ansible", here, "-m", "corral.virt.virt_migrate", "-a", json.dumps({"name": GUEST, "dest": there})).seconds
+    return run(
+        "ansible", here, "-m", "corral.virt.virt_migrate", "-a", json.dumps({"name": GUEST, "dest": there})
+    ).seconds
 
 
 def _best(here: str, there: str) -> float:
@@ -141,7 +175,9 @@ def _best(here: str, there: str) -> float:
 def _played(here: str, there: str) -> float:
     create, refresh, migrate = _by_hand(here, there)
     before = [{"ansible.builtin.command": command, "delegate_to": there} for command in (create, refresh)]
-    return _play(here, *before, {"ansible.builtin.command": migrate}, {"ansible.builtin.file": {"path": DISK, "state": "absent"}})
+    return _play(
+        here, *before, {"ansible.builtin.command": migrate}, {"ansible.builtin.file": {"path": DISK, "state": "absent"}}
+    )
 
 
 def _by_hand(here: str, there: str) -> tuple[str, str, str]:
@@ -156,8 +192,11 @@ def _seconds(moves: t.Sequence[Moved]) -> float:
 
 
 def _salt(here: str, there: str) -> float:
-    on(there, f"qemu-img create -q -f qcow2 {DISK} 3G && virsh -q pool-refresh default")  # libvirt makes none for a disk on an image
-    return on(here, f"virsh migrate {FLAGS} --copy-storage-all --migrateuri tcp://{there} {GUEST} qemu+tls://{there}/system").seconds
+    # libvirt makes none for a disk on an image
+    on(there, f"qemu-img create -q -f qcow2 {DISK} 3G && virsh -q pool-refresh default")
+    return on(
+        here, f"virsh migrate {FLAGS} --copy-storage-all --migrateuri tcp://{there} {GUEST} qemu+tls://{there}/system"
+    ).seconds
 
 
 def _weight() -> tuple[int, int]:
@@ -174,17 +213,42 @@ def _guest() -> list[str]:
     address = f"{facts['virt_lab_guest_prefix']}.{NUMBER}"
     nic = {"match": {"name": "e*"}, "addresses": [f"{address}/24"]}
     seed = {
-        "user_data": {"disable_root": False, "users": [{"name": "root", "ssh_authorized_keys": [facts["virt_lab_ssh_public_key"]]}]},
+        "user_data": {
+            "disable_root": False,
+            "users": [{"name": "root", "ssh_authorized_keys": [facts["virt_lab_ssh_public_key"]]}],
+        },
         "network_config": {"version": 2, "ethernets": {"all": nic}},
     }
-    image = {"name": "debian-12.qcow2", "url": facts["virt_lab_image_url"], "checksum": facts["virt_lab_image_sums_url"]}
+    image = {
+        "name": "debian-12.qcow2",
+        "url": facts["virt_lab_image_url"],
+        "checksum": facts["virt_lab_image_sums_url"],
+    }
     wish = {
         "name": GUEST, "state": "running", "vcpus": 1, "memory": f"{MEMORY_MIB}MiB", "cloud_init": seed,
         "disks": [{"name": "system", "image": "debian-12.qcow2", "size": "3GiB"}],
     }  # fmt: skip
-    _play("hyper", {"corral.virt.virt_image": image}, {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"})
-    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30", "ConnectionAttempts=3")
-    ssh = ["ssh", "-n", "-i", str(LAB_BUILD / "id_ed25519"), *(f"-o{option}" for option in options), "--", f"root@{address}"]
+    _play(
+        "hyper",
+        {"corral.virt.virt_image": image},
+        {"corral.virt.virt_domain": wish, "when": "inventory_hostname == 'hyper1'"},
+    )
+    options = (
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "LogLevel=ERROR",
+        "ConnectTimeout=30",
+        "ConnectionAttempts=3",
+    )
+    ssh = [
+        "ssh",
+        "-n",
+        "-i",
+        str(LAB_BUILD / "id_ed25519"),
+        *(f"-o{option}" for option in options),
+        "--",
+        f"root@{address}",
+    ]
     deadline = time.monotonic() + BOOT_S
     while True:
         try:
@@ -195,5 +259,9 @@ def _guest() -> list[str]:
                 raise
             time.sleep(3)
     run(*ssh, f"dd if=/dev/urandom of=/root/own bs=1M count={OWN_MIB} conv=fsync status=none")
-    on("hyper1", f"virsh -q detach-disk {GUEST} vdb --live --config && rm {IMAGES}/{GUEST}-seed.iso && virsh -q pool-refresh default")
+    on(
+        "hyper1",
+        f"virsh -q detach-disk {GUEST} vdb --live --config && rm {IMAGES}/{GUEST}-seed.iso && virsh -q pool-refresh "
+        "default",
+    )
     return ssh

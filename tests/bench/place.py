@@ -1,4 +1,6 @@
-"""Where benches run: a lab of their own, its hosts made hypervisors by the collection's roles, and commands with their seconds."""
+"""Where benches run: a lab of their own, its hosts made hypervisors by the collection's roles, and commands with
+their seconds.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,14 @@ def run(*command: str | Path, given: str | None = None) -> Ran:
     started = time.monotonic()
     try:
         done = subprocess.run(
-            argv, cwd=BUILD, env=environment, input=given, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S
+            argv,
+            cwd=BUILD,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"`{' '.join(argv)}` was still running after {COMMAND_TIMEOUT_S} s") from None

@@ -33,7 +33,10 @@ class Row:
 
     def data(self) -> dict[str, t.Any]:
         """The row for build/bench.json."""
-        rounded = {key: round(value, 3) if isinstance(value, float) else value for key, value in dataclasses.asdict(self).items()}
+        rounded = {
+            key: round(value, 3) if isinstance(value, float) else value
+            for key, value in dataclasses.asdict(self).items()
+        }
         return {**rounded, "ratio": None if self.ratio is None else round(self.ratio, 3), "ok": self.ok}
 
     def cells(self) -> tuple[str, ...]:
@@ -52,4 +55,6 @@ def table(rows: t.Sequence[Row]) -> str:
     """Rows in aligned columns."""
     lines = [HEADINGS, *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

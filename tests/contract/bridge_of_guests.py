@@ -1,4 +1,5 @@
-"""What `test_addresses.py` runs in a network namespace of its own: a bridge, guests on it that are namespaces, and a search for them.
+"""What `test_addresses.py` runs in a network namespace of its own: a bridge, guests on it that are namespaces, and a
+search for them.
 
 Prints what was found as JSON.
 """
@@ -25,7 +26,10 @@ GUEST = """<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>102
 <devices><interface type='bridge'><mac address='{mac}'/><source bridge='br0'/><target dev='tap{number}'/></interface></devices>
 <test:runstate xmlns:test="http://libvirt.org/schemas/domain/test/1.0">1</test:runstate></domain>"""
 SEEN = "<metadata><g:guest xmlns:g='urn:corral:virt:seen:1'><g:at>{} 192.0.2.10 packets 100</g:at></g:guest></metadata>"
-TAG_ONLY = "ip addr flush dev eth0; ip link add link eth0 name v5 type vlan id 5; ip addr add 192.0.2.13/24 dev v5; ip link set v5 up"
+TAG_ONLY = (
+    "ip addr flush dev eth0; ip link add link eth0 name v5 type vlan id 5; ip addr add 192.0.2.13/24 dev v5; "
+    "ip link set v5 up"
+)
 
 
 def ip(*words: str) -> None:
@@ -49,7 +53,9 @@ def guest(number: int) -> int:
 
 
 def inside(pid: int, command: str) -> int:
-    return subprocess.run(["nsenter", "-t", str(pid), "-n", "sh", "-c", command], check=False, capture_output=True).returncode
+    return subprocess.run(
+        ["nsenter", "-t", str(pid), "-n", "sh", "-c", command], check=False, capture_output=True
+    ).returncode
 
 
 def mac(number: int) -> str:

@@ -16,7 +16,8 @@ __all__ = ["Authority", "write_directory"]
 
 DAY = datetime.timedelta(days=1)
 _PEM = serialization.Encoding.PEM
-_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)  # keys take their time: all certificates share one
+# keys take their time: all certificates share one
+_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class Authority:
@@ -26,8 +27,12 @@ class Authority:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.name = _name(name)
         key_id = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
-        draft = _draft(self.name, self.name, self.key.public_key(), first_day=-9, last_day=9).add_extension(key_id, critical=False)
-        self.certificate = draft.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).sign(self.key, hashes.SHA256())
+        draft = _draft(self.name, self.name, self.key.public_key(), first_day=-9, last_day=9).add_extension(
+            key_id, critical=False
+        )
+        self.certificate = draft.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).sign(
+            self.key, hashes.SHA256()
+        )
         self.pem = self.certificate.public_bytes(_PEM)
 
     def issue(self, name: str, *names: str, first_day: int = -9, last_day: int = 9) -> x509.Certificate:
@@ -42,8 +47,18 @@ class Authority:
     def revoke(self, certificate: x509.Certificate) -> bytes:
         """A revocation list with that certificate on it."""
         today = datetime.datetime.now(datetime.UTC)
-        entry = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number).revocation_date(today - DAY).build()
-        draft = x509.CertificateRevocationListBuilder().issuer_name(self.name).last_update(today - DAY).next_update(today + DAY)
+        entry = (
+            x509.RevokedCertificateBuilder()
+            .serial_number(certificate.serial_number)
+            .revocation_date(today - DAY)
+            .build()
+        )
+        draft = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.name)
+            .last_update(today - DAY)
+            .next_update(today + DAY)
+        )
         return draft.add_revoked_certificate(entry).sign(self.key, hashes.SHA256()).public_bytes(_PEM)
 
 
@@ -57,7 +72,9 @@ def write_directory(directory: Path, role: str, authority: Authority, certificat
     return directory
 
 
-def _draft(subject: x509.Name, issuer: x509.Name, public: t.Any, *, first_day: int, last_day: int) -> x509.CertificateBuilder:
+def _draft(
+    subject: x509.Name, issuer: x509.Name, public: t.Any, *, first_day: int, last_day: int
+) -> x509.CertificateBuilder:
     today = datetime.datetime.now(datetime.UTC)
     draft = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     draft = draft.serial_number(x509.random_serial_number())
@@ -65,7 +82,9 @@ def _draft(subject: x509.Name, issuer: x509.Name, public: t.Any, *, first_day: i
 
 
 def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "cloud"), x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    return x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "cloud"), x509.NameAttribute(NameOID.COMMON_NAME, common)]
+    )
 
 
 def _general(name: str) -> x509.GeneralName:

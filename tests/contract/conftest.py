@@ -17,7 +17,13 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
-FACTS = {"libvirt_version": 9_000_000, "qemu_version": 7_002_000, "memory_free_mib": 4096, "networks": frozenset(), "links": None}
+FACTS = {
+    "libvirt_version": 9_000_000,
+    "qemu_version": 7_002_000,
+    "memory_free_mib": 4096,
+    "networks": frozenset(),
+    "links": None,
+}
 
 
 @pytest.fixture

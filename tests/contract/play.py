@@ -14,12 +14,22 @@ Told = dict[str, dict[str, t.Any]]
 
 
 def defaults(**more: str) -> dict[str, str]:
-    """An environment for Ansible with its defaults, whoever runs the test; the same for all tests, which is what `preloaded` asks for."""
+    """An environment for Ansible with its defaults, whoever runs the test.
+
+    The same for all tests, which is what `preloaded` asks for.
+    """
     config = payload.ROOT / ".cache/defaults.cfg"
     if not config.exists():
         config.touch()
-    here = {"ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"), "ANSIBLE_CONFIG": str(config), "ANSIBLE_NOCOLOR": "1"}
-    code = {"PYTHONPATH": str(payload.ROOT / "tests/tools/kept_code"), "CORRAL_KEPT_CODE": str(payload.ROOT / ".cache/code")}
+    here = {
+        "ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache"),
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    code = {
+        "PYTHONPATH": str(payload.ROOT / "tests/tools/kept_code"),
+        "CORRAL_KEPT_CODE": str(payload.ROOT / ".cache/code"),
+    }
     return {**os.environ, **here, **code, **more}
 
 
@@ -37,11 +47,16 @@ class Play:
         everything: dict[str, t.Any] = {name: {"hosts": dict(hosts)} for name, hosts in groups.items()}
         self.inventory.write_text(json.dumps({"all": {"vars": local, "children": everything}}))
 
-    def run(self, *tasks: t.Mapping[str, t.Any], hosts: str = "hyper", options: t.Sequence[str] = (), **play: t.Any) -> Told:
+    def run(
+        self, *tasks: t.Mapping[str, t.Any], hosts: str = "hyper", options: t.Sequence[str] = (), **play: t.Any
+    ) -> Told:
         """What the tasks have registered as `told`, by host; hosts that failed or were not reached included."""
         told = self.place / "told.json"
         told.unlink(missing_ok=True)
-        text = "{{ dict(everyone | zip(everyone | map('extract', hostvars) | map(attribute='told', default={}))) | to_json }}"
+        text = (
+            "{{ dict(everyone | zip(everyone | map('extract', hostvars) | map(attribute='told', default={}))) | "
+            "to_json }}"
+        )
         keep = {"keep": {"content": text, "dest": str(told)}}
         everyone = {"everyone": f"{{{{ query('inventory_hostnames', '{hosts}') }}}}"}
         last = {"hosts": "localhost", "gather_facts": False, "vars": everyone, "tasks": [keep]}
@@ -59,6 +74,8 @@ class Play:
 
     def _ansible(self, *words: str) -> int:
         command = ["ansible-playbook", *words, str(self.place / "play.yml")]
-        done = preloaded.run(command, cwd=self.place, env=defaults(ANSIBLE_LOCALHOST_WARNING="0"), timeout_s=300, given=None)
+        done = preloaded.run(
+            command, cwd=self.place, env=defaults(ANSIBLE_LOCALHOST_WARNING="0"), timeout_s=300, given=None
+        )
         self.stdout = done.stdout + done.stderr
         return done.returncode

@@ -24,7 +24,9 @@ def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = F
     """Results of guests, as `virt_domains` makes them."""
     common = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": NIC, "wait_timeout": 1}
     options = dict.fromkeys(domain_options.GUEST_OPTIONS)
-    wanted = many.all_wanted([{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests])
+    wanted = many.all_wanted(
+        [{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests]
+    )
     gate = Gate(check_mode=check_mode)
     return many.waited(connection, many.each(wanted, lambda one: guest.converge(connection, one, gate)))
 
@@ -71,7 +73,10 @@ def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:
 
 def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.Any) -> None:
     converged(connection, {"name": "web2"}, {"name": "off", "state": "shutdown"})
-    told = [addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check)) for check in (True, False, False)]
+    told = [
+        addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check))
+        for check in (True, False, False)
+    ]
     assert [one["changed"] for one in told] == [True, True, False]
     assert told[0]["steps"] == told[1]["steps"] and told[0]["steps"][0].endswith("as where web2 was seen")
     assert [one["name"] for one in told[0]["guests"]] == ["web2"]
@@ -90,10 +95,20 @@ def test_nothing_is_written_into_guests_of_others_until_they_are_named(connectio
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0, reason="network namespaces take root")
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0, reason="network namespaces take root"
+)
 def test_guests_on_a_bridge(tmp_path: Path) -> None:
-    """A guest that says nothing by itself is found, and a liar neither takes its address nor is believed until that has gone."""
-    command = ["unshare", "-n", sys.executable, str(Path(__file__).with_name("bridge_of_guests.py")), str(tmp_path / "node.xml")]
+    """A guest that says nothing by itself is found, and a liar neither takes its address nor is believed until that
+    has gone.
+    """
+    command = [
+        "unshare",
+        "-n",
+        sys.executable,
+        str(Path(__file__).with_name("bridge_of_guests.py")),
+        str(tmp_path / "node.xml"),
+    ]
     done = subprocess.run(
         command,
         check=False,

@@ -1,6 +1,8 @@
-"""Whose hypervisors these are: one authority is never replaced by another by accident, and no host gets another one's name.
+"""Whose hypervisors these are: one authority is never replaced by another by accident, and no host gets another one's
+name.
 
-What the action and the module decide is asked without Ansible between them. Options, inventory and output go through Ansible.
+What the action and the module decide is asked without Ansible between them. Options, inventory and output go through
+Ansible.
 """
 
 from __future__ import annotations
@@ -39,11 +41,15 @@ class Hosts(Play):
         """What the action says of a host, asked without Ansible."""
         return self.cloud.visit(host, **{"ca_dir": str(ca_dir), "controller": False, **said})
 
-    def certify(self, ca_dir: Path | None, *, hosts: str = "hyper", options: t.Sequence[str] = (), **arguments: t.Any) -> t.Any:
+    def certify(
+        self, ca_dir: Path | None, *, hosts: str = "hyper", options: t.Sequence[str] = (), **arguments: t.Any
+    ) -> t.Any:
         """What the module said on each host, through Ansible."""
         where = {"ca_dir": str(ca_dir)} if ca_dir else {}
         said = {"pki_dir": "{{ root }}", "qemu_group": "root", **where, **arguments}
-        return self.run({"corral.virt.virt_tls": said, "register": "told", "ignore_errors": True}, hosts=hosts, options=options)
+        return self.run(
+            {"corral.virt.virt_tls": said, "register": "told", "ignore_errors": True}, hosts=hosts, options=options
+        )
 
     def files(self, name: str) -> dict[str, bytes]:
         """Of a host."""
@@ -104,7 +110,9 @@ def test_both_authorities_are_named_and_the_remedies_mend_it(hosts: Hosts) -> No
     with pytest.raises(Refused, match=hosts.fingerprint("h1")) as refused:
         hosts.visit("h1", hosts.second)
     assert _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") in str(refused.value)
-    assert "Bring the directory of that authority" in str(refused.value) and "pki_replace_authority" in str(refused.value)
+    assert "Bring the directory of that authority" in str(refused.value) and "pki_replace_authority" in str(
+        refused.value
+    )
     assert hosts.files("h1") == before
     shutil.rmtree(hosts.second)
     shutil.copytree(hosts.first, hosts.second, symlinks=True)
@@ -140,7 +148,12 @@ def test_an_authority_given_as_texts_serves_and_is_not_written(hosts: Hosts) -> 
     assert {*told["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
     for key in (texts[name].splitlines()[5] for name in ("ca_key", "qemu_ca_key")):
         assert key not in hosts.stdout
-        assert not [path for place in ("second ca", "h1", "h2") for path in (hosts.place / place).rglob("*.pem") if key in path.read_text()]
+        assert not [
+            path
+            for place in ("second ca", "h1", "h2")
+            for path in (hosts.place / place).rglob("*.pem")
+            if key in path.read_text()
+        ]
     assert hosts.certify(hosts.second, **texts, hosts="h1", controller=True)["h1"]["changed"] is False
 
 
@@ -149,7 +162,9 @@ def test_controllers_share_it_by_an_environment_variable(hosts: Hosts, monkeypat
     for ca_dir, failed in ((hosts.first, False), (hosts.second, True)):
         monkeypatch.setenv("CORRAL_VIRT_CA_DIR", str(ca_dir))
         told = hosts.certify(None)
-        assert [(bool(told[name].get("failed")), told[name]["changed"]) for name in NAMES] == [(failed, False)] * 2, hosts.stdout
+        assert [(bool(told[name].get("failed")), told[name]["changed"]) for name in NAMES] == [(failed, False)] * 2, (
+            hosts.stdout
+        )
     assert all(hosts.fingerprint(name) in told[name]["msg"] for name in NAMES)
 
 
@@ -158,7 +173,9 @@ def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) 
     before = hosts.files("h1")
     other = {"root": "/nowhere", "ansible_host": "FD00:0::3"}
     broken = {"root": "/nowhere", "ansible_host": "{{ nobody_says_this }}"}
-    hosts.hosts(hyper={"h1": {"root": str(hosts.place / "h1")}, "h2": {"ansible_host": "10.0.0.2"}, "H3": other, "h4": broken})
+    hosts.hosts(
+        hyper={"h1": {"root": str(hosts.place / "h1")}, "h2": {"ansible_host": "10.0.0.2"}, "H3": other, "h4": broken}
+    )
     wanted = ["h1", "h2", "10.0.0.2", "h3", "fd00::3", "h4"]
     told = hosts.certify(hosts.first, hosts="h1", names=wanted, options=options)["h1"]
     taken = {"h2": "h2", "10.0.0.2": "h2", "h3": "H3", "fd00::3": "H3", "h4": "h4"}

@@ -49,7 +49,9 @@ def test_autostart_is_off_before_the_first_byte_and_back_when_the_guest_stays(
 
 
 @pytest.mark.parametrize("next_run", ["aborted", "present"])
-def test_autostart_outlasts_a_run_that_was_killed(hosts: tuple[Host, Host], next_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autostart_outlasts_a_run_that_was_killed(
+    hosts: tuple[Host, Host], next_run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, _dest = hosts
     source.add("web1", UUID, "running")
     guest(source).setAutostart(1)

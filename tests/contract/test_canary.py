@@ -1,4 +1,5 @@
-"""A secret in any option of any module is seen nowhere: not in results, differences, invocations, errors, the host's log or files.
+"""A secret in any option of any module is seen nowhere: not in results, differences, invocations, errors, the host's
+log or files.
 
 Each option is found in the module's own argument spec, so that a new one is covered by itself.
 """
@@ -34,8 +35,9 @@ URL = f"https://{CANARY}user:{CANARY}pass@127.0.0.1:1/a.qcow2?X-Amz-Signature={C
 LIBVIRT_URL = f"qemu+nowhere://user:{CANARY}@127.0.0.1/system"
 SEED = f"#cloud-config\npassword: {CANARY}\nchpasswd: {{expire: false, users: [{{name: a, password: '{CANARY}2'}}]}}\n"
 XML = (
-    f"<domain><devices><graphics type='vnc' passwd='{CANARY}'/></devices><os><initenv name='DB_PASSWORD'>{CANARY}</initenv></os>"
-    f"<sysinfo type='fwcfg'><entry name='opt/secret'>{CANARY}</entry></sysinfo></domain>"
+    f"<domain><devices><graphics type='vnc' passwd='{CANARY}'/></devices><os><initenv "
+    f"name='DB_PASSWORD'>{CANARY}</initenv></os><sysinfo type='fwcfg'><entry "
+    f"name='opt/secret'>{CANARY}</entry></sysinfo></domain>"
 )
 # What an option must hold to be a secret, where the spec does not tell.
 SECRETS: dict[str, t.Any] = {
@@ -168,7 +170,11 @@ def run(module: str, arguments: dict[str, t.Any], *, check_mode: bool) -> str:
 def leaves(module: str, uri: str, place: Path) -> t.Iterator[dict[str, t.Any]]:
     """Arguments of a module, each with a secret in one more option."""
     spec, needed = spec_of(module), NEEDED.get(module, {})
-    needed = {**needed, **({"uri": uri} if "uri" in spec else {}), **({"pki_dir": str(place / "pki")} if "pki_dir" in spec else {})}
+    needed = {
+        **needed,
+        **({"uri": uri} if "uri" in spec else {}),
+        **({"pki_dir": str(place / "pki")} if "pki_dir" in spec else {}),
+    }
     for name, option in spec.items():
         for value in values(name, option):
             yield {**needed, name: value}
@@ -181,7 +187,9 @@ def seen(text: str) -> list[str]:
 
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("module", MODULES)
-def test_a_secret_in_any_option_is_seen_nowhere(module: str, check_mode: bool, host: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_secret_in_any_option_is_seen_nowhere(
+    module: str, check_mode: bool, host: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     tried, told = 0, []
     STARTED.clear()
     for arguments in leaves(module, f"test://{host}/node.xml", host):
@@ -201,7 +209,11 @@ def test_the_canary_sings(host: Path, capfd: pytest.CaptureFixture[str]) -> None
     """Else the test above finds nothing whatever is shown."""
     for module in MODULES:
         assert len(list(leaves(module, "", host))) >= 1
-    run("virt_domain", {"uri": f"test://{host}/node.xml", "name": "web1", "description": f"{CANARY} is no secret here"}, check_mode=True)
+    run(
+        "virt_domain",
+        {"uri": f"test://{host}/node.xml", "name": "web1", "description": f"{CANARY} is no secret here"},
+        check_mode=True,
+    )
     assert len(seen(capfd.readouterr().out)) >= 2, "in the difference, and in the invocation"
     with CommandLines() as lines:
         subprocess.run(["sleep", "0.5", "1e-9"], check=True)
@@ -221,22 +233,58 @@ def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
         ("virt_image", {**image, "url": signed, "checksum": sums}),
         (
             "virt_image",
-            {**image, "name": "b.raw", "url": f"{server}/gone", "checksum": "none", "url_username": "me", "url_password": CANARY},
+            {
+                **image,
+                "name": "b.raw",
+                "url": f"{server}/gone",
+                "checksum": "none",
+                "url_username": "me",
+                "url_password": CANARY,
+            },
         ),
         ("virt_image", {**image, "name": "c.raw", "origin": "hyper1", "origin_uri": LIBVIRT_URL}),
-        ("virt_image", {**image, "name": "d.raw", "url": signed, "checksum": f"sha512:{sums}", "signature": URL, "keyring": "/nowhere"}),
+        (
+            "virt_image",
+            {
+                **image,
+                "name": "d.raw",
+                "url": signed,
+                "checksum": f"sha512:{sums}",
+                "signature": URL,
+                "keyring": "/nowhere",
+            },
+        ),
         ("virt_domain", {**guest, "xml": XML, "graphics": {"type": "vnc", "password": CANARY[:8]}}),
         ("virt_domain", {**guest, "xml": XML.replace(CANARY, f"{CANARY}new")}),
-        ("virt_domain", {**guest, "disks": [{"name": "cd", "device": "cdrom", "url": f"https://127.0.0.1/a.iso?token={CANARY}"}]}),
-        ("virt_domain", {**guest, "disks": [{"name": "cd", "device": "cdrom", "url": f"https://u:{CANARY}@127.0.0.1/a.iso"}]}),
-        ("virt_domain", {**guest, **new, "cloud_init": {"user_data": {"chpasswd": {"users": [{"name": "a", "password": CANARY}]}}}}),
+        (
+            "virt_domain",
+            {**guest, "disks": [{"name": "cd", "device": "cdrom", "url": f"https://127.0.0.1/a.iso?token={CANARY}"}]},
+        ),
+        (
+            "virt_domain",
+            {**guest, "disks": [{"name": "cd", "device": "cdrom", "url": f"https://u:{CANARY}@127.0.0.1/a.iso"}]},
+        ),
+        (
+            "virt_domain",
+            {**guest, **new, "cloud_init": {"user_data": {"chpasswd": {"users": [{"name": "a", "password": CANARY}]}}}},
+        ),
         ("virt_domain", {**guest, **new, "cloud_init": {"user_data": f"a: [{CANARY}"}}),
-        ("virt_domains", {"uri": uri, "allow_duplicates": True, "domains": [{"name": "web1", "xml": XML}, {**new, "cloud_init": seed}]}),
+        (
+            "virt_domains",
+            {
+                "uri": uri,
+                "allow_duplicates": True,
+                "domains": [{"name": "web1", "xml": XML}, {**new, "cloud_init": seed}],
+            },
+        ),
         ("virt_domain_info", {"uri": uri, "details": True}),
         ("virt_migrate", {"uri": uri, "name": "web1", "dest": "hyper2", "dest_uri": LIBVIRT_URL}),
         ("virt_migrations", {"uri": uri, "guests": [{"name": "web1", "dest": "hyper2", "dest_uri": LIBVIRT_URL}]}),
     ]
-    return [{f"corral.virt.{name}": arguments, "ignore_errors": True, "register": f"told{at}"} for at, (name, arguments) in enumerate(said)]
+    return [
+        {f"corral.virt.{name}": arguments, "ignore_errors": True, "register": f"told{at}"}
+        for at, (name, arguments) in enumerate(said)
+    ]
 
 
 @pytest.mark.parametrize("flags", [["--check", "--diff", "-vvvv"], ["--diff", "-vvvv"]], ids=["check", "real"])
@@ -252,12 +300,16 @@ def test_a_run_with_all_that_can_be_seen_shows_no_secret(host: Path, flags: list
         all_tasks = tasks(host, server.url)
         with CommandLines() as lines:
             play.run(*all_tasks, options=flags)
-    assert any(b"ansible" in line for line in lines.read) and not [line for line in lines.read if CANARY.encode() in line]
+    assert any(b"ansible" in line for line in lines.read) and not [
+        line for line in lines.read if CANARY.encode() in line
+    ]
     ends = re.findall(r"^(?:changed|ok|fatal): \[h1\]|^\[ERROR\]: Task failed", play.stdout, re.MULTILINE)
     assert len(ends) >= len(all_tasks) and "changed: [h1]" in play.stdout
     assert seen(play.stdout) == [], seen(play.stdout)[0]
     left = [path for path in host.rglob("*") if path.is_file() and path.name not in ("play.yml", "node.xml")]
-    assert any(path.name.endswith(".json") and "a.raw" in path.name for path in left) == ("--check" not in flags), "its manifest is there"
+    assert any(path.name.endswith(".json") and "a.raw" in path.name for path in left) == ("--check" not in flags), (
+        "its manifest is there"
+    )
     assert [path for path in left if CANARY.encode() in path.read_bytes()] == []
     kept = [path for path in Path("/run/corral").glob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
     assert kept == []

@@ -22,7 +22,9 @@ def test_commands_work_in_a_fresh_clone(tmp_path: Path) -> None:
         ["ansible-playbook", "corral.virt.query", "--list-hosts"],
         ["ansible-doc", "virt_domain", "-s"],
     ):
-        done = subprocess.run(command, cwd=tmp_path / "clone", env=environment, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=tmp_path / "clone", env=environment, check=False, capture_output=True, text=True, timeout=60
+        )
         said = done.stdout + done.stderr
         assert done.returncode == 0 and "Failed to parse" not in said, said
         assert "list" not in command[-1] or "hyper3" in done.stdout

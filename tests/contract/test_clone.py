@@ -87,7 +87,9 @@ def qemu_io(path: Path, command: str) -> None:
 def seen(path: Path) -> dict[str, t.Any]:
     """What qemu-img says of an image that is whole."""
     subprocess.run(["qemu-img", "check", "-q", str(path)], check=path.suffix == ".qcow2", capture_output=True)
-    return t.cast("dict[str, t.Any]", json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(path)])))
+    return t.cast(
+        "dict[str, t.Any]", json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(path)]))
+    )
 
 
 def same(one: Path, other: Path) -> bool:
@@ -154,7 +156,9 @@ def test_it_grows_and_shrinks_only_when_allowed(place: Place) -> None:
     grown = place.cycle(size="8MiB")
     assert grown["diff"] == {"before": {"size": "0.00391 GiB"}, "after": {"size": "0.00781 GiB"}}
     assert seen(place.pool / "disk.qcow2")["virtual-size"] == 8 * MIB
-    with pytest.raises(Refused, match="what is at its end would be lost; shrink what is in it, then set allow_shrink: true"):
+    with pytest.raises(
+        Refused, match="what is at its end would be lost; shrink what is in it, then set allow_shrink: true"
+    ):
         place.converge(size="2MiB")
     place.write("disk.qcow2", 9, "6M 64k")
     place.cycle(size="2MiB", allow_shrink=True)
@@ -178,7 +182,10 @@ def test_rebased_it_keeps_its_content(place: Place, size: int) -> None:
     subprocess.run(["qemu-img", "convert", "-O", "raw", str(disk), str(reference)], check=True)
     place.point(NEW)
     done = place.cycle(image="tiny.qcow2", state="rebased")
-    assert done["diff"] == {"before": {"stands_on": str(place.pool / OLD)}, "after": {"stands_on": str(place.pool / NEW)}}
+    assert done["diff"] == {
+        "before": {"stands_on": str(place.pool / OLD)},
+        "after": {"stands_on": str(place.pool / NEW)},
+    }
     info = seen(disk)
     assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / NEW), "qcow2")
     assert same(disk, reference)
@@ -192,7 +199,10 @@ def test_rebased_it_keeps_its_content(place: Place, size: int) -> None:
 def test_a_disk_that_stands_on_the_name_comes_to_stand_on_the_content(place: Place) -> None:
     """Others made it; where the name points to another content one day, it would hold another disk."""
     link = str(place.pool / "tiny.qcow2")
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", link, "-F", "qcow2", str(place.pool / "disk.qcow2")], check=True)
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-b", link, "-F", "qcow2", str(place.pool / "disk.qcow2")],
+        check=True,
+    )
     assert not place.converge(image="tiny.qcow2")["changed"]
     place.cycle(image="tiny.qcow2", state="rebased")
     assert seen(place.pool / "disk.qcow2")["backing-filename"] == str(place.pool / OLD)
@@ -205,7 +215,8 @@ def test_another_image_is_refused_with_the_remedy(place: Place) -> None:
         place.converge(image="other.qcow2")
     place.cycle(image="other.qcow2", state="rebased")
     assert not place.converge(image="other.qcow2")["changed"]
-    place.define(place.pool / "disk.qcow2")  # whose format then is libvirt's word: what it stands on is no image from virt_image
+    # whose format then is libvirt's word: what it stands on is no image from virt_image
+    place.define(place.pool / "disk.qcow2")
     place.converge(state="flattened")
     assert not place.converge(image="tiny.qcow2")["changed"], "it stands on nothing that would contradict"
 
@@ -217,14 +228,21 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
     place.point(NEW)
     guest = place.define(disk, below=BELOW.format(place.pool / OLD))
     done = place.cycle(image="tiny.qcow2", state="rebased")
-    assert done["steps"] == [f"define web1 (what {disk} stands on is read from the disk)", f"rebase disk {disk} on {place.pool / NEW}"]
+    assert done["steps"] == [
+        f"define web1 (what {disk} stands on is read from the disk)",
+        f"rebase disk {disk} on {place.pool / NEW}",
+    ]
     assert OLD not in guest.XMLDesc(2) and "<backingStore" not in guest.XMLDesc(2)
 
 
 @pytest.mark.parametrize(
     ("said", "kind", "message"),
     [
-        ({"image": "nothing.qcow2"}, NotFound, "there is no image nothing.qcow2 in pool default; bring it there with virt_image"),
+        (
+            {"image": "nothing.qcow2"},
+            NotFound,
+            "there is no image nothing.qcow2 in pool default; bring it there with virt_image",
+        ),
         ({"image": "tiny.qcow2", "image_pool": "fast"}, NotFound, "cannot find storage pool fast"),
         ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; say with image what it is made from"),
         ({"state": "flattened"}, NotFound, "there is no disk"),
@@ -240,14 +258,28 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
         ({"clone": "copy", "size": "1GiB"}, BadInput, "clone: it says how a disk is made from image"),
         ({"image": "tiny.qcow2", "url": "https://example.org/x"}, BadInput, "url: it brings an image into the pool"),
         ({"state": "rebased"}, BadInput, "image: state rebased needs it"),
-        ({"state": "flattened", "image": "tiny.qcow2", "size": "1G"}, BadInput, "image: it has nothing .*; size: it has nothing to do"),
+        (
+            {"state": "flattened", "image": "tiny.qcow2", "size": "1G"},
+            BadInput,
+            "image: it has nothing .*; size: it has nothing to do",
+        ),
         ({"state": "absent", "image": "tiny.qcow2"}, BadInput, "image: it has nothing to do with state absent"),
-        ({"image": "tiny.qcow2", "remove_storage": True}, BadInput, "remove_storage: it has nothing to do with state present"),
-        ({"image": "tiny.qcow2", "allow_shrink": True}, BadInput, "allow_shrink: it allows a smaller size; give size too"),
+        (
+            {"image": "tiny.qcow2", "remove_storage": True},
+            BadInput,
+            "remove_storage: it has nothing to do with state present",
+        ),
+        (
+            {"image": "tiny.qcow2", "allow_shrink": True},
+            BadInput,
+            "allow_shrink: it allows a smaller size; give size too",
+        ),
         ({"image": "tiny.qcow2", "job_timeout": 0}, BadInput, "job_timeout: 0 must be at least 1 second"),
     ],
 )
-def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str) -> None:
+def test_what_is_refused_leaves_nothing(
+    place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str
+) -> None:
     before = place.files()
     for check_mode in (True, False):
         with pytest.raises(kind, match=message):
@@ -274,7 +306,9 @@ CHANGES: dict[str, dict[str, t.Any]] = {
 def test_what_another_process_has_open_is_left_alone(place: Place, change: str) -> None:
     """qemu-io holds the lock that a guest's QEMU holds; libvirt knows nothing of it."""
     place.converge(image="tiny.qcow2")
-    with subprocess.Popen(["qemu-io", str(place.pool / "disk.qcow2")], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as stranger:
+    with subprocess.Popen(
+        ["qemu-io", str(place.pool / "disk.qcow2")], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as stranger:
         while not files.locked(str(place.pool / "disk.qcow2")):
             time.sleep(0.02)
         before = place.files()
@@ -392,13 +426,19 @@ def test_a_killed_run_leaves_nothing_visible_and_the_next_cleans_up(place: Place
         if cleaner == CHANGES["remove"]:
             assert {name for name in place.files() if not name.startswith(".")} == {OLD, NEW, "tiny.qcow2"}
         else:
-            assert {name for name in place.files() if not name.startswith(".")} == {OLD, NEW, "tiny.qcow2", "disk.qcow2"}
+            assert {name for name in place.files() if not name.startswith(".")} == {
+                OLD,
+                NEW,
+                "tiny.qcow2",
+                "disk.qcow2",
+            }
             (place.pool / "disk.qcow2").unlink()
 
 
 def test_a_failed_copy_leaves_nothing(place: Place) -> None:
     (place.pool / OLD).chmod(0o644)
-    with (place.pool / OLD).open("r+b") as content:  # of its first data cluster (1), the table says a place where none can be
+    # of its first data cluster (1), the table says a place where none can be
+    with (place.pool / OLD).open("r+b") as content:
         table = 40  # in the header, the address of the first table; in that, of the second
         for _level in range(2):
             content.seek(table)
@@ -414,13 +454,20 @@ def test_a_failed_copy_leaves_nothing(place: Place) -> None:
 def test_progress_is_told(place: Place) -> None:
     phases: list[tuple[str, int, int]] = []
     known = {**image.OPTIONS, **clone.OPTIONS}
-    params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.raw", "image": "tiny.qcow2", "clone": "copy"}
+    params = {
+        **{name: option.get("default") for name, option in known.items()},
+        "name": "disk.raw",
+        "image": "tiny.qcow2",
+        "clone": "copy",
+    }
     clone.converge(place.connection, params, Gate(check_mode=False), lambda *phase: phases.append(phase))
     assert phases[-1] == ("copying", 4 * MIB, 4 * MIB)
 
 
 def test_the_link_to_what_is_below_is_cut_last(place: Place) -> None:
-    """Whoever kills qemu-img at any write must find the content as it was: the header comes after all tables, and is waited for."""
+    """Whoever kills qemu-img at any write must find the content as it was: the header comes after all tables, and is
+    waited for.
+    """
     if shutil.which("strace") is None:
         pytest.skip("no strace: install it to see in which order qemu-img writes")
     place.converge(image="tiny.qcow2")
@@ -457,7 +504,9 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
         asking.start()
         asking.join(0.5)
         assert asking.is_alive() and not answers
-        qemu_img.create(str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB)
+        qemu_img.create(
+            str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB
+        )
     asking.join()
     assert answers[0]["changed"] is False
     assert not (place.pool / ".corral").exists(), "the place of work is gone"

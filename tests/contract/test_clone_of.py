@@ -1,4 +1,6 @@
-"""A copy of a guest, on libvirt's test driver: check mode, the run, the second run, an interrupted one, and what is refused."""
+"""A copy of a guest, on libvirt's test driver: check mode, the run, the second run, an interrupted one, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_check_mode_says_what_is_done(connection: t.Any, old: t.Any) -> None:
         ({"cloud_init": {"method": "virt_customize"}}, Refused, "use method: nocloud"),
     ],
 )
-def test_what_is_refused_changes_nothing(connection: t.Any, old: t.Any, said: dict[str, t.Any], kind: type[VirtError], why: str) -> None:
+def test_what_is_refused_changes_nothing(
+    connection: t.Any, old: t.Any, said: dict[str, t.Any], kind: type[VirtError], why: str
+) -> None:
     before = snapshot(connection)
     for check_mode in (True, False):
         with pytest.raises(kind, match=why):
@@ -98,7 +102,11 @@ def test_an_interrupted_copy_is_made_whole(connection: t.Any, old: t.Any, monkey
         run(connection, COPY)
     monkeypatch.setattr(seeds, "do", do)
     new = connection.lookupByName("new")
-    assert new.XMLDesc().count(".making'") == 2 and "old-system" not in new.XMLDesc() and old.UUIDString() != new.UUIDString()
+    assert (
+        new.XMLDesc().count(".making'") == 2
+        and "old-system" not in new.XMLDesc()
+        and old.UUIDString() != new.UUIDString()
+    )
     again = run(connection, COPY, check_mode=True)
     assert len([step for step in again["steps"] if step.startswith("create disk") and "copy of" in step]) == 2
     old.create()

@@ -1,4 +1,6 @@
-"""The playbooks themselves, against libvirt's test driver: what they would do to whom, what they refuse, and how they end."""
+"""The playbooks themselves, against libvirt's test driver: what they would do to whom, what they refuse, and how
+they end.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Commands:
         hosts = {}
         for host, guests in GUESTS.items():
             path = place / f"{host}.xml"
-            there = "".join(guest(number, name, state, record=record) for number, (name, state, record) in enumerate(guests))
+            there = "".join(
+                guest(number, name, state, record=record) for number, (name, state, record) in enumerate(guests)
+            )
             path.write_text(HOST.replace("</node>", f"{there}</node>"))
             hosts[host] = {"virt_uri": f"test://{path}"}
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "gest": "the inventory's"}
@@ -74,7 +78,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
     ],
 )
-def test_guests_are_acted_on_where_they_are(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
+def test_guests_are_acted_on_where_they_are(
+    commands: Commands, action: str, arguments: dict[str, t.Any], told: str
+) -> None:
     assert told in commands.do(action, **arguments) and commands.code == 0
 
 
@@ -96,7 +102,11 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
         ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
         ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
         ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
-        ("rename", {"guest": "web1", "to": "web9"}, "cannot rename web1: it is running on h1; shut it down: ansible-playbook"),
+        (
+            "rename",
+            {"guest": "web1", "to": "web9"},
+            "cannot rename web1: it is running on h1; shut it down: ansible-playbook",
+        ),
         ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
@@ -108,13 +118,19 @@ def test_what_is_refused_is_red(commands: Commands, action: str, arguments: dict
 
 def test_variables_of_the_inventory_pass(commands: Commands) -> None:
     assert "h1 start web2" in commands.do("start", guest="web2", gest="x") and commands.code == 0
-    assert "gesst: there is no such argument of start; did you mean guest?" in commands.do("start", guest="web2", gesst="x")
+    assert "gesst: there is no such argument of start; did you mean guest?" in commands.do(
+        "start", guest="web2", gesst="x"
+    )
 
 
 def test_hosts_that_limit_hides_are_named(commands: Commands) -> None:
-    assert "cannot find db1: none of h1 has it; --limit left out h2" in commands.do("start", "--limit", "h1", guest="db1")
+    assert "cannot find db1: none of h1 has it; --limit left out h2" in commands.do(
+        "start", "--limit", "h1", guest="db1"
+    )
     assert commands.code == 2
-    assert "cannot create new: none of h1 has it; --limit left out h2" in commands.do("create", "--limit", "h1", guest="new")
+    assert "cannot create new: none of h1 has it; --limit left out h2" in commands.do(
+        "create", "--limit", "h1", guest="new"
+    )
     assert commands.code == 2
 
 
@@ -123,7 +139,9 @@ def test_a_host_that_does_not_answer_makes_it_red(commands: Commands) -> None:
     text = other.read_text()
     other.unlink()
     try:
-        assert "cannot find db1: none of h1 has it; h2 could not be reached and may have it" in commands.do("start", guest="db1")
+        assert "cannot find db1: none of h1 has it; h2 could not be reached and may have it" in commands.do(
+            "start", guest="db1"
+        )
         assert "h1 start web2" in commands.do("start", guest="web2") and commands.code == 2
     finally:
         other.write_text(text)
@@ -132,24 +150,42 @@ def test_a_host_that_does_not_answer_makes_it_red(commands: Commands) -> None:
 def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) -> None:
     secret = "hunter22"
     graphics, domain = {"type": "vnc", "password": secret}, {"tags": ["front"], "disks": []}
-    wish = {"guest": "new", "vcpus": "1", "memory": "64MiB", "autostart": "false", "interfaces": [], "guests_seed": "false"}
+    wish = {
+        "guest": "new",
+        "vcpus": "1",
+        "memory": "64MiB",
+        "autostart": "false",
+        "interfaces": [],
+        "guests_seed": "false",
+    }
     for write in (lambda value: value, json.dumps):
         said = commands.do("create", "-vv", **wish, graphics=write(graphics), domain=write(domain))
-        assert commands.code == 0 and "define new (graphics, memory.current, memory.maximum, tags and 2 more)" in said, said
+        assert (
+            commands.code == 0 and "define new (graphics, memory.current, memory.maximum, tags and 2 more)" in said
+        ), said
         assert secret not in said and "reserved name" not in said and "set autostart" not in said
 
 
-@pytest.mark.parametrize("action", sorted(path.stem for path in (payload.ROOT / "playbooks").glob("*.yml") if path.stem != "build_image"))
+@pytest.mark.parametrize(
+    "action", sorted(path.stem for path in (payload.ROOT / "playbooks").glob("*.yml") if path.stem != "build_image")
+)
 def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
     said = commands.do(action, virt_group="hypr", guest="web1")
-    assert "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?" in said and commands.code != 0
+    assert (
+        "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?" in said and commands.code != 0
+    )
 
 
 def test_an_empty_inventory_is_red(commands: Commands) -> None:
     words = ["ansible-playbook", "-i", "/dev/null", "corral.virt.query"]
     done = preloaded.run(words, cwd=commands.place, env=defaults(), timeout_s=120, given=None)
     assert done.returncode != 0 and "the inventory has no hosts; name one: -i INVENTORY" in done.stdout + done.stderr
-    assert preloaded.run([*words, "--syntax-check"], cwd=commands.place, env=defaults(), timeout_s=120, given=None).returncode == 0
+    assert (
+        preloaded.run(
+            [*words, "--syntax-check"], cwd=commands.place, env=defaults(), timeout_s=120, given=None
+        ).returncode
+        == 0
+    )
 
 
 def test_a_purged_guest_is_known_no_more(commands: Commands) -> None:
@@ -173,7 +209,12 @@ def test_the_controller_is_not_become_on(commands: Commands) -> None:
     sudo, asked = commands.place / "sudo", commands.place / "sudo.log"
     sudo.write_text(f'#!/bin/sh\necho >> {asked}\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
     sudo.chmod(0o755)
-    become = {"ansible_become": True, "ansible_become_user": "nobody", "ansible_become_exe": str(sudo), "ansible_pipelining": True}
+    become = {
+        "ansible_become": True,
+        "ansible_become_user": "nobody",
+        "ansible_become_exe": str(sudo),
+        "ansible_pipelining": True,
+    }
     inventory = json.loads((commands.place / "hosts.yml").read_text())
     nobody = {**inventory["all"]["vars"], "ansible_become": True, "ansible_become_exe": "/nonexistent/sudo"}
     for host in inventory["all"]["children"]["hyper"]["hosts"].values():
@@ -195,32 +236,59 @@ def dead(commands: Commands) -> tuple[str, ...]:
     ssh = commands.place / "ssh"
     ssh.write_text("#!/bin/sh\necho 'ssh: connect to host h9 port 22: Connection timed out' >&2\nexit 255\n")
     ssh.chmod(0o755)
-    host = {"ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_control_path_dir": str(commands.place)}
+    host = {
+        "ansible_connection": "ssh",
+        "ansible_ssh_executable": str(ssh),
+        "ansible_control_path_dir": str(commands.place),
+    }
     (commands.place / "dead.yml").write_text(json.dumps({"hyper": {"hosts": {"h9": host}}}))
     return ("-i", "dead.yml")
 
 
 def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, dead: tuple[str, ...]) -> None:
-    assert "h9 could not be reached and may have it; where it is dead: -e gone=h9" in commands.do("create", *dead, **NEW)
-    assert "Switch it off, and then: -e confirm=h9" in commands.do("create", *dead, **NEW, gone="h9") and commands.code == 2
+    assert "h9 could not be reached and may have it; where it is dead: -e gone=h9" in commands.do(
+        "create", *dead, **NEW
+    )
+    assert (
+        "Switch it off, and then: -e confirm=h9" in commands.do("create", *dead, **NEW, gone="h9")
+        and commands.code == 2
+    )
     said = commands.do("create", *dead, **NEW, gone="h9", confirm="h9")
-    assert commands.code == 0 and "new -> h1: least loaded" in said and "changed=1" in said and "unreachable=1" not in said, said
+    assert (
+        commands.code == 0 and "new -> h1: least loaded" in said and "changed=1" in said and "unreachable=1" not in said
+    ), said
 
 
 def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
     said = commands.do("create", **NEW, gone="h2", confirm="h2")
     assert "gone: h2 answers, so its guests may run" in said and commands.code == 2
-    assert "gone: h7 is no host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7") and commands.code == 2
-    assert "gone: it names all hosts of the group hyper" in commands.do("create", **NEW, gone="h1,h2") and commands.code != 0
+    assert (
+        "gone: h7 is no host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7")
+        and commands.code == 2
+    )
+    assert (
+        "gone: it names all hosts of the group hyper" in commands.do("create", **NEW, gone="h1,h2")
+        and commands.code != 0
+    )
 
 
 @pytest.mark.skipif(not shutil.which("script"), reason="needs script of util-linux")
 def test_where_there_is_a_terminal_the_names_are_asked_for(commands: Commands, dead: tuple[str, ...]) -> None:
-    words = ["ansible-playbook", "-i", "hosts.yml", *dead, "corral.virt.create", "-e", json.dumps({**NEW, "gone": "h9"})]
+    words = [
+        "ansible-playbook",
+        "-i",
+        "hosts.yml",
+        *dead,
+        "corral.virt.create",
+        "-e",
+        json.dumps({**NEW, "gone": "h9"}),
+    ]
     for typed, code in (("h9", 0), ("yes", 2)):
         command = ["script", "-qefc", shlex.join(words), "/dev/null"]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=commands.place, env=defaults(), stdin=pipe, stdout=pipe, text=True) as terminal:
+        with subprocess.Popen(
+            command, cwd=commands.place, env=defaults(), stdin=pipe, stdout=pipe, text=True
+        ) as terminal:
             over = threading.Timer(100, terminal.kill)
             over.start()
             before = next((line for line in terminal.stdout or () if "Or type" in line), "")
@@ -244,5 +312,11 @@ def _type(terminal: subprocess.Popen[str], text: str) -> None:
 def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands) -> None:
     book = commands.place / "own.yml"
     book.write_text(json.dumps([{"import_playbook": "corral.virt.start", "vars": {"guest": "{{ 'web' ~ 2 }}"}}]))
-    done = preloaded.run(["ansible-playbook", "-i", "hosts.yml", "own.yml"], cwd=commands.place, env=defaults(), timeout_s=120, given=None)
+    done = preloaded.run(
+        ["ansible-playbook", "-i", "hosts.yml", "own.yml"],
+        cwd=commands.place,
+        env=defaults(),
+        timeout_s=120,
+        given=None,
+    )
     assert done.returncode == 0 and "start web2" in done.stdout, done.stdout + done.stderr

@@ -41,7 +41,9 @@ def begin(go: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Start the module, and have what whoever started it is told."""
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache")}
     command = [sys.executable, "-c", MODULE, str(go), str(go.parent / "private")]
-    return subprocess.run(command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def has_open(process: Path, path: str) -> bool:
@@ -83,7 +85,9 @@ def test_its_death_is_known_at_once(go: Path) -> None:
 
 
 def test_the_end_of_its_terminal_does_not_end_it(go: Path) -> None:
-    """As over SSH without pipelining: the shell that leads the session ends, and the kernel hangs up on all that share its terminal."""
+    """As over SSH without pipelining: the shell that leads the session ends, and the kernel hangs up on all that
+    share its terminal.
+    """
     module = shlex.join([sys.executable, "-c", MODULE, str(go), str(go.parent / "private")])
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     command = ["script", "--quiet", "--return", "--command", f"{module}; true", "/dev/null"]

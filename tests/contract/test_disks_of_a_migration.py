@@ -19,7 +19,19 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
-DEST = Host("hyper2", "2222", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", (), ("kvm",), {}, pools=(Pool("default", IMAGES, 10**12),))
+DEST = Host(
+    "hyper2",
+    "2222",
+    "x86_64",
+    9_000_000,
+    7_002_022,
+    4000,
+    "<cpu/>",
+    (),
+    ("kvm",),
+    {},
+    pools=(Pool("default", IMAGES, 10**12),),
+)
 PARAMS: dict[str, t.Any] = {"name": "box", "dest": "hyper2", "storage": "auto", "disk_storage": {}}
 SYSTEM, DATA, SEED = f"{IMAGES}/box-system.qcow2", f"{IMAGES}/box-data.qcow2", f"{IMAGES}/box-seed.iso"
 NAMED = "debian-12.1a2b3c4d5e6f.qcow2"
@@ -36,7 +48,8 @@ class World(t.NamedTuple):
         xml = (
             f"<domain type='test'><name>{name}</name><uuid>{uuid.uuid5(uuid.NAMESPACE_DNS, name)}</uuid>"
             f"<memory>1024</memory><os><type>hvm</type></os>"
-            f"<metadata><c:guest xmlns:c='urn:corral:virt:guest:1'>{record}</c:guest></metadata><devices>{disks}</devices></domain>"
+            "<metadata><c:guest "
+            f"xmlns:c='urn:corral:virt:guest:1'>{record}</c:guest></metadata><devices>{disks}</devices></domain>"
         )
         guest = self.source.defineXML(xml)
         if active:
@@ -90,15 +103,42 @@ GOES: dict[str, tuple[str, str, str, str | None, set[str]]] = {
     "one below another guest's disk stays": (
         disk(SYSTEM),
         "",
-        disk("/elsewhere/x.qcow2", more=f"<backingStore type='file'><format type='qcow2'/><source file='{SYSTEM}'/></backingStore>"),
+        disk(
+            "/elsewhere/x.qcow2",
+            more=f"<backingStore type='file'><format type='qcow2'/><source file='{SYSTEM}'/></backingStore>",
+        ),
         None,
         set(),
     ),
-    "a CD-ROM that was not made for it stays": (disk(SYSTEM) + disk(SEED, "sda", READONLY, "cdrom"), "", "", None, {"vda"}),
-    "a CD-ROM that was made for it goes": (disk(SYSTEM) + disk(SEED, "sda", READONLY, "cdrom"), owned(SEED), "", None, {"vda", "sda"}),
-    "a read-only disk that was not made for it stays": (disk(SYSTEM) + disk(DATA, "vdb", READONLY), owned(SYSTEM), "", None, {"vda"}),
+    "a CD-ROM that was not made for it stays": (
+        disk(SYSTEM) + disk(SEED, "sda", READONLY, "cdrom"),
+        "",
+        "",
+        None,
+        {"vda"},
+    ),
+    "a CD-ROM that was made for it goes": (
+        disk(SYSTEM) + disk(SEED, "sda", READONLY, "cdrom"),
+        owned(SEED),
+        "",
+        None,
+        {"vda", "sda"},
+    ),
+    "a read-only disk that was not made for it stays": (
+        disk(SYSTEM) + disk(DATA, "vdb", READONLY),
+        owned(SYSTEM),
+        "",
+        None,
+        {"vda"},
+    ),
     "a read-only disk that was made for it goes": (disk(DATA, "vdb", READONLY), owned(DATA), "", None, {"vdb"}),
-    "one made for it that another guest has stays": (disk(SEED, "sda", READONLY, "cdrom"), owned(SEED), disk(SEED), None, set()),
+    "one made for it that another guest has stays": (
+        disk(SEED, "sda", READONLY, "cdrom"),
+        owned(SEED),
+        disk(SEED),
+        None,
+        set(),
+    ),
 }
 
 
@@ -167,7 +207,9 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     volume(world.source, f"{IMAGES}/over.qcow2", base)
     world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
     move = world.disks()["vda"]
-    assert (move.how, move.flatten, move.base) == ("full", True, base), "without a manifest it is not known to be the same"
+    assert (move.how, move.flatten, move.base) == ("full", True, base), (
+        "without a manifest it is not known to be the same"
+    )
     monkeypatch.setattr(travel._Look, "_verdict", lambda _self, _base: "same")
     move = world.disks()["vda"]
     assert (move.how, move.volume and move.volume.backing_path, move.goes) == ("delta", base, True)

@@ -7,7 +7,13 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import (
+    Failed,
+    NotFound,
+    Timeout,
+    Unsupported,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, domain, look, migrate, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -83,7 +89,9 @@ class Deaf:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_of_a_deaf_guest(
+    connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest)
     monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
@@ -91,12 +99,17 @@ def test_shutdown_of_a_deaf_guest(connection: t.Any, guest: t.Any, force: bool, 
     if force:
         do(connection, step)
     else:
-        with pytest.raises(Timeout, match=r"cannot shut down web1: it has not obeyed within 1 s \(guest agent: not .*\); set force: true"):
+        with pytest.raises(
+            Timeout,
+            match=r"cannot shut down web1: it has not obeyed within 1 s \(guest agent: not .*\); set force: true",
+        ):
             do(connection, step)
     assert bool(guest.isActive()) is not force
 
 
-def test_a_guest_that_does_not_hear_is_asked_again(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_does_not_hear_is_asked_again(
+    connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest, hears_again=True)
     monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
@@ -105,7 +118,9 @@ def test_a_guest_that_does_not_hear_is_asked_again(connection: t.Any, guest: t.A
     assert (deaf.asked, guest.isActive()) == (2, 0)
 
 
-@pytest.mark.parametrize("step", [steps.Shutdown("web1", timeout_s=60, wait=False), steps.Reboot("web1", timeout_s=60, wait=False)])
+@pytest.mark.parametrize(
+    "step", [steps.Shutdown("web1", timeout_s=60, wait=False), steps.Reboot("web1", timeout_s=60, wait=False)]
+)
 def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
     deaf = Deaf(guest)
@@ -162,7 +177,11 @@ def test_volumes(connection: t.Any) -> None:
     volume = Volume("default", "a.qcow2", f"{POOL}/a.qcow2", 1024**3, "qcow2", f"{POOL}/debian-12.qcow2", "qcow2")
     do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
     found = caps.volume(t.cast(str, storage.volume_at(connection, volume.path)))
-    assert (found["capacity_bytes"], found["backing_path"], found["backing_format"]) == (1024**3, volume.backing_path, "qcow2")
+    assert (found["capacity_bytes"], found["backing_path"], found["backing_format"]) == (
+        1024**3,
+        volume.backing_path,
+        "qcow2",
+    )
     with pytest.raises(Failed, match=r"^cannot create volume a.qcow2 in pool default: .*already exists"):
         do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
     do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume), replace=True))
@@ -213,11 +232,17 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
         (Failed, r"^cannot set memory of web1: ", [steps.SetMemory("web1", 1024)]),
         (Failed, r"^cannot define web2: .*uuid", [steps.Define("web2", definition("web2"))]),
         (Failed, r"^cannot define web1: .*Start Tag", [steps.Define("web1", "<domain")]),
-        (Unsupported, r"^cannot attach disks\[a\] to web1: ", [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")]),
+        (
+            Unsupported,
+            r"^cannot attach disks\[a\] to web1: ",
+            [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")],
+        ),
         (NotFound, r"^cannot grow disk /nowhere: ", [steps.GrowDisk("web1", "/nowhere", 1)]),
     ],
 )
-def test_refusals_of_libvirt(connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]) -> None:
+def test_refusals_of_libvirt(
+    connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]
+) -> None:
     with pytest.raises(kind, match=message):
         do(connection, *todo)
 
@@ -230,8 +255,12 @@ def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.An
     assert not guest.isActive()
 
 
-@pytest.mark.parametrize("step", [steps.Undefine("web1", ()), steps.SetAutostart("web1", on=True), steps.Start("web1")], ids=str)
-def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(connection: t.Any, guest: t.Any, step: steps.Step) -> None:
+@pytest.mark.parametrize(
+    "step", [steps.Undefine("web1", ()), steps.SetAutostart("web1", on=True), steps.Start("web1")], ids=str
+)
+def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(
+    connection: t.Any, guest: t.Any, step: steps.Step
+) -> None:
     guest.undefine()
     other = connection.defineXML(definition().replace(UUID, UUID.replace("1", "2")))
     with pytest.raises(NotFound, match=rf"^cannot find guest web1 \({UUID}\): "):
@@ -251,7 +280,9 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     assert other.isActive()
 
 
-def test_a_guest_that_powers_off_when_its_time_is_over_is_off(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
+    connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the last answer that it runs and the plug."""
     guest.create()
 
@@ -279,7 +310,13 @@ def test_no_such_daemon() -> None:
 
 
 def test_seen_addresses_are_recorded_and_forgotten_apart_from_all_else(connection: t.Any, guest: t.Any) -> None:
-    guest.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<guest><making>/a</making></guest>", "corral", "urn:corral:virt:guest:1", 2)
+    guest.setMetadata(
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+        "<guest><making>/a</making></guest>",
+        "corral",
+        "urn:corral:virt:guest:1",
+        2,
+    )
     do(connection, steps.Start("web1"))
     entry = "52:54:00:00:00:01 192.0.2.7 dhcp 1700000000"
     do(connection, steps.RecordAddresses("web1", ("192.0.2.7",), record.sightings([entry])))

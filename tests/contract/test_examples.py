@@ -1,4 +1,6 @@
-"""The examples of every plugin do what they show: those that libvirt's test driver can carry out run, the others are read by Ansible."""
+"""The examples of every plugin do what they show: those that libvirt's test driver can carry out run, the others are
+read by Ansible.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,19 @@ from ansible_collections.corral.virt.tests.tools import payload
 
 pytestmark = pytest.mark.slow
 
-NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}  # the test driver has no models of CPUs
+# the test driver has no models of CPUs
+NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}
 # files, two daemons, systemd
-NEEDS_A_HOST = {"virt_bridge", "virt_daemon", "virt_firewall", "virt_image", "virt_migrate", "virt_migrations", "virt_pool", "virt_tls"}
+NEEDS_A_HOST = {
+    "virt_bridge",
+    "virt_daemon",
+    "virt_firewall",
+    "virt_image",
+    "virt_migrate",
+    "virt_migrations",
+    "virt_pool",
+    "virt_tls",
+}
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))
 FILTERS = sorted(path.stem for path in (payload.ROOT / "plugins/filter").glob("*.py"))
 
@@ -36,7 +48,10 @@ def test_examples_of_the_inventory_show_all_guests(tmp_path: Path, example: dict
     uri = inventory.host("h1", guest(1, "web1", title="First"), guest(2, "web2"))
     inventory.write("hosts.yml", hyper={"hosts": {"h1": None}})
     changed = {"hypervisors": dict.fromkeys(example["hypervisors"], uri)} if "hypervisors" in example else {"uri": uri}
-    inventory.write("virt.yml", **{**example, **changed, **({"cache_connection": str(tmp_path / "kept")} if "cache" in example else {})})
+    inventory.write(
+        "virt.yml",
+        **{**example, **changed, **({"cache_connection": str(tmp_path / "kept")} if "cache" in example else {})},
+    )
     known = inventory.list()
     assert set(known["guests_running"]["hosts"]) == {"web1", "web2"}, inventory.stderr
     assert "Failed to parse" not in inventory.stderr and "not shown" not in inventory.stderr
@@ -57,7 +72,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Two hypervisors; the first has the guests that examples speak of."""
     monkeypatch.setenv("HOME", str(home))
-    play, there = Play(tmp_path), [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "desk"])]
+    play, there = (
+        Play(tmp_path),
+        [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "desk"])],
+    )
     for name, guests in (("hyper1", there), ("hyper2", [])):
         images = "".join(_image(image) for image in ("centos.qcow2", "debian-12.qcow2"))
         (tmp_path / f"{name}.xml").write_text(POOL.format(images, "".join(guests)))
@@ -85,7 +103,9 @@ def test_examples_of_modules_run(play: Play, module: str) -> None:
         {"corral.virt.virt_domain_info": {}, "register": "virt_found"},
         {"corral.virt.virt_host_info": {}, "register": "virt_host"},
     ]
-    shown = [{**task, "register": task.get("register", "told")} for task in _tasks(module) if task["name"] not in NEEDS_QEMU]
+    shown = [
+        {**task, "register": task.get("register", "told")} for task in _tasks(module) if task["name"] not in NEEDS_QEMU
+    ]
     hosts = "hyper" if module in payload.ON_THE_CONTROLLER else "hyper1"
     defaults = {"group/corral.virt.virt": {"uri": "{{ libvirt }}"}}
     play.run(

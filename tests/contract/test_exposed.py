@@ -1,4 +1,5 @@
-"""What a task would open to others, or protect in name only, is refused by the module: in check mode as for real, with nothing written.
+"""What a task would open to others, or protect in name only, is refused by the module: in check mode as for real, with
+nothing written.
 
 The test driver has no network filters, so these are recorded ones.
 """

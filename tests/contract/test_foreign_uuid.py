@@ -61,11 +61,16 @@ def test_a_foreign_guest_that_appears_after_the_preflight_is_never_changed(
 
 @pytest.mark.parametrize("end", ["source", "dest"])
 @pytest.mark.parametrize(("ours", "foreign", "was_paused"), EVERY)
-def test_settling_touches_no_foreign_guest(hosts: tuple[Host, Host], end: str, ours: str, foreign: str, was_paused: bool) -> None:
+def test_settling_touches_no_foreign_guest(
+    hosts: tuple[Host, Host], end: str, ours: str, foreign: str, was_paused: bool
+) -> None:
     other, its = hosts if end == "source" else hosts[::-1]
     other.add("web1", FOREIGN, foreign)
     its.add("web1", OURS, ours, **of_a_move(was_paused=was_paused))
-    before, move = other.look(FOREIGN), Move(guest="web1", uuid=OURS, dest="hyper2", dest_uri="there", paused=was_paused)
+    before, move = (
+        other.look(FOREIGN),
+        Move(guest="web1", uuid=OURS, dest="hyper2", dest_uri="there", paused=was_paused),
+    )
     with contextlib.suppress(VirtError):
         verdict = settle.settled(ends(*hosts), move)
         assert "destroy the wrong one" not in verdict.meaning
@@ -75,7 +80,9 @@ def test_settling_touches_no_foreign_guest(hosts: tuple[Host, Host], end: str, o
     assert its.look(OURS), "the only copy"
 
 
-def test_a_suspended_guest_is_not_undefined_because_a_namesake_runs_on_the_destination(hosts: tuple[Host, Host]) -> None:
+def test_a_suspended_guest_is_not_undefined_because_a_namesake_runs_on_the_destination(
+    hosts: tuple[Host, Host],
+) -> None:
     source, dest = hosts
     source.add("web1", OURS, "paused", **of_a_move(was_paused=False))
     dest.add("web1", FOREIGN, "running")

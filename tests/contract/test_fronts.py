@@ -1,4 +1,6 @@
-"""Every golden case against a real libvirt: check mode says what the real run does, writes nothing, and a second run changes nothing."""
+"""Every golden case against a real libvirt: check mode says what the real run does, writes nothing, and a second run
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def beyond(steps: t.Sequence[str]) -> list[str]:
 
 
 def prepare(connection: t.Any, case: Case) -> None:
-    """Bring the guest of the case into being, as far as the test driver goes: it has no machine types and one architecture."""
+    """Bring the guest of the case into being, as far as the test driver goes: it has no machine types and one
+    architecture.
+    """
     found = case.found
     if found is None:
         return
@@ -78,7 +82,9 @@ def test_check_mode_tells_the_truth(case: Case, connection: t.Any, monkeypatch: 
     if case.name in FORGOTTEN:
         return
     changed = snapshot(connection) != before
-    assert changed == bool(done.get("changed") and wanted.state not in ACTIONS) or (changed and wanted.state == "rebooted")
+    assert changed == bool(done.get("changed") and wanted.state not in ACTIONS) or (
+        changed and wanted.state == "rebooted"
+    )
 
     if "error" in done:
         assert not changed, "an error left something behind"
@@ -110,19 +116,25 @@ def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
 def test_a_host_is_described(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "state_running_to_running"))
     seen = describe.describe_host(connection)
-    assert [one["name"] for one in seen["pools"]] == ["default"] and seen["pools"][0]["path"] == "/var/lib/libvirt/images"
+    assert [one["name"] for one in seen["pools"]] == ["default"] and seen["pools"][0][
+        "path"
+    ] == "/var/lib/libvirt/images"
     assert [one["name"] for one in seen["guests"]] == ["web1"]
     assert (seen["vcpus_used"], seen["memory_used_mib"]) == (2, 1024)
     assert seen["memory_free_mib"] == seen["memory_mib"] - seen["memory_reserved_mib"] - 1024
 
 
 @pytest.mark.parametrize("state", ["shutdown", "running"])
-def test_no_guest_is_plugged_into_a_bridge_that_is_missing(connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
+    connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither a new one nor one that exists; what it is plugged into already is not asked for again."""
     monkeypatch.setattr(look, "links", lambda _connection: ({"br0"}, {"lan"}))
     said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
     nic = {"name": "eth0", "type": "bridge"}
-    guest.converge(connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "state": state}), Gate(check_mode=False))
+    guest.converge(
+        connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "state": state}), Gate(check_mode=False)
+    )
     before = snapshot(connection)
     for interfaces in ([{**nic, "bridge": "br7"}], [{**nic, "name": "eth1", "bridge": "br7"}]):
         for check_mode in (True, False):
@@ -130,14 +142,20 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(connection: t.Any, st
                 guest.converge(connection, options({**said, "interfaces": interfaces}), Gate(check_mode=check_mode))
     assert snapshot(connection) == before
     monkeypatch.setattr(look, "links", lambda _connection: (set(), set()))
-    guest.converge(connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}), Gate(check_mode=False))
+    guest.converge(
+        connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}), Gate(check_mode=False)
+    )
 
 
 def test_a_live_update_that_fails_leaves_the_definition(connection: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test driver updates no device of a running guest, as a host may refuse it: nothing waits for the next boot then."""
+    """The test driver updates no device of a running guest, as a host may refuse it: nothing waits for the next boot
+    then.
+    """
     monkeypatch.setattr(look, "links", lambda _connection: ({"br0", "br1"}, set()))
     said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
-    there, elsewhere = (options({**said, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]}) for name in ("br0", "br1"))
+    there, elsewhere = (
+        options({**said, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]}) for name in ("br0", "br1")
+    )
     guest.converge(connection, there, Gate(check_mode=False))
     before = snapshot(connection)
     with pytest.raises(VirtError, match="cannot update interfaces"):

@@ -23,14 +23,20 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
     made = {"results": [{"name": name, "ssh_host_key": text} for name, text in results]}
     placed = {"placements": {"web1": "h1", "web2": "h1", "db1": "h2"}}
     play.hosts(
-        hyper={"h1": {"__guests_result": made}, "h2": {"__guests_result": {"results": [{"name": "db1", "ssh_host_key": key("ssh-rsa")}]}}}
+        hyper={
+            "h1": {"__guests_result": made},
+            "h2": {"__guests_result": {"results": [{"name": "db1", "ssh_host_key": key("ssh-rsa")}]}},
+        }
     )
     told = play.run(
         {"ansible.builtin.set_fact": {"told": {"keys": "{{ __guests_keys }}"}}},
         vars={"__guests_placed": placed},
         vars_files=[str(ROLE / "vars/main.yml")],
     )
-    assert told["h1"]["keys"] == [{"name": "web1", "ssh_host_key": key()}, {"name": "db1", "ssh_host_key": key("ssh-rsa")}]
+    assert told["h1"]["keys"] == [
+        {"name": "web1", "ssh_host_key": key()},
+        {"name": "db1", "ssh_host_key": key("ssh-rsa")},
+    ]
     assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
 
 
@@ -41,8 +47,15 @@ def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:
     made = {"results": [{"name": name, "ssh_host_key": text} for name, text in keys.items()]}
     there = {"virt_host": {"host": {"guests": [{"name": "there", "unfinished": False}]}}, "__guests_result": made}
     play.hosts(hyper={"h1": there, "h2": {"virt_host": {}}})
-    [trust] = [task for task in yaml.safe_load((ROLE / "tasks/converge.yml").read_text()) if "corral.virt.virt_known_hosts" in task]
-    known = {"guests_known_hosts": str(tmp_path / "known_hosts"), "__guests_placed": {"placements": dict.fromkeys(keys, "h1")}}
+    [trust] = [
+        task
+        for task in yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
+        if "corral.virt.virt_known_hosts" in task
+    ]
+    known = {
+        "guests_known_hosts": str(tmp_path / "known_hosts"),
+        "__guests_placed": {"placements": dict.fromkeys(keys, "h1")},
+    }
     more: dict[str, t.Any] = {"vars": known, "vars_files": [str(ROLE / "vars/main.yml")]}
     play.run(trust, options=["--check", "--diff"], **more)
     assert "+new ssh-ed25519 AAAA" in play.stdout and f"{'A' * 40}\n" in play.stdout and keys["new"] not in play.stdout
@@ -52,7 +65,9 @@ def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:
 
 
 def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_path: Path) -> None:
-    """A case on each host: a name of the firewall's, one that fits only beside a guest that stays off, a name of a listed guest."""
+    """A case on each host: a name of the firewall's, one that fits only beside a guest that stays off, a name of a
+    listed guest.
+    """
     play, info = Play(tmp_path), {**INFO, "guests": [{**OFF, "name": "off"}]}
     start = {"name": "off", "vcpus": 1, "memory": 6144, "state": "running"}
     cases: dict[str, list[dict[str, t.Any]]] = {
@@ -62,16 +77,22 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
         "h4": [{"name": "web1", "vcpus": 1, "memory": 64}],
         "h5": [{"name": "new", "vcpus": 1}, {"name": "off"}],
     }
-    play.hosts(hyper={host: {"wanted": guests} for host, guests in cases.items()}, net={"firewall": {}}, guests={"web1": {}})
+    play.hosts(
+        hyper={host: {"wanted": guests} for host, guests in cases.items()}, net={"firewall": {}}, guests={"web1": {}}
+    )
     place = {"guests": "{{ wanted }}", "hosts": {"hyper1": {"host": info}}}
     told = play.run({"corral.virt.virt_place": place, "register": "told", "ignore_errors": True})
     assert told["h1"]["msg"].startswith(
         "cannot place FIREWALL: firewall is a host of this inventory outside the group guests; choose another"
     )
-    assert "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB" in told["h2"]["msg"]
+    assert (
+        "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB" in told["h2"]["msg"]
+    )
     assert told["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
     assert told["h4"]["placements"] == {"web1": "hyper1"}
-    assert told["h5"]["msg"].startswith("cannot place new: no hypervisor has it, and to make it memory must be given, as memory=2GiB")
+    assert told["h5"]["msg"].startswith(
+        "cannot place new: no hypervisor has it, and to make it memory must be given, as memory=2GiB"
+    )
 
 
 OFF: dict[str, t.Any] = {

@@ -47,7 +47,11 @@ class Place(t.NamedTuple):
 
     def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
         """As the module does."""
-        params = {**{name: option.get("default") for name, option in image.OPTIONS.items()}, "name": "tiny.qcow2", **said}
+        params = {
+            **{name: option.get("default") for name, option in image.OPTIONS.items()},
+            "name": "tiny.qcow2",
+            **said,
+        }
         if "src" in said:
             params["remote_src"] = True
         return image.converge(self.connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
@@ -150,20 +154,30 @@ def test_packed_and_of_another_format(place: Place) -> None:
         ),
         ({"src": "/nowhere", "checksum": "none"}, Failed, r"^cannot read /nowhere: No such file"),
         ({"url": "https://example.org/x", "src": None}, BadInput, "nothing is downloaded unverified"),
-        ({"url": "file:///etc/passwd", "src": None, "checksum": "none"}, BadInput, "must begin with http:// or https://"),
+        (
+            {"url": "file:///etc/passwd", "src": None, "checksum": "none"},
+            BadInput,
+            "must begin with http:// or https://",
+        ),
         ({"url": "https://example.org/x", "checksum": "none"}, BadInput, "url and src exclude each other"),
         ({"name": "../tiny.qcow2", "checksum": "none"}, BadInput, "is not a valid name"),
         ({"name": "tiny", "checksum": "none"}, BadInput, "format of tiny is unclear"),
         ({"pool": "fast", "checksum": "none"}, NotFound, "cannot find storage pool fast"),
         ({"src": None, "checksum": None}, BadInput, "say where it comes from"),
-        ({"signature": "inline", "checksum": "none"}, BadInput, "a list of checksums is signed.*; signature: say with keyring"),
+        (
+            {"signature": "inline", "checksum": "none"},
+            BadInput,
+            "a list of checksums is signed.*; signature: say with keyring",
+        ),
         ({"keyring": "/keys", "checksum": "none"}, BadInput, "keyring: say with signature"),
         ({"origin": "hyper1", "checksum": "none"}, BadInput, "src and origin exclude each other"),
         ({"retries": -1, "checksum": "none"}, BadInput, "retries: must not be below 0"),
         ({"checksum": "md5:0"}, BadInput, "checksum: cannot read 'md5:0'; write sha256:<hex>"),
     ],
 )
-def test_what_is_refused_leaves_nothing(place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str) -> None:
+def test_what_is_refused_leaves_nothing(
+    place: Place, said: dict[str, t.Any], kind: type[VirtError], message: str
+) -> None:
     with pytest.raises(kind, match=message):
         place.converge(**{"src": str(place.sources / "tiny.qcow2"), **said})
     assert place.files() == {}
@@ -195,17 +209,26 @@ def _untouched(path: Path) -> tuple[int, ...]:
 @pytest.mark.parametrize("current", [True, False])
 @pytest.mark.parametrize("sourceless", [True, False])
 def test_a_file_of_others_with_a_contents_name_is_no_image(place: Place, current: bool, sourceless: bool) -> None:
-    """Its name promises a checksum that it does not have: nothing points to it, and it is neither replaced nor removed."""
+    """Its name promises a checksum that it does not have: nothing points to it, and it is neither replaced nor
+    removed.
+    """
     source = place.sources / "tiny.qcow2"
     theirs = place.pool / f"tiny.{digest(source)[:12]}.qcow2"
     theirs.write_text("mine")
     before = _untouched(theirs)
-    said: dict[str, t.Any] = {"checksum": f"sha256:{digest(source)}", "current": current, **({} if sourceless else {"src": str(source)})}
+    said: dict[str, t.Any] = {
+        "checksum": f"sha256:{digest(source)}",
+        "current": current,
+        **({} if sourceless else {"src": str(source)}),
+    }
     for check_mode in (True, False):
         with pytest.raises(Refused, match=r"cannot verify image .* did not bring it; look at it, and move it away"):
             place.converge(check_mode=check_mode, **said)
         gone = place.converge(check_mode=check_mode, state="absent")
-        assert gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection brought it"] and not gone["changed"]
+        assert (
+            gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection brought it"]
+            and not gone["changed"]
+        )
     assert (theirs.read_text(), _untouched(theirs)) == ("mine", before)
     assert not (place.pool / "tiny.qcow2").is_symlink()
 
@@ -263,7 +286,8 @@ def test_an_image_that_reads_a_file_of_the_host_is_refused(place: Place) -> None
     evil = place.sources / "evil.vmdk"
     evil.write_text(
         '# Disk DescriptorFile\nversion=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType="monolithicFlat"\n\n'
-        f'RW 8 FLAT "{secret}" 0\n\nddb.virtualHWVersion = "4"\nddb.geometry.cylinders = "1"\nddb.geometry.heads = "16"\n'
+        f'RW 8 FLAT "{secret}" 0\n\nddb.virtualHWVersion = "4"\nddb.geometry.cylinders = "1"\nddb.geometry.heads = '
+        '"16"\n'
         'ddb.geometry.sectors = "63"\nddb.adapterType = "ide"\n'
     )
     with pytest.raises(Refused, match=rf"it refers to another file \({secret}\)"):
@@ -284,14 +308,27 @@ def test_an_image_of_a_format_nobody_publishes_is_refused(place: Place) -> None:
         {"full-backing-filename": "/secret"},
         {"format-specific": {"type": "qcow2", "data": {"data-file": "/secret"}}},
         {"format-specific": {"type": "vmdk", "data": {"extents": [{"filename": "{path}"}, {"filename": "/secret"}]}}},
-        {"children": [{"name": "file", "info": {"filename": "{path}", "children": [{"name": "file", "info": {"filename": "/secret"}}]}}]},
+        {
+            "children": [
+                {
+                    "name": "file",
+                    "info": {"filename": "{path}", "children": [{"name": "file", "info": {"filename": "/secret"}}]},
+                }
+            ]
+        },
         {"children": [{"name": "file", "info": {"filename": "json:{}"}}]},
     ],
     ids=str,
 )
-def test_whatever_qemu_img_says_of_other_files(place: Place, more: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_qemu_img_says_of_other_files(
+    place: Place, more: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
-        qemu_img, "info", lambda path, _form: json.loads(json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path))
+        qemu_img,
+        "info",
+        lambda path, _form: json.loads(
+            json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path)
+        ),
     )
     with pytest.raises(Refused, match="it refers to another file"):
         place.converge(src=str(place.sources / "tiny.qcow2"), checksum="none")
@@ -301,7 +338,10 @@ def test_whatever_qemu_img_says_of_other_files(place: Place, more: dict[str, t.A
 def test_a_vmdk_that_holds_its_own_data_is_converted(place: Place) -> None:
     place.converge(src=str(make(place.sources / "good.vmdk", "vmdk")), checksum="none")
     target = place.pool / "tiny.qcow2"
-    assert b'"format": "qcow2"' in subprocess.run(["qemu-img", "info", "--output=json", target], check=True, capture_output=True).stdout
+    assert (
+        b'"format": "qcow2"'
+        in subprocess.run(["qemu-img", "info", "--output=json", target], check=True, capture_output=True).stdout
+    )
 
 
 def test_removal_says_what_goes(place: Place) -> None:
@@ -376,7 +416,12 @@ def test_a_redirect_is_followed(place: Place, server: Server) -> None:
         ({"errors": [404]}, {}, r"HTTP 404 Not Found; is the address right\?", 0),
         ({"errors": [403]}, {}, "HTTP 403 Forbidden", 0),
         ({"errors": [500] * 3}, {}, r"HTTP 500 .* \(tried 3 times\)", 0),
-        ({"truncated": 9}, {}, r"it ended after \d+ of 524288 bytes \(tried 3 times\); the \d+ bytes that came are kept", 458752),
+        (
+            {"truncated": 9},
+            {},
+            r"it ended after \d+ of 524288 bytes \(tried 3 times\); the \d+ bytes that came are kept",
+            458752,
+        ),
         ({"truncated": 9, "ranges": False}, {}, r"it ended after 262144 of 524288 bytes \(tried 3 times\)", 262144),
         ({"stalled": 9}, {"retries": 0}, r"timed out \(tried 1 times\)", 262144),
         ({"damaged": 9}, {}, r"refusing image disk.raw: .* has sha256 [0-9a-f]{64}, not", 0),
@@ -384,7 +429,13 @@ def test_a_redirect_is_followed(place: Place, server: Server) -> None:
     ids=str,
 )
 def test_a_bad_day_that_does_not_end(
-    place: Place, server: Server, pauses: list[float], trouble: dict[str, t.Any], said: dict[str, t.Any], message: str, kept: int
+    place: Place,
+    server: Server,
+    pauses: list[float],
+    trouble: dict[str, t.Any],
+    said: dict[str, t.Any],
+    message: str,
+    kept: int,
 ) -> None:
     for name, value in trouble.items():
         setattr(server, name, value)
@@ -396,13 +447,22 @@ def test_a_bad_day_that_does_not_end(
     assert len(pauses) <= 2
 
     # The next day: only what is missing comes.
-    server.errors, server.truncated, server.stalled, server.damaged, server.ranges, server.sent_bytes = [], 0, 0, 0, True, 0
+    server.errors, server.truncated, server.stalled, server.damaged, server.ranges, server.sent_bytes = (
+        [],
+        0,
+        0,
+        0,
+        True,
+        0,
+    )
     assert download(place, server)["changed"]
     assert is_whole(place, server)
     assert server.sent_bytes == len(server.files[DISK]) - kept
 
 
-def test_a_download_that_was_whole_is_not_asked_for_again(place: Place, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_was_whole_is_not_asked_for_again(
+    place: Place, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
@@ -418,7 +478,9 @@ def test_a_download_that_was_whole_is_not_asked_for_again(place: Place, server: 
 
 @pytest.mark.parametrize("checksum", ["none", None])
 @pytest.mark.parametrize("etag", ['"1"', '"2"', 'W/"2"', None])
-def test_what_was_kept_of_another_version_is_not_used(place: Place, server: Server, checksum: str | None, etag: str | None) -> None:
+def test_what_was_kept_of_another_version_is_not_used(
+    place: Place, server: Server, checksum: str | None, etag: str | None
+) -> None:
     """Without a checksum only the server can tell; with one, it is seen in the end."""
     said = {"checksum": checksum} if checksum else {}
     server.truncated, old = 1, server.files[DISK]
@@ -442,7 +504,9 @@ def test_a_part_larger_than_the_image_is_thrown_away(place: Place, server: Serve
 
 
 def test_a_name_that_resolves_to_nobody(place: Place, pauses: list[float]) -> None:
-    with pytest.raises(Failed, match=r"cannot fetch http://127.0.0.1:1/x.raw: .*Connection refused.* \(tried 5 times\)"):
+    with pytest.raises(
+        Failed, match=r"cannot fetch http://127.0.0.1:1/x.raw: .*Connection refused.* \(tried 5 times\)"
+    ):
         place.converge(name="x.raw", url="http://127.0.0.1:1/x.raw", checksum="none")
     assert (place.files(), pauses) == ({}, [1, 2, 4, 8])
 
@@ -457,7 +521,8 @@ LISTS = {
     "AlmaLinux": f"{ANOTHER}  disk.raw.manifest\n{HEX['sha256']}  ./disk.raw\n",
     "openSUSE": f"{HEX['sha256']}  disk-15.6-Build7.raw\n",
     "alone": HEX["sha256"],
-    "several": f"SHA1 (disk.raw) = {HEX['sha1']}\n{ANOTHER[:-1]}1  other\n{HEX['sha256']}  disk.raw\r\n{HEX['sha512']}  disk.raw\n",
+    "several": f"SHA1 (disk.raw) = {HEX['sha1']}\n{ANOTHER[:-1]}1  other\n{HEX['sha256']}  "
+    f"disk.raw\r\n{HEX['sha512']}  disk.raw\n",
 }
 
 
@@ -473,7 +538,9 @@ def test_lists_of_checksums(place: Place, server: Server, vendor: str) -> None:
 
 def test_a_list_without_the_file(place: Place, server: Server) -> None:
     server.files["/SUMS"] = f"{HEX['sha256']}  other.raw\n{HEX['md5']}  disk.raw\n".encode()
-    with pytest.raises(Failed, match=r"cannot verify .*disk.raw: .*/SUMS holds no sha512, sha384 or sha256 of disk.raw"):
+    with pytest.raises(
+        Failed, match=r"cannot verify .*disk.raw: .*/SUMS holds no sha512, sha384 or sha256 of disk.raw"
+    ):
         download(place, server, checksum=f"{server.url}/SUMS")
     server.files["/SUMS"] = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
     with pytest.raises(Failed, match=r"holds no sha512 of disk\.raw"):
@@ -513,7 +580,9 @@ def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server
     pool = place.connection.storagePoolLookupByName("default")
     pool.createXML(f"<volume><name>web1-system.qcow2</name><capacity>512</capacity>{backing}</volume>")
     overlay = place.sources / "overlay.qcow2"
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", place.pool / second, overlay], check=True)
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", place.pool / second, overlay], check=True
+    )
     source = f"<disk type='file'><source file='{overlay}'/><target dev='vda'/></disk>"
     place.connection.defineXML(
         f"<domain type='test'><name>web2</name><memory>8192</memory><os><type>hvm</type></os><devices>{source}</devices></domain>"
@@ -559,7 +628,9 @@ def test_every_format_is_converted(place: Place, form: str) -> None:
     place.converge(name="disk.raw", src=str(source))
     place.converge(name="disk.qcow2", src=str(source))
     for made, made_form in (("disk.raw", "raw"), ("disk.qcow2", "qcow2")):
-        subprocess.run(["qemu-img", "compare", "-q", "-f", form, "-F", made_form, source, place.pool / made], check=True)
+        subprocess.run(
+            ["qemu-img", "compare", "-q", "-f", form, "-F", made_form, source, place.pool / made], check=True
+        )
 
 
 @pytest.fixture(scope="module")
@@ -590,7 +661,9 @@ def test_a_signed_list(place: Place, server: Server, signer: Gpg, inline: bool, 
         "keyring": keys.decode() if armoured else str(ring),
     }
     publish("stranger")
-    with pytest.raises(Failed, match=r"refusing .*/SUMS: no key of the keyring made a good signature of it \(.*No public key"):
+    with pytest.raises(
+        Failed, match=r"refusing .*/SUMS: no key of the keyring made a good signature of it \(.*No public key"
+    ):
         download(place, server, **said)
     publish("vendor")
     where = "/SUMS" if inline or not armoured else "/SUMS.gpg"

@@ -13,7 +13,14 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import header
-from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image, pool_directory, travel
+from ansible_collections.corral.virt.plugins.module_utils._front import (
+    clone,
+    domain_options,
+    guest,
+    image,
+    pool_directory,
+    travel,
+)
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
@@ -87,7 +94,9 @@ def fetched(connection: t.Any, source: Path) -> dict[str, t.Any]:
     return image.converge(connection, params, Gate(check_mode=False), world)
 
 
-@pytest.mark.parametrize(("name", "form"), [("evil.img", "qcow2"), ("evil.raw", "qcow2"), ("evil.qcow2", "raw"), ("evil", "raw")])
+@pytest.mark.parametrize(
+    ("name", "form"), [("evil.img", "qcow2"), ("evil.raw", "qcow2"), ("evil.qcow2", "raw"), ("evil", "raw")]
+)
 @pytest.mark.parametrize("way", ["copy", "overlay"])
 def test_virt_domain_takes_no_format_from_what_a_guest_wrote(connection: t.Any, name: str, form: str, way: str) -> None:
     """libvirt reads the format of a volume from its first bytes, too."""
@@ -105,7 +114,12 @@ def test_virt_domain_makes_no_guest_from_an_image_that_reads_the_host(
     connection.storagePoolLookupByName("default").createXML(VOLUME.format("evil.qcow2", "qcow2"))
     qcow2(pool / "evil.qcow2", named(pool, below, nbd))
     for way in ("copy", "overlay"):
-        wish = {"name": "web2", "vcpus": 1, "memory": 64, "disks": [{"name": "system", "image": "evil.qcow2", "clone": way}]}
+        wish = {
+            "name": "web2",
+            "vcpus": 1,
+            "memory": 64,
+            "disks": [{"name": "system", "image": "evil.qcow2", "clone": way}],
+        }
         with pytest.raises(Refused, match=r"it stands on .*, which is no image from virt_image"):
             guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
     untouched(nbd)
@@ -188,14 +202,18 @@ def test_a_disk_that_no_guest_has_reads_nothing_that_only_itself_names(
     (pool / ".debian.0123456789ab.qcow2.json").write_text("{}")
     path = qcow2(pool / "evil.qcow2", named(pool, below, nbd))
     before = path.read_bytes()
-    with pytest.raises(Refused, match=r"no guest of this host has it, and only its own first bytes say that it stands on"):
+    with pytest.raises(
+        Refused, match=r"no guest of this host has it, and only its own first bytes say that it stands on"
+    ):
         cloned(connection, check_mode=check_mode, name="evil.qcow2", **said)
     untouched(nbd)
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("said", WORK, ids=str)
-def test_a_disk_on_what_virt_image_brought_is_worked_on_without_a_guest(connection: t.Any, pool: Path, said: dict[str, t.Any]) -> None:
+def test_a_disk_on_what_virt_image_brought_is_worked_on_without_a_guest(
+    connection: t.Any, pool: Path, said: dict[str, t.Any]
+) -> None:
     qcow2(pool / "good.qcow2")
     qcow2(pool / "debian.0123456789ab.qcow2")
     (pool / ".debian.0123456789ab.qcow2.json").write_text("{}")
@@ -218,9 +236,15 @@ def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
 
 @pytest.mark.parametrize(
     "below",
-    ["pool/base.qcow2", 'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "{}"}}}}', 'json:{{"file.filename":"{}"}}'],
+    [
+        "pool/base.qcow2",
+        'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "{}"}}}}',
+        'json:{{"file.filename":"{}"}}',
+    ],
 )
-def test_an_overlay_that_libvirt_does_not_list_holds_its_base(connection: t.Any, pool: Path, tmp_path: Path, below: str) -> None:
+def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
+    connection: t.Any, pool: Path, tmp_path: Path, below: str
+) -> None:
     qcow2(pool / "base.qcow2")
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
@@ -232,7 +256,9 @@ def test_a_foreign_format_is_converted_only_where_the_source_says_so(
     connection: t.Any, pool: Path, tmp_path: Path, ending: str, form: str
 ) -> None:
     subprocess.run(["qemu-img", "create", "-q", "-f", form, str(tmp_path / f"source.{ending}"), "1M"], check=True)
-    with pytest.raises(Refused, match=f"by its first bytes it is {form}, and the name of its source, source.{ending}, does not say so"):
+    with pytest.raises(
+        Refused, match=f"by its first bytes it is {form}, and the name of its source, source.{ending}, does not say so"
+    ):
         fetched(connection, tmp_path / f"source.{ending}")
     assert not (pool / "new.qcow2").is_symlink()
 
@@ -279,6 +305,8 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
     source = Source("origin", "qemu+tls://hyper1/system")
     said = ImageSpec("new.qcow2", Bounds("new.qcow2", 1024**3))
     work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), said, t.cast(t.Any, None))
-    with pytest.raises(Refused, match=r"refers to another file \(/etc/shadow\)|is qcow2 by its name, raw by its first bytes"):
+    with pytest.raises(
+        Refused, match=r"refers to another file \(/etc/shadow\)|is qcow2 by its name, raw by its first bytes"
+    ):
         work._inspect(str(received))
     assert not received.exists()

@@ -64,7 +64,12 @@ def connection(tmp_path: Path) -> t.Iterator[t.Any]:
 
 
 def converged(connection: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
-    params = {**{name: option.get("default") for name, option in image.OPTIONS.items()}, "name": "disk.raw", "retries": 0, **said}
+    params = {
+        **{name: option.get("default") for name, option in image.OPTIONS.items()},
+        "name": "disk.raw",
+        "retries": 0,
+        **said,
+    }
     return image.converge(connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
 
 
@@ -75,7 +80,9 @@ def manifest(tmp_path: Path) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     "way", ["http list", "https list that leads to http", "no certificate", "none", "https list", "digest", "signature"]
 )
-def test_only_what_nobody_on_the_way_can_write_is_called_verified(connection: t.Any, server: Server, tmp_path: Path, way: str) -> None:
+def test_only_what_nobody_on_the_way_can_write_is_called_verified(
+    connection: t.Any, server: Server, tmp_path: Path, way: str
+) -> None:
     secure = server.url.replace("http:", "https:")
     checksum = {"digest": f"sha256:{DIGEST}", "none": "none", "https list that leads to http": f"{secure}/moved/SUMS"}
     said: dict[str, t.Any] = {"url": f"{server.url}/disk.raw", "checksum": checksum.get(way, f"{secure}/SUMS")}
@@ -86,19 +93,28 @@ def test_only_what_nobody_on_the_way_can_write_is_called_verified(connection: t.
     if way == "signature":
         (tmp_path / "gnupg").mkdir()
         with signing(tmp_path / "gnupg", "vendor") as gpg:
-            server.files["/SUMS.gpg"] = gpg("--local-user", "vendor@example.org", "--detach-sign", given=server.files["/SUMS"])
-            said |= {"signature": f"{server.url}/SUMS.gpg", "keyring": gpg("--armor", "--export", "vendor@example.org").decode()}
+            server.files["/SUMS.gpg"] = gpg(
+                "--local-user", "vendor@example.org", "--detach-sign", given=server.files["/SUMS"]
+            )
+            said |= {
+                "signature": f"{server.url}/SUMS.gpg",
+                "keyring": gpg("--armor", "--export", "vendor@example.org").decode(),
+            }
     verified, asked = way in ("https list", "digest", "signature"), way != "none"
     for result in (converged(connection, check_mode=True, **said), converged(connection, **said)):
         assert result["verified"] is verified
-        assert result["steps"][0].startswith(f"fetch image disk.raw, {'verified by sha256' if verified else 'NOT verified'}")
+        assert result["steps"][0].startswith(
+            f"fetch image disk.raw, {'verified by sha256' if verified else 'NOT verified'}"
+        )
         assert [("is NOT verified" in text) for text in result["warnings"]] == [True] * (asked and not verified)
     assert manifest(tmp_path)["verified"] is verified
     again = converged(connection, **said)
     assert (again["changed"], again["verified"]) == (False, verified)
     assert len(again["warnings"]) == (asked and not verified)
     if asked:
-        assert converged(connection, url=said["url"], checksum=f"sha256:{DIGEST}")["verified"], "the same content, asked for by its digest"
+        assert converged(connection, url=said["url"], checksum=f"sha256:{DIGEST}")["verified"], (
+            "the same content, asked for by its digest"
+        )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +136,9 @@ SECRET = "S3CRET"
 
 
 @pytest.mark.parametrize("trouble", ["", "missing", "damaged", "no list", "no such sum", "no address"])
-def test_no_secret_of_an_address_is_told_or_kept(connection: t.Any, server: Server, tmp_path: Path, trouble: str) -> None:
+def test_no_secret_of_an_address_is_told_or_kept(
+    connection: t.Any, server: Server, tmp_path: Path, trouble: str
+) -> None:
     """In no result, manifest, file or error."""
     url = server.url.replace("://", f"://user:{SECRET}@") + f"/disk.raw?X-Amz-Signature={SECRET}"
     sums = server.url.replace("://", f"://user:{SECRET}@") + f"/SUMS?token={SECRET}"

@@ -60,7 +60,9 @@ class DyingGate(Gate):
 
 def plain(seen: dict[str, object]) -> dict[str, object]:
     """Guests and volumes, without the number libvirt counts running guests by."""
-    return {key: re.sub(r"id='\d+'", "", str(value)) for key, value in seen.items() if key.startswith(("guest", "volume"))}
+    return {
+        key: re.sub(r"id='\d+'", "", str(value)) for key, value in seen.items() if key.startswith(("guest", "volume"))
+    }
 
 
 def steps_of(connection: t.Any, options: t.Mapping[str, t.Any]) -> list[str]:
@@ -163,7 +165,11 @@ def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -
         guest.converge(connection, domain_options.wanted(GUEST), DyingGate(2))
     with pytest.raises(Refused, match="say its disks again"):
         guest.converge(connection, domain_options.wanted({"name": "box1", "state": "running"}), Gate(check_mode=False))
-    guest.converge(connection, domain_options.wanted({"name": "box1", "state": "destroyed", "tags": ["late"]}), Gate(check_mode=False))
+    guest.converge(
+        connection,
+        domain_options.wanted({"name": "box1", "state": "destroyed", "tags": ["late"]}),
+        Gate(check_mode=False),
+    )
     assert "create disk" in " ".join(steps_of(connection, GUEST)), "what is missing is still known"
 
 
@@ -236,5 +242,9 @@ def test_no_definition_names_a_disk_that_is_half_seeded(connection: t.Any, survi
     assert len(named) == 1 and not set(named) & there
     assert ("/var/lib/libvirt/images/box1-system.qcow2.unseeded" in there) == (survived == 2)
     assert steps_of(connection, OFFLINE)[1:] == steps[1:], "made and seeded anew"
-    guest.converge(connection, domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}), Gate(check_mode=False))
+    guest.converge(
+        connection,
+        domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
+        Gate(check_mode=False),
+    )
     assert not [volume.name() for volume in volumes(connection) if "box1" in volume.name()], "nothing is left of it"

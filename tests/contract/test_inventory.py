@@ -27,10 +27,14 @@ PATIENCE_S = 30  # even a loaded machine has asked its hypervisors by then; one 
 STATES = {"running": 1, "paused": 3, "shutdown": 5}
 
 
-def guest(number: int, name: str, state: str = "running", record: t.Mapping[str, list[str]] | None = None, title: str = "") -> str:
+def guest(
+    number: int, name: str, state: str = "running", record: t.Mapping[str, list[str]] | None = None, title: str = ""
+) -> str:
     node = f'<test:runstate xmlns:test="http://libvirt.org/schemas/domain/test/1.0">{STATES[state]}</test:runstate>'
     uuid = f"00000000-0000-0000-0000-00000000000{number}"
-    marks = "".join(f"<corral:{kind}>{value}</corral:{kind}>" for kind, values in (record or {}).items() for value in values)
+    marks = "".join(
+        f"<corral:{kind}>{value}</corral:{kind}>" for kind, values in (record or {}).items() for value in values
+    )
     title = f"<title>{title}</title>" if title else ""
     return GUEST.format(number=number, name=name, uuid=uuid, title=title, record=marks, state=node)
 
@@ -142,9 +146,13 @@ def test_names_that_mean_something_else(inventory: Inventory) -> None:
 def test_nothing_from_outside_is_executed(inventory: Inventory) -> None:
     trap = inventory.place.parent / "executed"
     text = f"{{{{ lookup('pipe', 'touch {trap}') }}}}"
-    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, "evil", title=text))})
+    inventory.write(
+        "virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, "evil", title=text))}
+    )
     assert inventory.list()["_meta"]["hostvars"]["evil"]["virt_title"] == {"__ansible_unsafe": text}
-    shown = inventory.ask("evil", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=virt_title", program="ansible")
+    shown = inventory.ask(
+        "evil", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=virt_title", program="ansible"
+    )
     assert "lookup" in shown and not trap.exists()
 
 
@@ -169,11 +177,17 @@ def test_constructed(two: Inventory) -> None:
 def test_no_guest_makes_itself_a_hypervisor(inventory: Inventory) -> None:
     """By what it says of itself, where that names groups."""
     inventory.write("hosts.yml", site={"children": {"hyper": {"hosts": {"h1": None}, "children": {"new": None}}}})
-    guests = [guest(number, f"evil{number}", title=title) for number, title in enumerate(["hyper", "new", "site", "web"], 1)]
+    guests = [
+        guest(number, f"evil{number}", title=title) for number, title in enumerate(["hyper", "new", "site", "web"], 1)
+    ]
     keys = [{"key": "virt_title", "prefix": "", "separator": ""}]
-    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", *guests)}, keyed_groups=keys)
+    inventory.write(
+        "virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", *guests)}, keyed_groups=keys
+    )
     known = inventory.list()
-    assert known["hyper"] == {"children": ["new"], "hosts": ["h1"]} and "new" not in known and "hosts" not in known["site"]
+    assert (
+        known["hyper"] == {"children": ["new"], "hosts": ["h1"]} and "new" not in known and "hosts" not in known["site"]
+    )
     assert known["web"]["hosts"] == ["evil4"]
     assert "guest evil1 is not put into hyper by keyed_groups" in inventory.stderr
 
@@ -181,7 +195,10 @@ def test_no_guest_makes_itself_a_hypervisor(inventory: Inventory) -> None:
 def test_all_guests_of_many_full_hypervisors_are_shown(inventory: Inventory) -> None:
     """What is read of them is read after the deadline."""
     for number in range(8):
-        guests = [guest(1, f"g{number}-{index}").replace("-0000-000000000001", f"-{number:04}-{index:012}") for index in range(100)]
+        guests = [
+            guest(1, f"g{number}-{index}").replace("-0000-000000000001", f"-{number:04}-{index:012}")
+            for index in range(100)
+        ]
         inventory.host(f"h{number}", *guests)
     uris = {f"h{number}": f"test://{inventory.place.parent}/h{number}.xml" for number in range(8)}
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors=uris, timeout=1.5)
@@ -190,7 +207,11 @@ def test_all_guests_of_many_full_hypervisors_are_shown(inventory: Inventory) -> 
 
 def test_a_guest_named_as_an_option_of_ssh_runs_nothing_here(inventory: Inventory) -> None:
     trap, name = inventory.place.parent / "PWNED", "-oProxyCommand=touch PWNED; echo "
-    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, name), guest(2, "Windows 10"))})
+    inventory.write(
+        "virt.yml",
+        plugin="corral.virt.virt",
+        hypervisors={"h1": inventory.host("h1", guest(1, name), guest(2, "Windows 10"))},
+    )
     inventory.ask("guests", "-c", "ssh", "-T", "1", "-m", "ansible.builtin.raw", "-a", "true", program="ansible")
     assert not trap.exists()
     known = inventory.list()["_meta"]["hostvars"]
@@ -202,7 +223,11 @@ def test_composed_addresses_are_judged_too(inventory: Inventory) -> None:
     uri = inventory.host("h1", *(guest(number, f"g{number}", title=title) for number, title in enumerate(titles)))
     inventory.write("hosts.yml", firewalls={"hosts": {"firewall": {"ansible_host": "192.0.2.9"}}})
     inventory.write(
-        "virt.yml", plugin="corral.virt.virt", hypervisors={"h1": uri}, compose={"ansible_host": "virt_title"}, addresses=["record"]
+        "virt.yml",
+        plugin="corral.virt.virt",
+        hypervisors={"h1": uri},
+        compose={"ansible_host": "virt_title"},
+        addresses=["record"],
     )
     known = inventory.list()["_meta"]["hostvars"]
     assert [known[f"g{number}"].get("ansible_host") for number in range(3)] == [None, None, "10.0.0.9"]
@@ -213,27 +238,37 @@ def test_composed_addresses_are_judged_too(inventory: Inventory) -> None:
 @pytest.mark.parametrize("source", ["hosts.yml", "web.yml", "web"])  # before, after, and after as INI
 def test_no_guest_takes_the_place_of_another_host(inventory: Inventory, source: str) -> None:
     record = {"address": ["10.0.0.5"], "ssh-host-key": [KEY]}
-    uri = inventory.host("h1", guest(1, "firewall", record=record), guest(2, "ROUTER"), guest(3, "hv.example.com"), guest(4, "web1"))
+    uri = inventory.host(
+        "h1", guest(1, "firewall", record=record), guest(2, "ROUTER"), guest(3, "hv.example.com"), guest(4, "web1")
+    )
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": uri}, addresses=["record"])
     if source.endswith(".yml"):
-        hosts = {"firewall": {"ansible_become_password": "secret"}, "router": None, "hv1": {"ansible_host": "hv.example.com"}}
+        hosts = {
+            "firewall": {"ansible_become_password": "secret"},
+            "router": None,
+            "hv1": {"ansible_host": "hv.example.com"},
+        }
         inventory.write(source, net={"hosts": hosts})
     else:
-        (inventory.place / source).write_text("[net]\nfirewall ansible_become_password=secret\nrouter\n[net:vars]\na=b\n")
+        (inventory.place / source).write_text(
+            "[net]\nfirewall ansible_become_password=secret\nrouter\n[net:vars]\na=b\n"
+        )
     known = inventory.list()
     assert known["_meta"]["hostvars"]["firewall"].get("virt_uuid") is None
     assert "ansible_host" not in known["_meta"]["hostvars"]["firewall"]
     shown = {"web1"} if source.endswith(".yml") else {"hv.example.com", "web1"}
     assert set(known["guests_running"]["hosts"]) == shown
     assert (
-        "guest firewall on h1 is not shown: another host of this inventory has that name; rename the guest, or put that host into"
-        in inventory.stderr
+        "guest firewall on h1 is not shown: another host of this inventory has that name; rename the guest, or put "
+        "that host into" in inventory.stderr
     )
 
 
 def test_later_sources_that_nobody_can_read_ahead_are_named(inventory: Inventory) -> None:
     inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, "web1"))})
-    inventory.write("zz_constructed.yml", plugin="ansible.builtin.constructed", groups={"web": "inventory_hostname == 'web1'"})
+    inventory.write(
+        "zz_constructed.yml", plugin="ansible.builtin.constructed", groups={"web": "inventory_hostname == 'web1'"}
+    )
     assert inventory.list()["web"]["hosts"] == ["web1"]
     assert "is read after" not in inventory.stderr
     script = inventory.place / "zz_script"
@@ -255,20 +290,36 @@ def test_a_guest_that_the_inventory_lists_keeps_what_is_said_of_it(inventory: In
 
 
 def test_of_two_clouds_the_later_one_replaces_no_guest(inventory: Inventory) -> None:
-    inventory.write("a_virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", guest(1, "web1", title="first"))})
-    inventory.write("b_virt.yml", plugin="corral.virt.virt", hypervisors={"h2": inventory.host("h2", guest(2, "web1", title="second"))})
+    inventory.write(
+        "a_virt.yml",
+        plugin="corral.virt.virt",
+        hypervisors={"h1": inventory.host("h1", guest(1, "web1", title="first"))},
+    )
+    inventory.write(
+        "b_virt.yml",
+        plugin="corral.virt.virt",
+        hypervisors={"h2": inventory.host("h2", guest(2, "web1", title="second"))},
+    )
     known = inventory.list()
     assert known["_meta"]["hostvars"]["web1"]["virt_title"] == "first"
     assert "on_h2" not in known
-    assert "guest web1 on h2 is not shown: a source that was read before shows a guest of that name, on h1" in inventory.stderr
+    assert (
+        "guest web1 on h2 is not shown: a source that was read before shows a guest of that name, on h1"
+        in inventory.stderr
+    )
 
 
 def test_no_guest_is_reached_at_an_address_of_this_inventory(inventory: Inventory) -> None:
     """Of the hypervisor, of a host whose address stands in its group, and of the hypervisor that does not answer."""
     claims = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "10.0.0.4"]
-    uri = inventory.host("h1", *(guest(number, f"g{number}", record={"address": [claim]}) for number, claim in enumerate(claims, 1)))
+    uri = inventory.host(
+        "h1", *(guest(number, f"g{number}", record={"address": [claim]}) for number, claim in enumerate(claims, 1))
+    )
     inventory.write("group_vars/net.yml", ansible_host="{{ where }}", where="192.0.2.2")
-    hypervisors = {"h1": {"ansible_host": "192.0.2.1", "uri": uri}, "h2": {"ansible_host": "192.0.2.3", "uri": "test:///nowhere.xml"}}
+    hypervisors = {
+        "h1": {"ansible_host": "192.0.2.1", "uri": uri},
+        "h2": {"ansible_host": "192.0.2.3", "uri": "test:///nowhere.xml"},
+    }
     inventory.write("hosts.yml", hyper={"hosts": hypervisors}, net={"hosts": {"firewall": None}})
     inventory.write("virt.yml", plugin="corral.virt.virt", uri="{{ uri }}")
     known = inventory.list()["_meta"]["hostvars"]
@@ -291,7 +342,11 @@ def test_control_characters_reach_no_terminal(inventory: Inventory) -> None:
 
 
 def test_cache(two: Inventory) -> None:
-    cache = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(two.place.parent / "cache")}
+    cache = {
+        "cache": True,
+        "cache_plugin": "ansible.builtin.jsonfile",
+        "cache_connection": str(two.place.parent / "cache"),
+    }
     two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cache)
     first = two.list()
     two.host("first", guest(1, "other"))
@@ -301,7 +356,11 @@ def test_cache(two: Inventory) -> None:
 
 
 def test_what_was_silent_is_not_kept_so(two: Inventory) -> None:
-    cache = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(two.place.parent / "cache")}
+    cache = {
+        "cache": True,
+        "cache_plugin": "ansible.builtin.jsonfile",
+        "cache_connection": str(two.place.parent / "cache"),
+    }
     two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cache)
     document = two.place.parent / "second.xml"
     text = document.read_text()
@@ -315,7 +374,9 @@ def test_files_beside_the_inventory_count(two: Inventory) -> None:
     """The URI and the place of host keys come from group_vars; ssh arguments of the inventory are kept, after ours."""
     two.write("group_vars/hyper/main.yml", guests_known_hosts="/my keys/{{ who }}", who="me")
     two.write("group_vars/all.yml", ansible_ssh_common_args="-o ProxyJump={{ bastion }}", bastion="jump")
-    shown = two.ask("web1", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args", program="ansible")
+    shown = two.ask(
+        "web1", "-c", "local", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args", program="ansible"
+    )
     arguments = json.loads(shown.partition("=>")[2])["ansible_ssh_common_args"]
     assert arguments.startswith("-o 'UserKnownHostsFile=\"/my keys/me\"' ") and arguments.endswith(" -o ProxyJump=jump")
 
@@ -344,7 +405,10 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert [known[name]["virt_reachable"] for name in ("good", "hung", "bare1", "bare2")] == [True, False, False, False]
     assert "web1" in known
     assert "guests on hung are not shown: no answer within 3 s" in two.stderr
-    assert f"guests on bare1, bare2 are not shown: this machine has no {two.place.parent}/my ca/cacert.pem yet" in two.stderr
+    assert (
+        f"guests on bare1, bare2 are not shown: this machine has no {two.place.parent}/my ca/cacert.pem yet"
+        in two.stderr
+    )
     # The thread left behind neither keeps Ansible from forking nor from ending.
     here = f"ansible_python_interpreter={sys.executable}"
     assert "pong" in two.ask("web1", "-c", "local", "-e", here, "-m", "ansible.builtin.ping", program="ansible")

@@ -37,7 +37,9 @@ class Hosts:
         digest = hashlib.sha256(body).hexdigest()
         claimed = lies.get("checksum", f"sha256:{digest}")
         content = Image("tiny.qcow2", "", "qcow2").content_name(claimed.partition(":")[2])
-        honest = Manifest(content, digest, len(body), "https://mirror.example.org/tiny.qcow2", claimed, "2026-01-01T00:00:00+00:00")
+        honest = Manifest(
+            content, digest, len(body), "https://mirror.example.org/tiny.qcow2", claimed, "2026-01-01T00:00:00+00:00"
+        )
         manifest = json.dumps({**dataclasses.asdict(honest), **lies})
         (self.peer / content).write_bytes(body)
         for name in (content, "tiny.qcow2"):
@@ -45,7 +47,11 @@ class Hosts:
         return digest
 
     def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
-        params = {**{name: option.get("default") for name, option in image.OPTIONS.items()}, "name": "tiny.qcow2", "origin": "hyper1"}
+        params = {
+            **{name: option.get("default") for name, option in image.OPTIONS.items()},
+            "name": "tiny.qcow2",
+            "origin": "hyper1",
+        }
         world = image.World(t.cast(t.Any, None), lambda _uri: contextlib.nullcontext(PEER))
         return image.converge(self.connection, {**params, **said}, Gate(check_mode=check_mode), world)
 
@@ -63,13 +69,17 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Hosts]:
     def read(_connection: t.Any, _pool: str, name: str, **_more: t.Any) -> bytes | None:
         return (peer / name).read_bytes() if (peer / name).exists() else None
 
-    def receive(_connection: t.Any, _pool: str, name: str, offset: int, write: t.Callable[[bytes], None], _skip: t.Any) -> None:
+    def receive(
+        _connection: t.Any, _pool: str, name: str, offset: int, write: t.Callable[[bytes], None], _skip: t.Any
+    ) -> None:
         write((peer / name).read_bytes()[offset:])
 
     refresh, volume_in = storage.refresh, storage.volume_in
     monkeypatch.setattr(storage, "read", read)
     monkeypatch.setattr(storage, "receive", receive)
-    monkeypatch.setattr(storage, "refresh", lambda connection, name: None if connection is PEER else refresh(connection, name))
+    monkeypatch.setattr(
+        storage, "refresh", lambda connection, name: None if connection is PEER else refresh(connection, name)
+    )
     monkeypatch.setattr(storage, "volume_in", lambda where, *what: None if where is PEER else volume_in(where, *what))
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
         yield Hosts(connection, pool, peer)
@@ -100,7 +110,8 @@ def test_a_peer_that_lies_in_its_manifest_feeds_nothing(hosts: Hosts, tmp_path: 
     wanted = f"sha512:{hashlib.sha512(disk(tmp_path)).hexdigest()}"
     hosts.offers(disk(tmp_path, "-o", "cluster_size=4096"), checksum=wanted)
     with pytest.raises(
-        Failed, match=r"has sha512 [0-9a-f]{128}, not .*: it was damaged there or on the way, or it is not what that host says"
+        Failed,
+        match=r"has sha512 [0-9a-f]{128}, not .*: it was damaged there or on the way, or it is not what that host says",
     ):
         hosts.converge(checksum=wanted)
     assert hosts.untouched()
@@ -111,7 +122,8 @@ def test_what_was_converted_there_is_taken_only_by_the_sum_of_its_bytes(hosts: H
     digest = hosts.offers(disk(tmp_path), checksum=wanted, as_published=False)
     for check_mode in (True, False):
         with pytest.raises(
-            Refused, match=r"it was unpacked or converted there, so that its bytes cannot be compared with sha256:a{64}; bring"
+            Refused,
+            match=r"it was unpacked or converted there, so that its bytes cannot be compared with sha256:a{64}; bring",
         ):
             hosts.converge(checksum=wanted, check_mode=check_mode)
     assert hosts.untouched()
@@ -120,14 +132,22 @@ def test_what_was_converted_there_is_taken_only_by_the_sum_of_its_bytes(hosts: H
 
 
 @pytest.mark.parametrize("as_published", [True, False])
-def test_without_a_checksum_it_is_the_word_of_the_peer_and_said_so(hosts: Hosts, tmp_path: Path, as_published: bool) -> None:
+def test_without_a_checksum_it_is_the_word_of_the_peer_and_said_so(
+    hosts: Hosts, tmp_path: Path, as_published: bool
+) -> None:
     """It is named for its own bytes, never for a source that nobody here has seen."""
     body = disk(tmp_path)
     digest = hashlib.sha256(body).hexdigest()
     hosts.offers(body, **({} if as_published else {"checksum": f"sha256:{'a' * 64}", "as_published": False}))
     told = hosts.converge()
-    assert (told["content"], told["checksum"], told["verified"]) == (f"tiny.{digest[:12]}.qcow2", f"sha256:{digest}", False)
-    assert ["NOT verified: only qemu+tls://hyper1/system says what it is" in text for text in told["warnings"]] == [True]
+    assert (told["content"], told["checksum"], told["verified"]) == (
+        f"tiny.{digest[:12]}.qcow2",
+        f"sha256:{digest}",
+        False,
+    )
+    assert ["NOT verified: only qemu+tls://hyper1/system says what it is" in text for text in told["warnings"]] == [
+        True
+    ]
     assert "NOT verified (only qemu+tls://hyper1/system says what it is)" in told["steps"][0]
 
 
@@ -202,7 +222,8 @@ def test_a_content_without_manifest_is_recognised_by_its_bytes_alone(hosts: Host
     (hosts.pool / f".{content}.json").unlink()
     altered = body[:-1] + b"!"
     (hosts.pool / content).write_bytes(altered)
-    hosts.offers(body, sha256=hashlib.sha256(altered).hexdigest(), bytes=len(altered))  # its manifest says that of the altered one
+    # its manifest says that of the altered one
+    hosts.offers(body, sha256=hashlib.sha256(altered).hexdigest(), bytes=len(altered))
     for check_mode in (True, False):
         with pytest.raises(Refused, match="holds something else, and this collection did not bring it"):
             hosts.converge(check_mode=check_mode, **said)

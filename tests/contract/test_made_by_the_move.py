@@ -39,11 +39,18 @@ def ends() -> t.Iterator[Ends]:
 
 def made(ends: Ends) -> tuple[str, ...]:
     """What the record says."""
-    return t.cast("tuple[str, ...]", record.read(ends.source.lookupByUUIDString(UUID).XMLDesc()).get("moving_made") or ())
+    return t.cast(
+        "tuple[str, ...]", record.read(ends.source.lookupByUUIDString(UUID).XMLDesc()).get("moving_made") or ()
+    )
 
 
 def somebody_makes_it(ends: Ends, size_bytes: int = VOLUME.capacity_bytes) -> None:
-    storage.create(ends.dest, "default", caps.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")), name=VOLUME.name)
+    storage.create(
+        ends.dest,
+        "default",
+        caps.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")),
+        name=VOLUME.name,
+    )
 
 
 def test_a_file_that_came_after_the_plan_is_not_deleted(ends: Ends) -> None:
@@ -127,19 +134,26 @@ def test_what_a_killed_run_left_is_known_and_made_anew(ends: Ends, after: str, m
 def test_nothing_replaces_a_variable_store_of_another_guest(ends: Ends, tmp_path: Path) -> None:
     store = os.fspath(tmp_path / "box1_VARS.fd")
     ends.dest.defineXML(
-        "<domain type='test'><name>other</name><memory>1024</memory>"
-        f"<os><type>hvm</type><loader readonly='yes' type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
+        "<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type><loader readonly='yes' "
+        f"type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
     )
     with pytest.raises(Failed, match="guest other of the destination uses a file of that name"):
         carry.carry_file(ends, UUID, store)
 
 
-def test_a_variable_store_that_nobody_uses_is_not_overwritten(ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody kept it (virsh undefine --keep-nvram). What a run of ours left is replaced, and removed when the move fails."""
+def test_a_variable_store_that_nobody_uses_is_not_overwritten(
+    ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody kept it (virsh undefine --keep-nvram).
+
+    What a run of ours left is replaced, and removed when the move fails.
+    """
     monkeypatch.setattr(transfer, "copy", lambda *_arguments: None)  # the test driver has no streams
     store = os.fspath(tmp_path / "box1_VARS.fd")
     pool = f"<pool type='dir'><name>nvram</name><target><path>{tmp_path}</path></target></pool>"
-    volume = "<volume><name>box1_VARS.fd</name><capacity>540672</capacity><target><format type='raw'/></target></volume>"
+    volume = (
+        "<volume><name>box1_VARS.fd</name><capacity>540672</capacity><target><format type='raw'/></target></volume>"
+    )
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool).createXML(volume)
     with pytest.raises(Failed, match="which no guest uses and no migration of this guest made; look at it"):
@@ -175,7 +189,9 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
     path = tmp_path / "disk.qcow2"
     if here is not None:
         path.write_bytes(here)
-    monkeypatch.setattr(directories, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another")
+    monkeypatch.setattr(
+        directories, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another"
+    )
     asked: list[tuple[str, str]] = []
 
     def digest(_dest: t.Any, pool: str, name: str) -> str:
@@ -184,4 +200,6 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
 
     monkeypatch.setattr(transfer, "digest", digest)
     assert made_there._begun(None, str(path), size) is same
-    assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), "what cannot be ours is not fetched"
+    assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), (
+        "what cannot be ours is not fetched"
+    )

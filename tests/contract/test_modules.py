@@ -44,7 +44,10 @@ def test_a_guest_is_made(check_mode: bool) -> None:
     assert result["changed"] is True
     assert result["steps"] == [
         "define app1 (disks to be made)",
-        "create disk /var/lib/libvirt/images/app1-system.qcow2 (8 GiB, qcow2, on /var/lib/libvirt/images/debian-12.qcow2)",
+        (
+            "create disk /var/lib/libvirt/images/app1-system.qcow2 (8 GiB, qcow2, on "
+            "/var/lib/libvirt/images/debian-12.qcow2)"
+        ),
         "define app1 (complete)",
         "start app1",
     ]
@@ -74,9 +77,15 @@ def test_every_problem_is_told_at_once() -> None:
         (guest("a", disks=[{"size": 1}]), "missing required arguments: name found in disks"),
         (guest("a", disks=[{"name": "d", "bus": "nvme"}]), "value of bus must be one of"),
         (guest("a", colour="red"), "Unsupported parameters"),
-        ({"name": "a", "state": "running"}, "cannot create a: there is no such guest here, and vcpus and memory must be given to make one"),
+        (
+            {"name": "a", "state": "running"},
+            "cannot create a: there is no such guest here, and vcpus and memory must be given to make one",
+        ),
         (guest("a", virt_type="kvm"), "cannot create a: this host offers test"),
-        (guest("a", disks=[{"name": "d", "pool": "fast"}]), "cannot find storage pool fast: .*; create it, or name another with `pool`"),
+        (
+            guest("a", disks=[{"name": "d", "pool": "fast"}]),
+            "cannot find storage pool fast: .*; create it, or name another with `pool`",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, t.Any], message: str) -> None:
@@ -91,13 +100,19 @@ def test_no_daemon_is_said() -> None:
     assert "is the libvirt daemon installed" in result["msg"]
 
 
-@pytest.mark.parametrize("user_data", [f'#cloud-config\n{{"p": "{SECRETS[0]}"}}\n', {"p": SECRETS[0]}], ids=["text", "mapping"])
+@pytest.mark.parametrize(
+    "user_data", [f'#cloud-config\n{{"p": "{SECRETS[0]}"}}\n', {"p": SECRETS[0]}], ids=["text", "mapping"]
+)
 @pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("many", [True, False])
 def test_secrets_stay_secret(user_data: object, check_mode: bool, many: bool) -> None:
     """In results, diffs, invocation, and in the failure of a driver that cannot write seeds."""
     one = guest("app1", cloud_init={"user_data": user_data}, graphics={"type": "vnc", "password": SECRETS[1]})
-    result = run("virt_domains", check_mode=check_mode, domains=[one]) if many else run("virt_domain", check_mode=check_mode, **one)
+    result = (
+        run("virt_domains", check_mode=check_mode, domains=[one])
+        if many
+        else run("virt_domain", check_mode=check_mode, **one)
+    )
     assert bool(result.get("failed")) is not check_mode
     assert "write cloud-init seed" in json.dumps(result) or not check_mode
     for secret in SECRETS:
@@ -137,16 +152,28 @@ def test_info_of_a_host_and_its_guests() -> None:
     assert [one["name"] for one in host["guests"]] == ["test"]
     assert host["memory_free_mib"] <= host["memory_mib"] - host["memory_reserved_mib"]
     found = run("virt_domain_info", uri="test:///default")["domains"]
-    assert [(one["name"], one["state"], one["vcpus"]) for one in found] == [("test", "running", {"current": 2, "maximum": 2})]
+    assert [(one["name"], one["state"], one["vcpus"]) for one in found] == [
+        ("test", "running", {"current": 2, "maximum": 2})
+    ]
     assert run("virt_domain_info", uri="test:///default", name="nobody")["domains"] == []
 
 
 def test_info_of_what_guests_do() -> None:
-    """The test driver's host has clocks that stand, and its guests use one processor; the host's memory is that of all of them."""
+    """The test driver's host has clocks that stand, and its guests use one processor.
+
+    The host's memory is that of all of them.
+    """
     told = run("virt_domain_info", uri="test:///default", name="nobody", load=True)
-    assert told["domains"] == [] and told["host"] == {"cpus": 16, "cpu_percent": None, "memory_mib": 3072, "memory_used_mib": 8192}
+    assert told["domains"] == [] and told["host"] == {
+        "cpus": 16,
+        "cpu_percent": None,
+        "memory_mib": 3072,
+        "memory_used_mib": 8192,
+    }
     [guest] = run("virt_domain_info", uri="test:///default", load=True)["domains"]
     assert (
-        guest["vcpus"]["current"] == 2 and 40 < guest["cpu_percent"] < 60 and "host" not in run("virt_domain_info", uri="test:///default")
+        guest["vcpus"]["current"] == 2
+        and 40 < guest["cpu_percent"] < 60
+        and "host" not in run("virt_domain_info", uri="test:///default")
     )
     assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]

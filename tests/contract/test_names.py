@@ -32,7 +32,13 @@ class Hypervisors(Play):
         self.hosts(hyper=hosts, **variables)
 
     def make(
-        self, *, loop: t.Any = None, when: t.Any = True, options: t.Sequence[str] = (), many: bool = False, **arguments: t.Any
+        self,
+        *,
+        loop: t.Any = None,
+        when: t.Any = True,
+        options: t.Sequence[str] = (),
+        many: bool = False,
+        **arguments: t.Any,
     ) -> t.Any:
         """What each host says: `changed`, `failed` or nothing, and its message."""
         name = "corral.virt.virt_domains" if many else "corral.virt.virt_domain"
@@ -42,7 +48,15 @@ class Hypervisors(Play):
 
 
 def _short(told: dict[str, t.Any]) -> tuple[str, str]:
-    state = "failed" if told.get("failed") else "changed" if told.get("changed") else "skipped" if told.get("skipped") else ""
+    state = (
+        "failed"
+        if told.get("failed")
+        else "changed"
+        if told.get("changed")
+        else "skipped"
+        if told.get("skipped")
+        else ""
+    )
     return state, str(told.get("msg", ""))
 
 
@@ -66,8 +80,8 @@ def test_nobody_makes_what_several_would_make(hypervisors: Hypervisors) -> None:
     told = hypervisors.make(**WEB1)
     assert [state for state, _msg in told.values()] == ["failed", "failed"]
     assert (
-        "none of h1 and h2 has it, and 2 hosts would make it; name one host with --limit, or use playbook corral.virt.create"
-        in told["h1"][1]
+        "none of h1 and h2 has it, and 2 hosts would make it; name one host with --limit, or use playbook "
+        "corral.virt.create" in told["h1"][1]
     )
 
 
@@ -75,7 +89,10 @@ def test_a_host_that_does_not_answer_may_have_it(hypervisors: Hypervisors) -> No
     hypervisors.have([], None, ["old"])
     told = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64)
     assert [state for state, _msg in told.values()] == ["failed", "failed", "failed"]
-    assert "cannot make agent-h1 on h1: h2 could not be asked and may have it (h2: cannot connect to test://" in told["h1"][1]
+    assert (
+        "cannot make agent-h1 on h1: h2 could not be asked and may have it (h2: cannot connect to test://"
+        in told["h1"][1]
+    )
     assert hypervisors.make(name="old", title="new")["h3"][0] == "changed"
 
 
@@ -88,7 +105,9 @@ def test_names_that_differ_are_made_everywhere(hypervisors: Hypervisors, options
 
 def test_an_option_that_a_task_omits_says_nothing(hypervisors: Hypervisors) -> None:
     hypervisors.have([], ["db1"])
-    told = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, state="{{ nothing | default(omit) }}")
+    told = hypervisors.make(
+        name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, state="{{ nothing | default(omit) }}"
+    )
     assert [state for state, _msg in told.values()] == ["changed"] * 2
     told = hypervisors.make(**WEB1, state="{{ nothing | default(omit) }}")
     assert "none of h1 and h2 has it, and 2 hosts would make it" in told["h1"][1]

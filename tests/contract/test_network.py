@@ -17,7 +17,15 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Define, Live, SetAutostart, Start, Step, Stop, Undefine
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Define,
+    Live,
+    SetAutostart,
+    Start,
+    Step,
+    Stop,
+    Undefine,
+)
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_modules import run as module
 from ansible_collections.corral.virt.tests.contract.world import snapshot

@@ -126,7 +126,9 @@ def test_rules_are_replaced_kept_and_removed(host: Host) -> None:
     before = host.nft("list", "ruleset")
     host.converge(REAL, "any")
     host.converge(REAL, "192.0.2.7")
-    assert [line.split(" accept")[0] for line in host.chain()[:-1]] == ["ip saddr 192.0.2.7 tcp dport { 16514, 49152-49215 }"]
+    assert [line.split(" accept")[0] for line in host.chain()[:-1]] == [
+        "ip saddr 192.0.2.7 tcp dport { 16514, 49152-49215 }"
+    ]
     host.converge(REAL, "192.0.2.0/24", "192.0.2.8", purge=False)
     assert len(host.chain()) == 3
     host.boot()

@@ -43,7 +43,9 @@ def run(
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_a_report_can_be_piped_into_jq(commands: Commands) -> None:
     command = f"ansible-playbook -i hosts.yml corral.virt.query -e format=json | jq -c '{NAMES}'"
-    done = subprocess.run(command, shell=True, cwd=commands.place, env=defaults(**ALONE), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, shell=True, cwd=commands.place, env=defaults(**ALONE), capture_output=True, text=True, check=False
+    )
     assert json.loads(done.stdout) == {"h1": ["web1", "web2"], "h2": ["db1"]} and done.stderr == "", done
 
 
@@ -55,7 +57,17 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
         assert [host["name"] for host in report["hosts"]] == ["h1", "h2"] and kinds <= set(report["hosts"][0])
     assert run(commands, "list").stdout == "h1\n  running\n    web1\n  shutdown\n    web2\nh2\n  running\n    db1\n"
     table = run(commands, "query", format="table", guest="web2").stdout.splitlines()
-    assert table[0].startswith("h1  CPU  [") and table[2].split() == ["web2", "shutdown", "2", "-", "512.0", "MiB", "-", "-", "front"]
+    assert table[0].startswith("h1  CPU  [") and table[2].split() == [
+        "web2",
+        "shutdown",
+        "2",
+        "-",
+        "512.0",
+        "MiB",
+        "-",
+        "-",
+        "front",
+    ]
     assert run(commands, "start", "--check", guest="web2").stdout == "h1\n  start web2\n", "steps are a report, too"
 
 
@@ -71,7 +83,11 @@ def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> No
     finally:
         other.write_text(text)
     assert json.loads(told.stdout)["hosts"][1] == {"name": "h2", "reached": False}
-    assert told.returncode == 2 and told.stderr.startswith("h2: cannot connect to test://") and told.stderr.count("\n") == 1
+    assert (
+        told.returncode == 2
+        and told.stderr.startswith("h2: cannot connect to test://")
+        and told.stderr.count("\n") == 1
+    )
 
 
 def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
@@ -82,7 +98,11 @@ def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
     with out.open() as reader:
         told = run(commands, "query", env={}, format="json", out="hosts.json")
         assert reader.read() == "somebody reads this"
-    assert f"the report is in {out}" in told.stdout and '"version"' not in told.stdout and told.stdout.count("failed=0") == 2
+    assert (
+        f"the report is in {out}" in told.stdout
+        and '"version"' not in told.stdout
+        and told.stdout.count("failed=0") == 2
+    )
     assert json.loads(out.read_text())["kind"] == "query"
     assert [path.name for path in commands.place.iterdir() if path.name.startswith(".corral")] == []
     told = run(commands, "query", format="json", out="hosts.json")
@@ -158,8 +178,18 @@ def test_what_is_well_is_not_printed(commands: Commands) -> None:
     """Of a role on two hosts with nothing to do: at most five lines for each host; with -v all of it."""
     done = run(commands, "start", env=TERSE, guest="web1")
     assert done.returncode == 0 and "ok: [" not in done.stdout and "included:" not in done.stdout
-    assert re.findall(r"^TASK \[(.*?)\]", done.stdout, re.MULTILINE) == ["Bring the guests to the state", "Print what was done"]
-    wish = {"vcpus": "2", "memory": "512MiB", "interfaces": [], "domain": {"disks": []}, "guests_seed": "false", "state": "present"}
+    assert re.findall(r"^TASK \[(.*?)\]", done.stdout, re.MULTILINE) == [
+        "Bring the guests to the state",
+        "Print what was done",
+    ]
+    wish = {
+        "vcpus": "2",
+        "memory": "512MiB",
+        "interfaces": [],
+        "domain": {"disks": []},
+        "guests_seed": "false",
+        "state": "present",
+    }
     same = run(commands, "create", env=TERSE, guest="web1", **wish)
     assert same.returncode == 0 and re.findall(r"changed=\d+", same.stdout) == ["changed=0"] * 2, same.stdout
     role = same.stdout.partition("PLAY RECAP")[0].partition("TASK")[2].splitlines()
@@ -172,8 +202,16 @@ def test_what_is_well_is_not_printed(commands: Commands) -> None:
     ("action", "arguments", "why"),
     [
         ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it"),
-        ("create", {"guest": "new"}, "no hypervisor has it, and to make it vcpus and memory must be given, as vcpus=2 memory=2GiB"),
-        ("create", {"guest": "new", "vcpus": 1, "memory": 64, "image": "/a.qcow2"}, "image of new: '/a.qcow2' is a path"),
+        (
+            "create",
+            {"guest": "new"},
+            "no hypervisor has it, and to make it vcpus and memory must be given, as vcpus=2 memory=2GiB",
+        ),
+        (
+            "create",
+            {"guest": "new", "vcpus": 1, "memory": 64, "image": "/a.qcow2"},
+            "image of new: '/a.qcow2' is a path",
+        ),
     ],
 )
 def test_a_failure_is_told_once(commands: Commands, action: str, arguments: dict[str, t.Any], why: str) -> None:
@@ -194,10 +232,25 @@ FAILING: list[dict[str, t.Any]] = [
 
 
 def test_failures_of_all_sorts(tmp_path: Path) -> None:
-    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"name": f"t{place}", **task} for place, task in enumerate(FAILING)]}]
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": [{"name": f"t{place}", **task} for place, task in enumerate(FAILING)],
+        }
+    ]
     (tmp_path / "play.yml").write_text(json.dumps(play))
     env = {**defaults(**TERSE), "ANSIBLE_LOCALHOST_WARNING": "0"}
-    words = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}", "play.yml"]
+    words = [
+        "ansible-playbook",
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        f"ansible_python_interpreter={sys.executable}",
+        "play.yml",
+    ]
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     body = [line.rstrip("*").rstrip() for line in done.stdout.partition("PLAY RECAP")[0].splitlines() if line]
     assert body[1:] == [

@@ -1,4 +1,7 @@
-"""What the guest's owner does on the way is theirs to decide; why a migration failed is told, whatever fails after it."""
+"""What the guest's owner does on the way is theirs to decide.
+
+Why a migration failed is told, whatever fails after it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ def test_what_the_owner_does_on_the_way_is_kept(
     assert state == (libvirt.VIR_DOMAIN_PAUSED if during == "suspend" else libvirt.VIR_DOMAIN_RUNNING)
 
 
-def test_the_migrations_own_pause_is_no_wish_of_the_owner(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_migrations_own_pause_is_no_wish_of_the_owner(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, _dest = hosts
     source.add("web1", UUID, "running")
 
@@ -57,10 +62,13 @@ def test_the_migrations_own_pause_is_no_wish_of_the_owner(hosts: tuple[Host, Hos
 
 
 @pytest.mark.parametrize(
-    ("state", "owners"), [("running", False), ("paused", True), ("incoming", None), ("stands still", None), ("shutdown", None)]
+    ("state", "owners"),
+    [("running", False), ("paused", True), ("incoming", None), ("stands still", None), ("shutdown", None)],
 )
 def test_only_a_pause_with_a_reason_is_the_owners(hosts: tuple[Host, Host], state: str, owners: bool | None) -> None:
-    """A daemon that was started anew in the middle of the switch-over has no reason for what stands still: left so, the guest is lost."""
+    """A daemon that was started anew in the middle of the switch-over has no reason for what stands still: left so,
+    the guest is lost.
+    """
     hosts[0].add("web1", UUID, state)
     assert doers.paused_by_owner(hosts[0].lookupByUUIDString(UUID)) is owners
 
@@ -81,7 +89,9 @@ def test_why_it_failed_is_told_although_clearing_away_fails_too(
         send.send(ends(*hosts), move, t.cast(t.Any, lambda *_told: None), lambda: False)
 
 
-def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _source, dest = hosts
     dest.add("web1", UUID, "paused")
     destroy, refused = dest.lookupByUUIDString(UUID).domain.destroy, [2]

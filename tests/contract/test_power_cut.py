@@ -1,4 +1,6 @@
-"""A source that loses power when its guest runs elsewhere already: what it still has of it goes, unless somebody used it since."""
+"""A source that loses power when its guest runs elsewhere already: what it still has of it goes, unless somebody
+used it since.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def disk(tmp_path: Path) -> Path:
 
 def cut_off(hosts: tuple[Host, Host], disk: Path, **more: t.Any) -> None:
     """After the boot: off on the source, running on the destination, and recorded on both."""
-    memory = {"moving": "hyper2", "moving_from": "1111", "moving_made": (f"open 1 - {disk}",), "moving_autostart": "yes"}
+    memory = {
+        "moving": "hyper2",
+        "moving_from": "1111",
+        "moving_made": (f"open 1 - {disk}",),
+        "moving_autostart": "yes",
+    }
     hosts[0].add("web1", UUID, "shutdown", **memory)
     hosts[1].add("web1", UUID, "running", **memory, **more)
 

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.slow
 
 SHOW = {
     "ansible.builtin.debug": {
-        "msg": "{{ lookup('pipe', 'pwd') }} {{ lookup('env', 'GREETING') }} {{ lookup('config', 'DEFAULT_LOCAL_TMP') is string }}"
+        "msg": "{{ lookup('pipe', 'pwd') }} {{ lookup('env', 'GREETING') }} {{ lookup('config', 'DEFAULT_LOCAL_TMP') "
+        "is string }}"
     }
 }
 
@@ -41,7 +42,9 @@ def test_all_commands_of_an_environment_say_the_same(tmp_path: Path) -> None:
     assert len(preloaded._SERVERS) == 1
     assert len({(done.returncode, done.stdout, done.stderr) for done in said}) == 1
     assert said[0].returncode == 0 and f"{tmp_path} hello True" in said[0].stdout
-    failed = [play(tmp_path, {"ansible.builtin.fail": {"msg": "no"}}, GREETING=greeting) for greeting in ("hello", "other")]
+    failed = [
+        play(tmp_path, {"ansible.builtin.fail": {"msg": "no"}}, GREETING=greeting) for greeting in ("hello", "other")
+    ]
     assert [done.returncode for done in failed] == [2, 2] and failed[0].stdout == failed[1].stdout
     assert not [*(tmp_path / ".ansible/tmp").glob("*-*-*-*")], "what it had of its own goes with it"
 

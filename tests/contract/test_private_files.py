@@ -56,7 +56,9 @@ BAIT: list[t.Callable[[Path], None]] = [fifo, link]
 
 
 @pytest.mark.parametrize("bait", BAIT)
-def test_a_pipe_or_link_as_lock_neither_stops_a_run_nor_empties_a_file(place: Path, bait: t.Callable[[Path], None]) -> None:
+def test_a_pipe_or_link_as_lock_neither_stops_a_run_nor_empties_a_file(
+    place: Path, bait: t.Callable[[Path], None]
+) -> None:
     place.mkdir(mode=0o700)
     (place / "victim").write_text("root's")
     bait(place / "web1.lock")
@@ -111,13 +113,20 @@ def elsewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepared", [of_another, open_to_all, open_to_a_group, elsewhere])
-def test_a_folder_that_others_prepared_is_refused(tmp_path: Path, place: Path, image: Image, prepared: t.Callable[[Path], None]) -> None:
+def test_a_folder_that_others_prepared_is_refused(
+    tmp_path: Path, place: Path, image: Image, prepared: t.Callable[[Path], None]
+) -> None:
     if os.geteuid():
         pytest.skip("only root can give a directory away")
     prepared(place)
-    with pytest.raises(Refused, match=f"cannot keep work files in {place}: .*remove it"), local.locked("web1", "another run"):
+    with (
+        pytest.raises(Refused, match=f"cannot keep work files in {place}: .*remove it"),
+        local.locked("web1", "another run"),
+    ):
         pass
-    prepared(tmp_path / ".corral") if prepared is not elsewhere else (tmp_path / ".corral").symlink_to(tmp_path / "elsewhere")
+    prepared(tmp_path / ".corral") if prepared is not elsewhere else (tmp_path / ".corral").symlink_to(
+        tmp_path / "elsewhere"
+    )
     with pytest.raises(Refused, match=r"cannot keep work files in .*\.corral: .*remove it"), workplace.locked(image):
         pass
 
@@ -199,7 +208,9 @@ def nothing_prepared(_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepared", [of_another, open_to_all, elsewhere, nothing_prepared])
-def test_nothing_is_uploaded_into_a_folder_that_others_prepared(tmp_path: Path, image: Image, prepared: t.Callable[[Path], None]) -> None:
+def test_nothing_is_uploaded_into_a_folder_that_others_prepared(
+    tmp_path: Path, image: Image, prepared: t.Callable[[Path], None]
+) -> None:
     """The action asks the module in check mode before it sends anything; that writes nothing, too."""
     if os.geteuid():
         pytest.skip("only root can give a directory away")
@@ -219,7 +230,9 @@ class Sender(ActionModule):
     def __init__(self) -> None:
         """Without a play."""
 
-    def _low_level_execute_command(self, command: str, in_data: bytes | None = None, **_more: object) -> dict[str, t.Any]:
+    def _low_level_execute_command(
+        self, command: str, in_data: bytes | None = None, **_more: object
+    ) -> dict[str, t.Any]:
         done = subprocess.run(["sh", "-c", command], input=in_data, capture_output=True, check=False)
         return {"rc": done.returncode, "stdout": done.stdout.decode(), "stderr": done.stderr.decode()}
 
@@ -242,5 +255,7 @@ def test_an_upload_does_not_follow_a_link(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/1.part").symlink_to(tmp_path / "victim")
     with pytest.raises(AnsibleActionFail, match=r"cannot send hyper1: .*"):
-        Sender()._upload("hyper1", tmp_path / "image", {"path": str(tmp_path / "work/1.part"), "bytes": 0, "max_bytes": 10})
+        Sender()._upload(
+            "hyper1", tmp_path / "image", {"path": str(tmp_path / "work/1.part"), "bytes": 0, "max_bytes": 10}
+        )
     assert (tmp_path / "victim").read_text() == "root's"

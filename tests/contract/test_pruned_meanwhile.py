@@ -1,4 +1,7 @@
-"""Somebody makes a disk from an old content while somebody else prunes: two processes, in either order; judged by qemu-img."""
+"""Somebody makes a disk from an old content while somebody else prunes: two processes, in either order.
+
+Judged by qemu-img.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,9 @@ def place(tmp_path: Path) -> tuple[str, Path, str]:
     node.write_text(NODE.format(pool))
     uri, contents = f"test://{node}", []
     for size in ("64k", "2M"):
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={size}", str(source), "4M"], check=True)
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={size}", str(source), "4M"], check=True
+        )
         told = converge(uri, name="tiny.qcow2", src=str(source), remote_src=True)
         contents.append(told["content"])
         if len(contents) == 1:
@@ -123,7 +128,9 @@ def test_what_a_guest_is_being_made_from_is_kept(place: tuple[str, Path, str]) -
         made = guest.converge(connection, domain_options.wanted(wanted), gate)
     assert made["changed"] and f"on {pool / old}" in " ".join(made["steps"])
     assert told[0]["notes"] == [f"kept {old}: a disk that is being made stands on it"] and (pool / old).is_file()
-    assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], "afterwards it is held no more"
+    assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], (
+        "afterwards it is held no more"
+    )
 
 
 @pytest.mark.parametrize("removal", [{"prune": True}, {"state": "absent"}], ids=["prune", "absent"])

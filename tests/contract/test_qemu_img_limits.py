@@ -16,7 +16,10 @@ import json, resource
 print(json.dumps([resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]))
 """
 SPIN = "#!/bin/sh\nwhile :; do :; done\n"
-EAT = "#!/bin/sh\necho 'qemu-img: ../util/oslib-posix.c: failed to allocate 4294967296 bytes: Cannot allocate memory' >&2\nkill -ABRT $$\n"
+EAT = (
+    "#!/bin/sh\necho 'qemu-img: ../util/oslib-posix.c: failed to allocate 4294967296 bytes: Cannot allocate memory' "
+    ">&2\nkill -ABRT $$\n"
+)
 
 
 @pytest.fixture
@@ -40,18 +43,23 @@ def test_work_on_an_image_is_limited_in_memory_alone(program: Path, tmp_path: Pa
     assert (tmp_path / "limits").read_text() == f"[{4 * 1024**3}, -1]"
 
 
-def test_an_image_that_takes_time_without_end_is_named_with_the_limit(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_takes_time_without_end_is_named_with_the_limit(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program.write_text(SPIN)
     monkeypatch.setattr(run, "_READ", run._Limits(1024**3, 1))
     with pytest.raises(
-        Failed, match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 s of processor time; .*bring it anew"
+        Failed,
+        match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 s of processor time; .*bring it anew",
     ):
         run.info("/srv/a.qcow2", "qcow2")
 
 
 def test_an_image_that_takes_memory_without_end_is_named_with_the_limit(program: Path) -> None:
     program.write_text(EAT)
-    with pytest.raises(Failed, match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 GiB of memory; .*bring it anew"):
+    with pytest.raises(
+        Failed, match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 GiB of memory; .*bring it anew"
+    ):
         run.info("/srv/a.qcow2", "qcow2")
 
 

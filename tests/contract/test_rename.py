@@ -13,7 +13,13 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
 
-NEW: dict[str, t.Any] = {"name": "old", "vcpus": 1, "memory": "64MiB", "interfaces": [], "disks": [{"name": "system", "size": "1GiB"}]}
+NEW: dict[str, t.Any] = {
+    "name": "old",
+    "vcpus": 1,
+    "memory": "64MiB",
+    "interfaces": [],
+    "disks": [{"name": "system", "size": "1GiB"}],
+}
 
 
 def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
@@ -60,7 +66,11 @@ def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
         ({"name": "other", "renamed_from": "old"}, Refused, "another guest has that name"),
         ({"name": "new", "renamed_from": "other"}, Refused, "it is running; shut it down first"),
         ({"name": "new", "renamed_from": "nobody"}, NotFound, "there is no guest nobody here"),
-        ({"name": "new", "renamed_from": "old", "uuid": "00000000-0000-4000-8000-000000000001"}, Refused, f"has UUID {uuid}, not 0000"),
+        (
+            {"name": "new", "renamed_from": "old", "uuid": "00000000-0000-4000-8000-000000000001"},
+            Refused,
+            f"has UUID {uuid}, not 0000",
+        ),
     ):
         for check_mode in (True, False):
             with pytest.raises(kind, match=why):

@@ -102,13 +102,17 @@ def test_what_is_larger_than_max_size_is_refused_and_nothing_is_left(place: Plac
     else:
         (place.sources / "disk.raw").write_bytes(bytes(2 * MIB))
         said["src"] = str(place.sources / "disk.raw")
-    with pytest.raises(Refused, match=r"^refusing image disk\.\w+: it is larger than max_size, .* set a larger max_size"):
+    with pytest.raises(
+        Refused, match=r"^refusing image disk\.\w+: it is larger than max_size, .* set a larger max_size"
+    ):
         place.converge(**said)
     assert nothing_is_left(place)
     assert place.converge(**{**said, "max_size": "4MiB"})["changed"]
 
 
-def test_a_download_that_does_not_fit_is_refused_before_it_comes(place: Place, server: Server, free: t.Callable[..., None]) -> None:
+def test_a_download_that_does_not_fit_is_refused_before_it_comes(
+    place: Place, server: Server, free: t.Callable[..., None]
+) -> None:
     free(10)
     with pytest.raises(Refused, match=r"its pool has .* free, and must keep 5 GiB free \(reserve\); make room"):
         download(place, server)
@@ -123,7 +127,9 @@ def test_a_download_that_does_not_fit_is_refused_before_it_comes(place: Place, s
 
 
 @pytest.mark.parametrize("way", ["sent", "unpacked"])
-def test_room_that_goes_meanwhile_ends_what_is_under_way(place: Place, server: Server, free: t.Callable[..., None], way: str) -> None:
+def test_room_that_goes_meanwhile_ends_what_is_under_way(
+    place: Place, server: Server, free: t.Callable[..., None], way: str
+) -> None:
     """Whoever sends it need not say how large it is."""
     free(20 * 1024, 20 * 1024, 4 * 1024)
     content = os.urandom(MIB) * 40
@@ -154,7 +160,9 @@ def test_a_conversion_that_does_not_fit_is_refused_before_it_begins(
 def cloned(place: Place, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
     params = {name: option.get("default") for name, option in clone.OPTIONS.items()}
     others = {"name": "web1.qcow2", "pool": "default", "format": None, "reserve": None}
-    return clone.converge(place.connection, {**params, **others, **said}, Gate(check_mode=check_mode), lambda *_phase: None)
+    return clone.converge(
+        place.connection, {**params, **others, **said}, Gate(check_mode=check_mode), lambda *_phase: None
+    )
 
 
 def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, free: t.Callable[..., None]) -> None:
@@ -165,7 +173,13 @@ def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, fre
     for how in ("overlay", "copy"):
         for check_mode in (True, False):
             with pytest.raises(Refused, match=r"cannot make disk web1\.\w+: .* must (leave|keep) 5 GiB"):
-                cloned(place, image=base.name, clone=how, name="web1.img" if how == "copy" else "web1.qcow2", check_mode=check_mode)
+                cloned(
+                    place,
+                    image=base.name,
+                    clone=how,
+                    name="web1.img" if how == "copy" else "web1.qcow2",
+                    check_mode=check_mode,
+                )
     assert set(place.files()) == {base.name}
     free(5 * 1024)
     cloned(place, image=base.name)
@@ -179,9 +193,15 @@ def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, fre
             cloned(place, state="rebased", image="other.qcow2", check_mode=check_mode)
 
 
-def test_a_copy_that_shares_its_blocks_needs_no_room(place: Place, free: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_shares_its_blocks_needs_no_room(
+    place: Place, free: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(place.pool / "debian.qcow2", "qcow2")
-    subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 0 1M", str(place.pool / "debian.qcow2")], check=True, capture_output=True)
+    subprocess.run(
+        ["qemu-io", "-f", "qcow2", "-c", "write -P 7 0 1M", str(place.pool / "debian.qcow2")],
+        check=True,
+        capture_output=True,
+    )
     free(5 * 1024)
     monkeypatch.setattr(disks, "reflink", lambda path, to: bool(shutil.copyfile(path, to)))
     assert cloned(place, image="debian.qcow2", clone="copy")["changed"]

@@ -10,7 +10,9 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, 
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, checked, two_hosts
 
 IMAGES = "/var/lib/libvirt/images"
-VOLUME = "<volume><name>fresh.qcow2</name><capacity unit='MiB'>64</capacity><target><format type='qcow2'/></target></volume>"
+VOLUME = (
+    "<volume><name>fresh.qcow2</name><capacity unit='MiB'>64</capacity><target><format type='qcow2'/></target></volume>"
+)
 GUEST = f"""<domain type='test'><name>web1</name><uuid>33333333-0000-0000-0000-000000000001</uuid><memory>65536</memory>
 <os><type arch='i686'>hvm</type></os><devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
 <source file='{IMAGES}/fresh.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>"""
@@ -21,8 +23,12 @@ def hosts() -> t.Iterator[tuple[Host, Host]]:
     yield from two_hosts()
 
 
-@pytest.mark.parametrize(("stale", "now", "refused"), [(0, 10**12, False), (10**12, 0, True)], ids=["room was made", "room is gone"])
-def test_it_is_what_there_is_now(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, stale: int, now: int, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("stale", "now", "refused"), [(0, 10**12, False), (10**12, 0, True)], ids=["room was made", "room is gone"]
+)
+def test_it_is_what_there_is_now(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, stale: int, now: int, refused: bool
+) -> None:
     source, dest = hosts
     source.connection.storagePoolLookupByName("default").createXML(VOLUME)
     source.connection.defineXML(GUEST)

@@ -30,7 +30,14 @@ def pool(tmp_path: Path) -> Path:
     with workplace.locked(image):
         new = Path(workplace.path(image, "new"))
         new.write_bytes(DATA)
-        told = Manifest(CONTENT, hashlib.sha256(DATA).hexdigest(), len(DATA), "there", f"sha256:{'0' * 64}", "2026-01-01T00:00:00+00:00")
+        told = Manifest(
+            CONTENT,
+            hashlib.sha256(DATA).hexdigest(),
+            len(DATA),
+            "there",
+            f"sha256:{'0' * 64}",
+            "2026-01-01T00:00:00+00:00",
+        )
         files.publish(str(new), image, told)
     return tmp_path
 
@@ -56,7 +63,9 @@ def replaced(pool: Path) -> None:
 
 def earlier(pool: Path) -> None:
     """The manifest is one that an earlier version wrote."""
-    told = {key: value for key, value in dataclasses.asdict(manifest(pool)).items() if key not in ("inode", "changed_ns")}
+    told = {
+        key: value for key, value in dataclasses.asdict(manifest(pool)).items() if key not in ("inode", "changed_ns")
+    }
     (pool / BESIDE).write_text(json.dumps(told))
 
 
@@ -148,9 +157,13 @@ def test_a_base_of_the_destination_is_stood_on_only_when_it_is_the_same(
         return f"<volume><physical>{now.st_size}</physical><target><path>{path}</path>{times}</target></volume>"
 
     monkeypatch.setattr(storage, "refresh", lambda _connection, _pool: None)
-    monkeypatch.setattr(storage, "read", lambda _connection, _pool, name: (pool / name).read_bytes() if (pool / name).exists() else None)
+    monkeypatch.setattr(
+        storage, "read", lambda _connection, _pool, name: (pool / name).read_bytes() if (pool / name).exists() else None
+    )
     monkeypatch.setattr(storage, "volume_at", volume)
-    monkeypatch.setattr(transfer, "digest", lambda _connection, _pool, name: hashlib.sha256((pool / name).read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        transfer, "digest", lambda _connection, _pool, name: hashlib.sha256((pool / name).read_bytes()).hexdigest()
+    )
 
     class Ends:
         """The destination."""

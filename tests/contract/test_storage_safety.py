@@ -24,7 +24,9 @@ def converge(connection: t.Any, **options: t.Any) -> dict[str, t.Any]:
 
 def gone(connection: t.Any) -> dict[str, t.Any]:
     return guest.converge(
-        connection, domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}), Gate(check_mode=False)
+        connection,
+        domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
+        Gate(check_mode=False),
     )
 
 
@@ -48,7 +50,9 @@ def test_a_disk_that_was_kept_goes_by_the_command_that_its_note_has(connection: 
 def test_a_kept_disk_that_somebody_uses_has_no_such_command(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
     converge(connection, name="box2", disks=[{"name": "system", "source": DISK}])
-    assert converge(connection, name="box1", state="absent")["notes"] == [f"kept disk {DISK} of box1: guest box2 uses it"]
+    assert converge(connection, name="box1", state="absent")["notes"] == [
+        f"kept disk {DISK} of box1: guest box2 uses it"
+    ]
 
 
 def test_disk_of_a_guest_is_no_image(connection: t.Any) -> None:
@@ -59,14 +63,23 @@ def test_disk_of_a_guest_is_no_image(connection: t.Any) -> None:
 
 def test_disk_that_an_image_stands_on_stays(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
-    overlay = Volume("default", "other.qcow2", "/var/lib/libvirt/images/other.qcow2", 1024**3, backing_path=DISK, backing_format="qcow2")
+    overlay = Volume(
+        "default",
+        "other.qcow2",
+        "/var/lib/libvirt/images/other.qcow2",
+        1024**3,
+        backing_path=DISK,
+        backing_format="qcow2",
+    )
     storage.create(connection, "default", caps.new_volume(overlay), name=overlay.name)
     result = gone(connection)
     assert storage.volume_at(connection, DISK) is not None
     assert "other.qcow2 uses it" in " ".join(result["notes"])
 
 
-@pytest.mark.parametrize("disk", [{"shareable": True}, {"readonly": True}, {}], ids=["shareable", "read-only", "used by another"])
+@pytest.mark.parametrize(
+    "disk", [{"shareable": True}, {"readonly": True}, {}], ids=["shareable", "read-only", "used by another"]
+)
 def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1, **disk}])
     if not disk:
@@ -83,7 +96,9 @@ def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None
     connection.lookupByName("box1").undefine()
     result = gone(connection)
     there = "may be left over from box1: no guest uses it; look at it"
-    assert result["notes"] == [f"disk {DISK} {there}; to delete it: virsh --connect {connection.getURI()} vol-delete {DISK}"]
+    assert result["notes"] == [
+        f"disk {DISK} {there}; to delete it: virsh --connect {connection.getURI()} vol-delete {DISK}"
+    ]
     assert not result["changed"] and storage.volume_at(connection, DISK) is not None
 
 
@@ -92,4 +107,6 @@ def test_a_saved_guest_is_said_to_wake_as_it_was(connection: t.Any) -> None:
     connection.lookupByName("box1").managedSave(0)
     result = guest.converge(connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False))
     assert result["changed"] and "virsh managedsave-remove box1" in " ".join(result["notes"])
-    assert not guest.converge(connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False))["notes"]
+    assert not guest.converge(
+        connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False)
+    )["notes"]

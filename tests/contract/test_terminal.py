@@ -58,7 +58,9 @@ ANSWERS = {
     "failed": json.dumps({"failed": True, "msg": BAD, "results": [], "warnings": [BAD]}),
     "fine": json.dumps({**FINE, "warnings": [BAD]}),
     "silent": f"{BAD}\n",
-    "odd": json.dumps({"changed": True, BAD: {BAD: [BAD]}, "deprecations": [{"msg": BAD, "version": "9"}], "results": []}),
+    "odd": json.dumps(
+        {"changed": True, BAD: {BAD: [BAD]}, "deprecations": [{"msg": BAD, "version": "9"}], "results": []}
+    ),
 }
 
 
@@ -101,12 +103,16 @@ def messages() -> t.Iterator[tuple[Path, str]]:
     """Every message of a role or playbook that holds what a host said, with the task's variables."""
     for path in [*(payload.ROOT / "roles").glob("*/tasks/*.yml"), *(payload.ROOT / "playbooks").glob("**/*.yml")]:
         entries = yaml.safe_load(path.read_text()) or []
-        for task in [task for entry in entries for task in (entry.get("tasks", [entry]) if isinstance(entry, dict) else [])]:
+        for task in [
+            task for entry in entries for task in (entry.get("tasks", [entry]) if isinstance(entry, dict) else [])
+        ]:
             for module in ("debug", "assert", "fail"):
                 said = task.get(f"ansible.builtin.{module}") or {}
                 text = str(said.get("msg") or said.get("fail_msg") or "")
                 for expression in re.findall(r"{{.*?}}", text, re.DOTALL):
-                    if HOST_SAID.search(expression) or (re.search(r"\bitem\b", expression) and HOST_SAID.search(str(task.get("loop")))):
+                    if HOST_SAID.search(expression) or (
+                        re.search(r"\bitem\b", expression) and HOST_SAID.search(str(task.get("loop")))
+                    ):
                         yield path, expression + str(task.get("vars", "")) + str(task.get("loop", ""))
 
 

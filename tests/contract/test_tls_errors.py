@@ -25,7 +25,8 @@ OURS, OTHERS = Authority("our CA"), Authority("other CA")
 HERE = ("127.0.0.1", "localhost")
 OF_ANOTHER_AUTHORITY = (
     r"127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper2 of another authority: "
-    r"O=cloud,CN=other CA \(key [0-9a-f]{40}\) signed it, and .*/client/cacert.pem here is O=cloud,CN=our CA \(key [0-9a-f]{40}\); "
+    r"O=cloud,CN=other CA \(key [0-9a-f]{40}\) signed it, and .*/client/cacert.pem here is O=cloud,CN=our CA \(key "
+    r"[0-9a-f]{40}\); "
     r"run the role corral.virt.pki on 127.0.0.1 with the CA of this machine"
 )
 Spoil = t.Callable[[Path], object]
@@ -58,15 +59,28 @@ def client(tmp_path: Path) -> Path:
             OURS.issue("hyper2", *HERE, last_day=-1),
             r"certificate for O=cloud,CN=hyper2 that expired on \d{4}-\d\d-\d\d: run the role",
         ),
-        (OURS, OURS.issue("hyper2", *HERE, first_day=1), r"that is valid only from .* UTC on, and here it is .*: set the clocks"),
+        (
+            OURS,
+            OURS.issue("hyper2", *HERE, first_day=1),
+            r"that is valid only from .* UTC on, and here it is .*: set the clocks",
+        ),
         (
             OURS,
             OURS.issue("hyper3", "hyper3", "10.0.0.3"),
-            r"certificate for O=cloud,CN=hyper3, valid for hyper3, 10.0.0.3 but not for 127.0.0.1: correct the address of 127.0.0.1, or",
+            (
+                r"certificate for O=cloud,CN=hyper3, valid for hyper3, 10.0.0.3 but not for 127.0.0.1: correct the "
+                r"address of 127.0.0.1, or"
+            ),
         ),
         (OURS, OURS.issue("\x1b[2Jhyper3", "hyper3"), r"certificate for O=cloud,CN=\\x1b\[2Jhyper3, valid for hyper3"),
     ],
-    ids=["other authority", "expired", "not yet valid", "other machine", "other machine with a name that a terminal obeys"],
+    ids=[
+        "other authority",
+        "expired",
+        "not yet valid",
+        "other machine",
+        "other machine with a name that a terminal obeys",
+    ],
 )
 def test_what_is_wrong_with_the_certificate_of_the_other_end(
     authority: Authority, certificate: x509.Certificate, told: str, client: Path, tmp_path: Path
@@ -93,14 +107,19 @@ def server(tmp_path: Path) -> Path:
 
 def test_a_list_that_cannot_be_read_hides_nothing(client: Path, tmp_path: Path) -> None:
     (client / "cacrl.pem").write_text("x")
-    with served(tls(write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper2", *HERE, last_day=-1)))) as port:
+    with served(
+        tls(write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper2", *HERE, last_day=-1)))
+    ) as port:
         assert "that expired on" in peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}")
 
 
 def test_our_certificate_is_refused(client: Path, server: Path) -> None:
     with served(tls(server, takes=False)) as port:
         error = str(failure(port, client))
-        assert f"127.0.0.1 refuses the certificate {client}/clientcert.pem of this machine, O=cloud,CN=hyper1: its name is not" in error
+        assert (
+            f"127.0.0.1 refuses the certificate {client}/clientcert.pem of this machine, O=cloud,CN=hyper1: its name "
+            "is not" in error
+        )
         assert "on 127.0.0.1, `journalctl -u libvirtd -u virtproxyd` tells which" in error
         certificate = x509.load_pem_x509_certificate((client / "clientcert.pem").read_bytes())
         (client / "cacrl.pem").write_bytes(OURS.revoke(certificate))
@@ -128,7 +147,10 @@ def shown(authority: Authority, **days: int) -> Spoil:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda directory: (directory / "cacert.pem").unlink(), "this machine has no {}/cacert.pem yet; the role corral.virt.pki makes it"),
+        (
+            lambda directory: (directory / "cacert.pem").unlink(),
+            "this machine has no {}/cacert.pem yet; the role corral.virt.pki makes it",
+        ),
         (lambda directory: (directory / "clientcert.pem").unlink(), "this machine has no {}/clientcert.pem yet"),
         (lambda directory: (directory / "clientkey.pem").unlink(), "this machine has no {}/clientkey.pem yet"),
         (lambda directory: (directory / "clientcert.pem").write_text("x"), "{}/clientcert.pem is not a certificate"),
@@ -171,7 +193,9 @@ def test_a_file_that_may_not_be_read(client: Path, monkeypatch: pytest.MonkeyPat
     def closed(path: str, **_how: object) -> t.NoReturn:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("ansible_collections.corral.virt.plugins.module_utils._files.credentials.open", closed, raising=False)
+    monkeypatch.setattr(
+        "ansible_collections.corral.virt.plugins.module_utils._files.credentials.open", closed, raising=False
+    )
     assert re.fullmatch(
         r"this user \(uid \d+\) cannot read .*/cacert.pem: Permission denied; run as its owner",
         peer.why(f"qemu+tls://here/system?pkipath={client}"),
@@ -189,16 +213,22 @@ def test_where_tls_is_in_order_no_cause_is_guessed(client: Path, server: Path) -
     with served(tls(server)) as port:
         error = failure(port, client)
     assert not isinstance(error, Unreachable)
-    assert str(error).endswith("; `virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on 127.0.0.1 tell more")
+    assert str(error).endswith(
+        "; `virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on 127.0.0.1 tell more"
+    )
 
 
 def test_something_else_listens(client: Path) -> None:
     with served(tls_server.plain) as port:
-        assert f"port {port} of 127.0.0.1 completes no TLS handshake (WRONG_VERSION_NUMBER)" in str(failure(port, client))
+        assert f"port {port} of 127.0.0.1 completes no TLS handshake (WRONG_VERSION_NUMBER)" in str(
+            failure(port, client)
+        )
 
 
 def test_nobody_listens(client: Path) -> None:
-    assert "port 1 of 127.0.0.1 refuses connections: libvirt does not listen there, or a firewall" in str(failure(1, client))
+    assert "port 1 of 127.0.0.1 refuses connections: libvirt does not listen there, or a firewall" in str(
+        failure(1, client)
+    )
 
 
 @pytest.mark.parametrize("answer", [tls_server.hang, tls_server.drip], ids=["silent", "a byte now and then"])
@@ -211,7 +241,9 @@ def test_a_black_hole_is_left_in_time(answer: tls_server.Answer, client: Path, m
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("uri", ["qemu:///system", "qemu+ssh://localhost/system", "qemu+tcp://localhost/system", "qemu+tls:///system"])
+@pytest.mark.parametrize(
+    "uri", ["qemu:///system", "qemu+ssh://localhost/system", "qemu+tcp://localhost/system", "qemu+tls:///system"]
+)
 def test_what_is_not_tls_over_the_network_is_not_looked_at(uri: str) -> None:
     assert peer.why(uri) == ""
 
@@ -219,7 +251,9 @@ def test_what_is_not_tls_over_the_network_is_not_looked_at(uri: str) -> None:
 def test_the_inventory_tells_the_cause_without_the_uri(client: Path, tmp_path: Path) -> None:
     server = write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper3", "hyper3"))
     with served(tls(server)) as port, pytest.raises(Unreachable, match="hyper3") as caught:
-        _hypervisors.guests(f"test+tls://127.0.0.1:{port}/default?pkipath={client}", [], lambda: None, timeout_s=8, own=[])
+        _hypervisors.guests(
+            f"test+tls://127.0.0.1:{port}/default?pkipath={client}", [], lambda: None, timeout_s=8, own=[]
+        )
     assert _hypervisors.reason(caught.value).startswith(
         "127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper3"
     )
@@ -234,7 +268,9 @@ def test_virt_migrate_tells_the_cause(client: Path, tmp_path: Path, monkeypatch:
     assert "127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper3" in result["msg"]
 
 
-def test_without_cryptography_only_what_is_known_is_told(client: Path, server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cryptography_only_what_is_known_is_told(
+    client: Path, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peer, "CAN_READ", False)
     monkeypatch.setattr(credentials, "CAN_READ", False)
     with served(tls(server, takes=False)) as port:

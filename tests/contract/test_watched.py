@@ -1,4 +1,6 @@
-"""What an action does with a module that works in the background: its own commands, run by a shell here instead of by SSH."""
+"""What an action does with a module that works in the background: its own commands, run by a shell here instead of
+by SSH.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_a_refusal_is_handed_on() -> None:
 def test_the_answer_comes_with_what_was_noted_meanwhile(answer: Path, tmp_path: Path, noted: int) -> None:
     notes = {f"web{number}": str(tmp_path / f"web{number}") for number in range(noted)}
     for place in notes.values():
-        Path(place).write_text(json.dumps({"phase": "copying", "done": 2**20, "total": 2**21, "rate": 2**20, "detail": ""}))
+        Path(place).write_text(
+            json.dumps({"phase": "copying", "done": 2**20, "total": 2**21, "rate": 2**20, "detail": ""})
+        )
     action = Here({"answer": str(answer), "ansible_facts": {"discovered_interpreter_python": "python9"}})
     with answer.open() as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
@@ -81,7 +85,9 @@ def test_the_answer_comes_with_what_was_noted_meanwhile(answer: Path, tmp_path: 
     assert not answer.exists()
 
 
-@pytest.mark.parametrize(("left", "said"), [("", "on web1: it was killed"), ("Killed\n", "on web1 (Killed): it was killed")])
+@pytest.mark.parametrize(
+    ("left", "said"), [("", "on web1: it was killed"), ("Killed\n", "on web1 (Killed): it was killed")]
+)
 def test_a_module_without_an_answer_was_killed(answer: Path, left: str, said: str) -> None:
     answer.write_text(left)
     result = Here({"answer": str(answer)}).ends({"web1": "/nowhere"})

@@ -1,4 +1,6 @@
-"""A machine that answers as libvirt does over TLS: one byte for a client whose certificate it takes, and an end for others."""
+"""A machine that answers as libvirt does over TLS: one byte for a client whose certificate it takes, and an end for
+others.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class Host:
         path = "/srv/web1.qcow2" + (".arriving" if state == "reserved" else "")
         disk = f"<disk type='file'><source file='{path}'/><target dev='vda'/></disk>"
         domain = self.connection.defineXML(
-            f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>65536</memory><os><type arch='i686'>hvm</type></os>"
-            f"<devices>{disk if state == 'reserved' else ''}</devices></domain>"
+            f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>65536</memory><os><type "
+            f"arch='i686'>hvm</type></os><devices>{disk if state == 'reserved' else ''}</devices></domain>"
         )
         if STATES[state][0] in (libvirt.VIR_DOMAIN_RUNNING, PAUSED):
             domain.create()
@@ -98,7 +98,13 @@ class Host:
         """All that can be seen of a guest; None where there is none."""
         for domain in self.connection.listAllDomains():
             if domain.UUIDString() == uuid:
-                return domain.name(), domain.state(), domain.autostart(), domain.XMLDesc(), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+                return (
+                    domain.name(),
+                    domain.state(),
+                    domain.autostart(),
+                    domain.XMLDesc(),
+                    domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE),
+                )
         return None
 
 

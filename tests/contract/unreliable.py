@@ -153,10 +153,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(files: dict[str, bytes], address: str = "127.0.0.1", *, port: int = 0, tls: ssl.SSLContext | None = None) -> t.Iterator[Server]:
+def serving(
+    files: dict[str, bytes], address: str = "127.0.0.1", *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> t.Iterator[Server]:
     """A server for the length of a `with` block.
 
-    It is a proxy too: whole addresses among the files are those of other servers, over HTTPS where `tls` has a certificate for them.
+    It is a proxy too: whole addresses among the files are those of other servers, over HTTPS where `tls` has a
+    certificate for them.
     """
     site = _Site(files, address, port, tls)
     thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

@@ -13,7 +13,12 @@ def snapshot(connection: t.Any) -> dict[str, object]:
     """Documents and states of guests, pools, volumes and networks."""
     seen: dict[str, object] = {}
     for guest in connection.listAllDomains():
-        seen[f"guest {guest.name()}"] = (guest.state(), guest.autostart(), guest.XMLDesc(SECURE), guest.XMLDesc(SECURE | INACTIVE))
+        seen[f"guest {guest.name()}"] = (
+            guest.state(),
+            guest.autostart(),
+            guest.XMLDesc(SECURE),
+            guest.XMLDesc(SECURE | INACTIVE),
+        )
     for pool in connection.listAllStoragePools():
         seen[f"pool {pool.name()}"] = (pool.isActive(), pool.autostart(), pool.XMLDesc())
         seen.update({f"volume {volume.key()}": volume.XMLDesc() for volume in pool.listAllVolumes()})

@@ -1,8 +1,9 @@
-"""A guest in 512 bytes: it writes memory at a chosen rate and appends numbered sectors to its disk. Needs no operating system.
+"""A guest in 512 bytes: it writes memory at a chosen rate and appends numbered sectors to its disk. Needs no operating
+system.
 
-With every tick of the BIOS's timer (18.2 a second) it writes one word into each of some pages of a span of its memory, and one sector to
-its disk: sector n holds n, followed by the numbers that a generator makes from n, so every byte of it can be checked. Started again, it
-goes on after the last sector. A byte on its serial port switches it off.
+With every tick of the BIOS's timer (18.2 a second) it writes one word into each of some pages of a span of its memory,
+and one sector to its disk: sector n holds n, followed by the numbers that a generator makes from n, so every byte of it
+can be checked. Started again, it goes on after the last sector. A byte on its serial port switches it off.
 
 Its memory at 0x500 holds the number that it writes next, at 0x504 the place in the span.
 """

@@ -50,12 +50,47 @@ CASES = [
     Case("module killed at switch-over", "switch-over", killed.module, says=KILLED),
     Case("module killed between migrate and resume", "arrived, paused", killed.module, says=KILLED),
     Case("cold: module killed after reserve", "reserved", killed.module, says=KILLED, kind="cold", finally_="shut off"),
-    Case("cold: module killed after undefine", "given away", killed.module, says=KILLED, kind="cold", finally_="shut off"),
-    Case("cold: module killed while copying", "sent in part", killed.module, says=KILLED, kind="cold", finally_="shut off"),
-    Case("cold: source libvirtd killed while copying", "sent in part", killed.libvirtd("source"), kind="cold", finally_="shut off"),
-    Case("cold: target libvirtd killed while copying", "sent in part", killed.libvirtd("dest"), kind="cold", finally_="shut off"),
-    Case("cold: target libvirtd killed after reserve", "reserved", killed.libvirtd("dest"), EITHER, kind="cold", finally_="shut off"),
-    Case("cold: source libvirtd killed after undefine", "given away", killed.libvirtd("source"), EITHER, kind="cold", finally_="shut off"),
+    Case(
+        "cold: module killed after undefine", "given away", killed.module, says=KILLED, kind="cold", finally_="shut off"
+    ),
+    Case(
+        "cold: module killed while copying",
+        "sent in part",
+        killed.module,
+        says=KILLED,
+        kind="cold",
+        finally_="shut off",
+    ),
+    Case(
+        "cold: source libvirtd killed while copying",
+        "sent in part",
+        killed.libvirtd("source"),
+        kind="cold",
+        finally_="shut off",
+    ),
+    Case(
+        "cold: target libvirtd killed while copying",
+        "sent in part",
+        killed.libvirtd("dest"),
+        kind="cold",
+        finally_="shut off",
+    ),
+    Case(
+        "cold: target libvirtd killed after reserve",
+        "reserved",
+        killed.libvirtd("dest"),
+        EITHER,
+        kind="cold",
+        finally_="shut off",
+    ),
+    Case(
+        "cold: source libvirtd killed after undefine",
+        "given away",
+        killed.libvirtd("source"),
+        EITHER,
+        kind="cold",
+        finally_="shut off",
+    ),
     Case("target libvirtd killed at record", "record", killed.libvirtd("dest"), EITHER, kind="full"),
     Case("ctrl-c while copying", "copying 50 %", killed.ctrl_c),
     Case("aborted while copying", "copying slowly", killed.aborted, says="abort|cancel"),
@@ -74,16 +109,39 @@ CASES = [
     Case("source qemu killed while copying", "copying 50 %", killed.qemu("source"), finally_="shut off"),
     Case("guest shuts itself down", "copying 50 %", killed.guest_ends, finally_="shut off"),
     Case("source host dies and comes back", "copying 50 %", killed.source_host, finally_="shut off"),
-    Case("source loses power when it is let run elsewhere", "dead here", killed.power_when_let_run, before=killed.autostarts),
-    Case("source loses power as it is let run elsewhere", "let run", killed.source_host, EITHER, before=killed.autostarts),
+    Case(
+        "source loses power when it is let run elsewhere",
+        "dead here",
+        killed.power_when_let_run,
+        before=killed.autostarts,
+    ),
+    Case(
+        "source loses power as it is let run elsewhere", "let run", killed.source_host, EITHER, before=killed.autostarts
+    ),
     # They live, and do nothing.
     Case("target libvirtd stands still 10 s", "copying 50 %", killed.stands_still("dest", "libvirtd", 10), EITHER),
-    Case("target libvirtd stands still 45 s", "copying 50 %", killed.stands_still("dest", "libvirtd", 45), EITHER, kind="full"),
-    Case("target libvirtd stands still 10 s at switch-over", "switch-over", killed.stands_still("dest", "libvirtd", 10), EITHER),
+    Case(
+        "target libvirtd stands still 45 s",
+        "copying 50 %",
+        killed.stands_still("dest", "libvirtd", 45),
+        EITHER,
+        kind="full",
+    ),
+    Case(
+        "target libvirtd stands still 10 s at switch-over",
+        "switch-over",
+        killed.stands_still("dest", "libvirtd", 10),
+        EITHER,
+    ),
     Case("source libvirtd stands still 10 s", "copying 50 %", killed.stands_still("source", "libvirtd", 10), EITHER),
     Case("source libvirtd stands still 45 s", "memory", killed.stands_still("source", "libvirtd", 45), EITHER),
     Case("source qemu stands still 10 s", "copying 50 %", killed.stands_still("source", "qemu-system", 10), EITHER),
-    Case("source qemu stands still 10 s in memory phase", "memory", killed.stands_still("source", "qemu-system", 10), EITHER),
+    Case(
+        "source qemu stands still 10 s in memory phase",
+        "memory",
+        killed.stands_still("source", "qemu-system", 10),
+        EITHER,
+    ),
     # The network.
     Case("network cut 5 s, storage", "copying 50 %", network.cut(5), ARRIVES),
     Case("network cut 5 s, memory", "memory", network.cut(5), ARRIVES, kind="full"),
@@ -102,7 +160,13 @@ CASES = [
     Case("replies dropped for good, memory", "memory", network.replies_dropped(None)),
     Case("replies dropped for good, switch-over", "switch-over", network.replies_dropped(None)),
     # Some QEMUs wait 10 s for the handshake of a copy and then give up themselves.
-    Case("large packets lost from the start", None, network.large_lost, says=f"{STALLED}|packets that are lost", options=STALLS),
+    Case(
+        "large packets lost from the start",
+        None,
+        network.large_lost,
+        says=f"{STALLED}|packets that are lost",
+        options=STALLS,
+    ),
     Case("large packets lost, storage", "copying 50 %", network.large_lost, says=STALLED, options=STALLS),
     Case("large packets lost, memory", "memory", network.large_lost, says=STALLED, options=STALLS),
     Case("only the Finish reply lost", "switch-over", network.only_the_finish_reply_lost, EITHER),
@@ -123,11 +187,19 @@ CASES = [
         kind="cold",
         finally_="shut off",
     ),
-    Case("aborted while another guest has its name", "record", found_there.namesake_runs, says=KILLED, finally_="paused"),
+    Case(
+        "aborted while another guest has its name", "record", found_there.namesake_runs, says=KILLED, finally_="paused"
+    ),
     Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not bring it"),
     Case("target disk full", "copying 10 %", found_there.disk_full, kind="full", before=found_there.small_pool),
     Case("leftover image of the same size", None, found_there.leftover(256), says="no migration of ours made it"),
-    Case("leftover image of other size", None, found_there.leftover(300), says="no migration of ours made it", kind="full"),
+    Case(
+        "leftover image of other size",
+        None,
+        found_there.leftover(300),
+        says="no migration of ours made it",
+        kind="full",
+    ),
     Case("stale pool listing", None, found_there.stale_listing, ARRIVES),
     Case("base image on target corrupted", None, found_there.corrupt_base, ARRIVES, says="was written to"),
     Case("target without the bridge", None, found_there.bridge_missing, says="has no bridge br7"),
@@ -140,7 +212,13 @@ CASES = [
     Case("expired certificate", None, trust.expired_certificate, says="certificate"),
     # Two at once.
     Case("two controllers, two hosts", "copying slowly", together.rival, ARRIVES),
-    Case("another guest comes the opposite way", "copying slowly", together.opposite, ARRIVES, before=together.another_there),
+    Case(
+        "another guest comes the opposite way",
+        "copying slowly",
+        together.opposite,
+        ARRIVES,
+        before=together.another_there,
+    ),
     # Disks in two pools.
     Case("two pools", "copying 50 %", nothing, ARRIVES, before=found_there.second_pool),
     Case("two pools, module killed", "copying 50 %", killed.module, says=KILLED, before=found_there.second_pool),
@@ -148,7 +226,16 @@ CASES = [
     # Several guests.
     Case("rebalance, module killed", "copying 50 %", killed.module, EITHER, kind="delta full", book="rebalance"),
 ]
-DRAIN_MOMENTS = ("record", "make", "copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over", "arrived, paused")
+DRAIN_MOMENTS = (
+    "record",
+    "make",
+    "copying 10 %",
+    "copying 50 %",
+    "copying 90 %",
+    "memory",
+    "switch-over",
+    "arrived, paused",
+)
 _LONG = ("copying 10 %", "copying 50 %")
 
 

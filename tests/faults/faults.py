@@ -1,7 +1,8 @@
-"""Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [REGULAR EXPRESSION OF NAMES]
+"""Hurt migrations on a lab made for it, print a table and leave build/faults.json. Usage: faults.py [REGULAR EXPRESSION
+OF NAMES]
 
-SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. DRAIN_KILLS=20: so many drains whose module is killed at random.
-FAULTS_LAB=NAME: another lab, beside one that is at work.
+SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. DRAIN_KILLS=20: so many drains whose module
+is killed at random. FAULTS_LAB=NAME: another lab, beside one that is at work.
 """
 
 from __future__ import annotations
@@ -165,7 +166,10 @@ class Place:
         return f"then {left}, run again: there"
 
     def _settled(self, case: Case, scene: Scene, when: str) -> None:
-        """Each guest is in one place, defined and in its state, which is a right one; and no migration waits for anything."""
+        """Each guest is in one place, defined and in its state, which is a right one.
+
+        And no migration waits for anything.
+        """
         homes: list[str] = []
         for guest in scene.guests:
             states = scene.states(guest)
@@ -175,7 +179,11 @@ class Place:
             told = scene.host(homes[-1]).virsh(f"dominfo {guest.uuid}")
             if not re.search("Persistent: +yes", told) or ("enable" in told) != guest.autostart:
                 raise Violation(f"{when}: {guest.name} is on {homes[-1]}, but not defined as it was")
-        away = {"migrate": homes == [scene.dest.name], "drain": scene.source.name not in homes, "rebalance": len({*homes}) > 1}
+        away = {
+            "migrate": homes == [scene.dest.name],
+            "drain": scene.source.name not in homes,
+            "rebalance": len({*homes}) > 1,
+        }
         if not away[case.book]:
             raise Violation(f"{when}: they are on {homes}")
         if records := scene.records():
@@ -210,12 +218,16 @@ class Place:
 def table(rows: t.Sequence[Row]) -> str:
     """For people."""
     width = max(len(row.name) for row in rows)
-    return "\n".join(f"{'ok' if row.ok else 'FAILED':6}  {row.name:{width}}  {row.seconds:6.1f} s  {row.detail}" for row in rows)
+    return "\n".join(
+        f"{'ok' if row.ok else 'FAILED':6}  {row.name:{width}}  {row.seconds:6.1f} s  {row.detail}" for row in rows
+    )
 
 
 def place(lab: Hypervisors) -> Place:
     """The hosts, with an image on each that boots the guest."""
-    inventory = json.loads(lab.run("ansible-inventory", "-i", lab.folder / "inventory/hosts.yml", "--list"))["_meta"]["hostvars"]
+    inventory = json.loads(lab.run("ansible-inventory", "-i", lab.folder / "inventory/hosts.yml", "--list"))["_meta"][
+        "hostvars"
+    ]
     hosts = [Host(lab.name, name, inventory[name]["ansible_host"]) for name in ("hyper1", "hyper2", "hyper3")]
     checksum = {f"sha256:{make_base(host, '/srv/base')}" for host in hosts}.pop()
     image = {"name": BASE, "src": f"/srv/base/{BASE}", "remote_src": True, "checksum": checksum}

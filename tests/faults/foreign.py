@@ -1,4 +1,6 @@
-"""What belongs to somebody else on the hosts that a guest can move to: planted, and afterwards the same by UUID, inode, bytes and XML."""
+"""What belongs to somebody else on the hosts that a guest can move to: planted, and afterwards the same by UUID,
+inode, bytes and XML.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,11 @@ class Foreign:
         found = []
         for what, was in self._was.items():
             now = self._look(what)
-            found += [f"{what} of {self._host.name}: {key} was {was[key]}, is {now[key]}" for key in was if now[key] != was[key]]
+            found += [
+                f"{what} of {self._host.name}: {key} was {was[key]}, is {now[key]}"
+                for key in was
+                if now[key] != was[key]
+            ]
         return found
 
     def drop(self, what: str) -> list[str]:

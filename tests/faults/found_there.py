@@ -1,4 +1,7 @@
-"""Faults that are there before the run: what the destination has, or lacks. Undone, they are the remedy that the run asked for."""
+"""Faults that are there before the run: what the destination has, or lacks.
+
+Undone, they are the remedy that the run asked for.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ def leftover(size_mib: int) -> t.Callable[[Scene], None]:
 
 def stale_listing(scene: Scene) -> None:
     """A volume that libvirt still lists although its file is gone."""
-    scene.dest.run(f"qemu-img create -q -f qcow2 {scene.guest.disk} 1M; virsh -q pool-refresh default; rm {scene.guest.disk}")
+    scene.dest.run(
+        f"qemu-img create -q -f qcow2 {scene.guest.disk} 1M; virsh -q pool-refresh default; rm {scene.guest.disk}"
+    )
 
 
 def bridge_missing(scene: Scene) -> None:
@@ -97,7 +102,9 @@ def meanwhile(fault: t.Callable[[Scene], None]) -> t.Callable[[Scene], None]:
 
 
 def namesake_runs(scene: Scene) -> None:
-    """The module dies, the guest's owner suspends it, another guest of its name runs on the destination, and somebody says `aborted`."""
+    """The module dies, the guest's owner suspends it, another guest of its name runs on the destination, and
+    somebody says `aborted`.
+    """
     scene.source.kill(scene.module)
     scene.left_alone()
     scene.source.virsh(f"suspend {scene.guest.uuid}")
@@ -136,7 +143,9 @@ def _identity(host: Host, line: str) -> None:
 def corrupt_base(scene: Scene) -> None:
     """Somebody wrote into the image on the destination."""
     content = scene.dest.path(scene.guest.base).read_bytes()
-    scene.dest.run(f"chmod u+w {scene.guest.base}; printf x | dd of={scene.guest.base} bs=1 seek=300000 conv=notrunc status=none")
+    scene.dest.run(
+        f"chmod u+w {scene.guest.base}; printf x | dd of={scene.guest.base} bs=1 seek=300000 conv=notrunc status=none"
+    )
     scene.after.callback(_restored, scene.dest, scene.guest.base, content)
 
 
@@ -145,7 +154,9 @@ def foreign_base(scene: Scene) -> None:
     base, aside = scene.guest.base, "/srv/base/aside"
     manifest = f"{IMAGES}/.{base.rpartition('/')[2]}.json"
     scene.dest.run(f"mv {base} {aside} && mv {manifest} {aside}.json")
-    scene.after.callback(scene.dest.run, f"mv -f {aside} {base} && mv -f {aside}.json {manifest}; virsh -q pool-refresh default")
+    scene.after.callback(
+        scene.dest.run, f"mv -f {aside} {base} && mv -f {aside}.json {manifest}; virsh -q pool-refresh default"
+    )
     foreign = scene.foreign["dest"]
     scene.after.callback(foreign.remove)  # it goes before what was put aside comes back
     foreign.file(base)
@@ -196,7 +207,9 @@ def disk_full(scene: Scene) -> None:
 
 def clock_an_hour_off(scene: Scene) -> None:
     """Hosts of a lab share one clock: whoever comes by SSH to the destination is shown another one."""
-    scene.dest.run("apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install libfaketime >/dev/null 2>&1")
+    scene.dest.run(
+        "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install libfaketime >/dev/null 2>&1"
+    )
     scene.undo.callback(_sessions_anew, scene.dest)
     scene.undo.callback(scene.dest.run, f"sed -i /faketime/Id {_ENVIRONMENT}")
     scene.dest.run(f'printf "LD_PRELOAD=%s\\nFAKETIME=+1h\\n" {_FAKETIME} >>{_ENVIRONMENT}')

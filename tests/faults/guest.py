@@ -73,7 +73,8 @@ class Guest:
         host.run("virsh -q define /dev/stdin", given=self.xml())
         if self.autostart:
             host.virsh(f"autostart {self.uuid}")
-        # A libvirtd that was killed numbers guests anew, and systemd may still have one of that number and name: each try has another.
+        # A libvirtd that was killed numbers guests anew, and systemd may still have one of that number and name: each
+        # try has another.
         if not until(lambda: host.virsh(f"start {self.uuid} 2>&1", ok=False) == "", _SEEN_S, every_s=1):
             host.virsh(f"start {self.uuid}")
         if not until(lambda: self.counter(host) > 40, _SEEN_S):
@@ -120,14 +121,21 @@ class Guest:
         """Have it switch itself off: through its serial port, as libvirt lets no key pass while it migrates."""
         with host.path(host.virsh(f"ttyconsole {self.uuid}")).open("wb", buffering=0) as line:
             line.write(b"x")
-            until(lambda: host.state(self.uuid) == "shut off", _SEEN_S)  # QEMU looks once a second whether somebody is there
+            # QEMU looks once a second whether somebody is there
+            until(lambda: host.state(self.uuid) == "shut off", _SEEN_S)
 
     def on_disk(self, host: Host) -> int:
-        """How many sectors stand on its disk, whole and in order, while it is off; raises ValueError when it is not intact."""
+        """How many sectors stand on its disk, whole and in order, while it is off.
+
+        Raises ValueError when it is not intact.
+        """
         host.run(f"qemu-img check -q {self.disk}")
         host.run(f"qemu-io -r -c 'read -q -P {_PATTERN} {_PAYLOAD_AT_MIB}M {PAYLOAD_MIB}M' {self.disk}")
         if self.second:
-            host.run(f"qemu-img check -q {self.second} && qemu-io -r -c 'read -q -P {_PATTERN} 1M {_SECOND_MIB}M' {self.second}")
+            host.run(
+                f"qemu-img check -q {self.second} && qemu-io -r -c 'read -q -P {_PATTERN} 1M {_SECOND_MIB}M' "
+                f"{self.second}"
+            )
         head = f"/tmp/{self.name}.head"
         host.run(f"qemu-img dd -f qcow2 -O raw bs=1M count={_JOURNAL_MIB} if={self.disk} of={head}")
         disk = host.path(head).read_bytes()
@@ -139,7 +147,10 @@ class Guest:
         self.written = max(self.written, self.counter(host) - 1)
 
     def stopped(self, host: Host) -> int:
-        """Switch it off as it is, and say how many sectors stand there; all that it knows to have written must be among them."""
+        """Switch it off as it is, and say how many sectors stand there.
+
+        All that it knows to have written must be among them.
+        """
         if host.state(self.uuid) != "shut off":
             host.virsh(f"suspend {self.uuid}", ok=False)
             self.noted(host)

@@ -1,4 +1,6 @@
-"""The lab's hosts, seen and hurt from outside: what is done here happens in a host's own namespaces, so nothing else can be hit."""
+"""The lab's hosts, seen and hurt from outside: what is done here happens in a host's own namespaces, so nothing else
+can be hit.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,22 @@ class Host:
     def run(self, command: str, *, ok: bool = True, given: str | None = None) -> str:
         """A shell command in it: what it printed."""
         enter = ["nsenter", f"--target={self.init}", "--all", *_CLEAN]
-        done = subprocess.run([*enter, "sh", "-c", command], capture_output=True, text=True, check=False, timeout=COMMAND_S, input=given)
+        done = subprocess.run(
+            [*enter, "sh", "-c", command], capture_output=True, text=True, check=False, timeout=COMMAND_S, input=given
+        )
         if ok and done.returncode:
             raise RuntimeError(f"{self.name}: `{command}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def network(self, *command: str, given: str | None = None) -> None:
         """A command of this machine in its network."""
-        subprocess.run(["nsenter", f"--target={self.init}", "--net", *command], check=True, capture_output=True, text=True, input=given)
+        subprocess.run(
+            ["nsenter", f"--target={self.init}", "--net", *command],
+            check=True,
+            capture_output=True,
+            text=True,
+            input=given,
+        )
 
     def find(self, program: str, *, with_open: str = "", uuid: str = "") -> list[int]:
         """Its processes of this name; only those that have that file open, or that are of the guest of that UUID."""
@@ -82,7 +92,9 @@ class Host:
         return any(_opened(pid, path) for pid in self._pids())
 
     def _pids(self) -> list[int]:
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._has(int(entry.name))]
+        return [
+            int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._has(int(entry.name))
+        ]
 
     def _has(self, pid: int) -> bool:
         with contextlib.suppress(OSError, RuntimeError):  # it ended, or the host is switched off
@@ -135,27 +147,39 @@ class Host:
 
     def records(self) -> list[str]:
         """Guests (UUID) with the record of a migration in what is stored or in what runs."""
-        return [uuid for uuid in self._guests() if "moving" in self.virsh(f"dumpxml {uuid}; virsh dumpxml --inactive {uuid}", ok=False)]
+        return [
+            uuid
+            for uuid in self._guests()
+            if "moving" in self.virsh(f"dumpxml {uuid}; virsh dumpxml --inactive {uuid}", ok=False)
+        ]
 
     def footprint(self) -> dict[str, list[str]]:
         """All that a migration could leave on it."""
         return {
-            "files": self.run(f"find {IMAGES} /srv/small /srv/second -type f -printf '%p\\n' 2>/dev/null | sort", ok=False).splitlines(),
+            "files": self.run(
+                f"find {IMAGES} /srv/small /srv/second -type f -printf '%p\\n' 2>/dev/null | sort", ok=False
+            ).splitlines(),
             "definitions": self._guests(),
             "autostart": sorted(self.virsh("list --all --autostart --uuid").split()),
             "pools": sorted(self.virsh("pool-list --all --name").split()),
             "jobs": [uuid for uuid in self._guests() if self._at_work(uuid)],
             "records": self.records(),
-            "processes": sorted(self.run("ps -C qemu-system-x86 -o args= | grep -oe '-uuid [^ ]*'", ok=False).splitlines()),
+            "processes": sorted(
+                self.run("ps -C qemu-system-x86 -o args= | grep -oe '-uuid [^ ]*'", ok=False).splitlines()
+            ),
             "notes": self.run("find /run/corral -type f ! -name '*.lock' ! -name '*.answer'", ok=False).split(),
-            "locks": [path.name for path in self.path("/run/corral").glob("*.lock") if self.holds(f"/run/corral/{path.name}")],
+            "locks": [
+                path.name for path in self.path("/run/corral").glob("*.lock") if self.holds(f"/run/corral/{path.name}")
+            ],
         }
 
     def _guests(self) -> list[str]:
         return sorted(self.virsh("list --all --uuid").split())
 
     def _at_work(self, uuid: str) -> bool:
-        return self.state(uuid) in ("running", "paused") and "None" not in self.virsh(f"domjobinfo {uuid} 2>&1", ok=False)
+        return self.state(uuid) in ("running", "paused") and "None" not in self.virsh(
+            f"domjobinfo {uuid} 2>&1", ok=False
+        )
 
 
 def _figures(domain: t.Any) -> dict[str, t.Any]:

@@ -64,7 +64,9 @@ def libvirtd(end: str) -> t.Callable[[Scene], None]:
 
 
 def libvirtd_stands_still(scene: Scene) -> None:
-    """The guest's process on the source is dead, and its libvirtd does not come to tell that: the guest is let run on the destination."""
+    """The guest's process on the source is dead, and its libvirtd does not come to tell that: the guest is let run
+    on the destination.
+    """
     with _stopped(scene.source, scene.source.find("libvirtd")):
         _let_run(scene)
 
@@ -120,7 +122,9 @@ def aborted(scene: Scene) -> None:
 
 
 def aborted_too_late(scene: Scene) -> None:
-    """Somebody else says `state: aborted` when the guest runs on the destination already: refused while its memory still comes."""
+    """Somebody else says `state: aborted` when the guest runs on the destination already: refused while its memory
+    still comes.
+    """
     scene.slow(POSTCOPY_RATE)
     run = scene.start(state="aborted")
     if run.wait() or "post-copy" not in run.reason():
@@ -154,7 +158,9 @@ def autostarts(scene: Scene) -> None:
 
 
 def power_when_let_run(scene: Scene) -> None:
-    """The source loses power when the guest runs on the destination, and before libvirt has removed its definition here."""
+    """The source loses power when the guest runs on the destination, and before libvirt has removed its definition
+    here.
+    """
     with _stopped(scene.source, scene.source.find("libvirtd")):
         if not scene.source.path(f"/etc/libvirt/qemu/{scene.guest.name}.xml").exists():
             raise RuntimeError("its definition is gone already")
@@ -168,7 +174,9 @@ def _started_by_itself(scene: Scene) -> None:
     """libvirt has started what is to start with the host; the guest runs once."""
     if not until(lambda: scene.source.state(_WITNESS.uuid) == "running", 60):
         raise RuntimeError("libvirt starts no guests with that host: the case shows nothing")
-    running = [host.name for host in scene.hosts if scene.guest.uuid in host.virsh("list --uuid --state-running").split()]
+    running = [
+        host.name for host in scene.hosts if scene.guest.uuid in host.virsh("list --uuid --state-running").split()
+    ]
     if running != [scene.dest.name]:
         raise Violation(f"after the source's boot it runs on {running}: {scene.states()}")
 
@@ -177,5 +185,7 @@ def _switch_on(scene: Scene) -> None:
     lab = scene.source.lab
     done = [sys.executable, str(hypervisors.HERE / "lab.py"), "up", "--name", lab, "--hosts", "3", "--no-image"]
     subprocess.run(done, check=True, capture_output=True)
-    if not until(lambda: scene.source.run("virsh -q list", ok=False) is not None and scene.source.virsh("uri", ok=False), 60):
+    if not until(
+        lambda: scene.source.run("virsh -q list", ok=False) is not None and scene.source.virsh("uri", ok=False), 60
+    ):
         raise RuntimeError(f"libvirt of {scene.source.name} did not come back")

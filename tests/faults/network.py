@@ -19,10 +19,14 @@ _LARGE = 250  # bytes: of what libvirt sends, a keepalive's answer is smaller, t
 
 
 def _drop(scene: Scene, rules: t.Sequence[str], seconds: float | None, host: Host | None = None) -> None:
-    """Let the source's network (or another host's) drop what the rules say, for some seconds, or until the run has ended."""
+    """Let the source's network (or another host's) drop what the rules say, for some seconds, or until the run has
+    ended.
+    """
     host = host or scene.source
     chains = "\n".join(f"chain {hook} {{ type filter hook {hook} priority -300; }}" for hook in ("input", "output"))
-    text = f"{_TABLE}\ndelete {_TABLE}\n{_TABLE} {{\n{chains}\n}}\n" + "\n".join(f"add rule inet faults {rule} drop" for rule in rules)
+    text = f"{_TABLE}\ndelete {_TABLE}\n{_TABLE} {{\n{chains}\n}}\n" + "\n".join(
+        f"add rule inet faults {rule} drop" for rule in rules
+    )
     host.network("nft", "-f", "-", given=text)
     heal = functools.partial(_heal, host)
     if seconds is None:
@@ -57,8 +61,12 @@ def replies_dropped(seconds: float | None) -> t.Callable[[Scene], None]:
 
 
 def large_lost(scene: Scene) -> None:
-    """Of what QEMU sends to the other end, large packets are lost until the run has ended, as where the MTU is smaller on the way."""
-    _drop(scene, [f"input ip saddr {scene.source.address} tcp dport {MIGRATION} meta length > {_MTU}"], None, scene.dest)
+    """Of what QEMU sends to the other end, large packets are lost until the run has ended, as where the MTU is
+    smaller on the way.
+    """
+    _drop(
+        scene, [f"input ip saddr {scene.source.address} tcp dport {MIGRATION} meta length > {_MTU}"], None, scene.dest
+    )
 
 
 def reset(scene: Scene) -> None:
@@ -75,7 +83,9 @@ def _resume(scene: Scene) -> None:
 
 
 def only_the_finish_reply_lost(scene: Scene) -> None:
-    """Of the connection between the two libvirts, what is as large as the answer to Finish is lost from the switch-over on."""
+    """Of the connection between the two libvirts, what is as large as the answer to Finish is lost from the
+    switch-over on.
+    """
     told = scene.source.run(f"ss -Htnp state established dport = :{LIBVIRT} | grep -E 'libvirtd|rpc-'")
     ports = [line.split()[2].rpartition(":")[2] for line in told.splitlines()]
     where = f"input ip saddr {scene.dest.address} tcp sport {LIBVIRT} tcp dport {{ {', '.join(ports)} }}"

@@ -20,9 +20,11 @@ class Phase(t.NamedTuple):
 
 # 40 MiB of disk and 32 MiB of memory take some seconds each.
 SLOW: dict[str, t.Any] = {"bandwidth": 6}
-# Memory follows when it runs on the destination already. Debian 12's libvirt has no TLS for that beside a copy of disks.
+# Memory follows when it runs on the destination already. Debian 12's libvirt has no TLS for that beside a copy of
+# disks.
 POSTCOPY: dict[str, t.Any] = {"postcopy": True, "postcopy_after": 1, "transport": "plain"}
-# The pause at the end is allowed to be long, so it comes at once, and lasts as long as the network takes for all of the memory.
+# The pause at the end is allowed to be long, so it comes at once, and lasts as long as the network takes for all of the
+# memory.
 TIGHT: dict[str, t.Any] = {"max_downtime": 60000}
 
 
@@ -32,7 +34,9 @@ def _made(guest: Guest, _source: Host, dest: Host) -> bool:
 
 def _sent_in_part(guest: Guest, source: Host, dest: Host) -> bool:
     """Of a disk whose guest is off: a copy is as long as what has come, as soon as a hole has."""
-    return _made(guest, source, dest) and 0 < dest.path(guest.disk).stat().st_size < source.path(guest.disk).stat().st_size
+    return (
+        _made(guest, source, dest) and 0 < dest.path(guest.disk).stat().st_size < source.path(guest.disk).stat().st_size
+    )
 
 
 def _copied(percent: int) -> t.Callable[[Guest, Host, Host], bool]:

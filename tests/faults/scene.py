@@ -37,7 +37,9 @@ class Run:
 
     def __init__(self, lab: Hypervisors, book: str, arguments: t.Mapping[str, t.Any]) -> None:
         inventory = lab.folder / "inventory/hosts.yml"  # it needs no look at the guests
-        self._process = lab.start("ansible-playbook", "-i", inventory, f"corral.virt.{book}", "-v", "-e", json.dumps(arguments))
+        self._process = lab.start(
+            "ansible-playbook", "-i", inventory, f"corral.virt.{book}", "-v", "-e", json.dumps(arguments)
+        )
         self.output, self.hung = "", False
 
     @property
@@ -88,7 +90,8 @@ class Scene:
     after: contextlib.ExitStack  # when the case has
     run: Run | None = None
     module: list[int] = dataclasses.field(default_factory=list)  # its process, once it is at work
-    foreign: dict[str, Foreign] = dataclasses.field(default_factory=dict)  # on dest, on third, and late: on dest, in the middle of it
+    # on dest, on third, and late: on dest, in the middle of it
+    foreign: dict[str, Foreign] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for key, host in (("dest", self.dest), ("third", self.third), ("late", self.dest)):
@@ -131,7 +134,9 @@ class Scene:
 
     def slow(self, rate: str = RATE) -> None:
         """Let the source send no faster."""
-        self.source.network("tc", "qdisc", "replace", "dev", LINK, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")
+        self.source.network(
+            "tc", "qdisc", "replace", "dev", LINK, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms"
+        )
         self.undo.callback(self.fast)
 
     def fast(self) -> None:

@@ -26,7 +26,10 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "target qemu killed": (killed.qemu("dest"), COPYING),  # later it would be the guest itself
     "source qemu stands still": (killed.stands_still("source", "qemu-system", 5), COPYING),
     "source libvirtd stands still": (killed.stands_still("source", "libvirtd", 10), (*EARLY, *COPYING, *POST, *LATE)),
-    "target libvirtd stands still": (killed.stands_still("dest", "libvirtd", 10), (*EARLY, *COPYING, *POST, *LATE, *COLD)),
+    "target libvirtd stands still": (
+        killed.stands_still("dest", "libvirtd", 10),
+        (*EARLY, *COPYING, *POST, *LATE, *COLD),
+    ),
     "network cut 5 s": (network.cut(5), (*EARLY, *COPYING, *POST, *LATE, *COLD)),
     "network cut 10 s": (network.cut(10), (*COPYING, *LATE)),
     "network cut for good": (network.cut(None), (*COPYING, *LATE)),

@@ -43,4 +43,6 @@ def opposite(scene: Scene) -> None:
         raise Violation(f"the other guest: {run.reason()}, {scene.states(other)}, twice: {twice.seen}")
     written, count = other.written, other.stopped(scene.source)
     if count < max(written, other.written):
-        raise Violation(f"the other guest's disk went back: {count} sectors, and {max(written, other.written)} had been written")
+        raise Violation(
+            f"the other guest's disk went back: {count} sectors, and {max(written, other.written)} had been written"
+        )

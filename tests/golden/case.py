@@ -132,8 +132,12 @@ def normal(xml: str) -> str:
 
 
 @contextlib.contextmanager
-def host(monkeypatch: pytest.MonkeyPatch, found: dict[str, FoundGuest], keeps: t.Sequence[str] = ()) -> t.Iterator[t.Any]:
-    """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it cannot be."""
+def host(
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, FoundGuest], keeps: t.Sequence[str] = ()
+) -> t.Iterator[t.Any]:
+    """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it
+    cannot be.
+    """
     monkeypatch.setattr(look, "find", lambda _connection, name: found.get(name))
     monkeypatch.setattr(look, "keeps", lambda _connection, _uuid: tuple(keeps))
     monkeypatch.setattr(look, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
@@ -151,7 +155,8 @@ def play(connection: t.Any, wanted: GuestSpec, found: FoundGuest | None) -> Outc
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in gate.steps if isinstance(step, steps.Define)]
     kept = found.xml if found and wanted.state != "absent" else None
-    result["notes"] = [note.replace(HOST_URI, "test:///host.xml") for note in result["notes"]]  # wherever the checkout is
+    # wherever the checkout is
+    result["notes"] = [note.replace(HOST_URI, "test:///host.xml") for note in result["notes"]]
     report = {key: result[key] for key in ("steps", "pending", "notes") if result[key]}
     return Outcome(normal(defined[-1]) if defined else kept and normal(kept), _plain(result["diff"]), report)
 

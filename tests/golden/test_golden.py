@@ -15,7 +15,17 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-from ansible_collections.corral.virt.tests.golden.case import CASES, GOLDEN, Case, Outcome, host, look_alike, normal, options, play
+from ansible_collections.corral.virt.tests.golden.case import (
+    CASES,
+    GOLDEN,
+    Case,
+    Outcome,
+    host,
+    look_alike,
+    normal,
+    options,
+    play,
+)
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")  # Debian: libvirt0; Fedora: libvirt-libs
 DUMPS = [path for path in sorted(GOLDEN.glob("found/*.xml")) if "live" not in path.stem]
@@ -119,9 +129,13 @@ def test_silence_keeps_everything(path: Path) -> None:
     assert normal(normal(xml)) == normal(xml)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "desk.xml" in str(case.file("found.xml").resolve())], ids=name_of)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "desk.xml" in str(case.file("found.xml").resolve())], ids=name_of
+)
 def test_strangers_survive(case: Case) -> None:
-    """What others made and we do not know stays, byte for byte: passthrough, QEMU's own arguments, metadata, addresses."""
+    """What others made and we do not know stays, byte for byte: passthrough, QEMU's own arguments, metadata,
+    addresses.
+    """
     found, after = case.text("found.xml"), case.text("after.xml")
     if after is None:
         return
@@ -138,7 +152,10 @@ def test_strangers_survive(case: Case) -> None:
 def texts(xml: str | None, path: str) -> list[str]:
     """Canonical text of every element at a path, in order."""
     found = t.cast("list[t.Any]", parse(t.cast(str, xml)).xpath(path))
-    return [etree.canonicalize(etree.tostring(element, with_tail=False, encoding="unicode"), strip_text=True) for element in found]
+    return [
+        etree.canonicalize(etree.tostring(element, with_tail=False, encoding="unicode"), strip_text=True)
+        for element in found
+    ]
 
 
 def values(element: t.Any, table: row.Table, where: str = "") -> t.Iterator[tuple[str, str]]:
@@ -175,7 +192,9 @@ def fields(table: row.Table, where: str = "") -> t.Iterator[str]:
 def written(table: str) -> set[str]:
     """Every row that some case gives another value."""
     cases = [case for case in [*CASES, *RECORDS] if case.text("after.xml")]
-    changed = [seen(case.text("after.xml"), TABLES[table]) - seen(case.text("found.xml"), TABLES[table]) for case in cases]
+    changed = [
+        seen(case.text("after.xml"), TABLES[table]) - seen(case.text("found.xml"), TABLES[table]) for case in cases
+    ]
     return {field for each in changed for field, _value in each}
 
 
@@ -186,4 +205,6 @@ TABLES: dict[str, row.Table] = {"DOMAIN": domain.DOMAIN, "GRAPHICS": graphics.GR
 def test_every_row_is_exercised(table: str) -> None:
     """A new row needs a case: make one, or let one say it."""
     missing = sorted(set(fields(TABLES[table])) - written(table))
-    assert not missing, f"no golden case writes {', '.join(missing)} of {table}: say it in a wanted.yml, then make golden REGENERATE=1"
+    assert not missing, (
+        f"no golden case writes {', '.join(missing)} of {table}: say it in a wanted.yml, then make golden REGENERATE=1"
+    )

@@ -135,14 +135,19 @@ def test_silence_keeps_everything(case: Case) -> None:
 )
 def test_a_stranger_survives(kept: str) -> None:
     """What no option speaks of stays as others made it."""
-    before, after = (etree.fromstring(t.cast(str, Case("networks/stranger").text(name))) for name in ("found.xml", "after.xml"))
+    before, after = (
+        etree.fromstring(t.cast(str, Case("networks/stranger").text(name))) for name in ("found.xml", "after.xml")
+    )
     assert len(t.cast("list[t.Any]", before.xpath(kept))) > 0
     assert texts(before, kept) == texts(after, kept)
 
 
 def texts(root: t.Any, path: str) -> list[str]:
     """What stands at a path."""
-    return [str(one) if isinstance(one, str) else " ".join(etree.tostring(one, encoding="unicode").split()) for one in root.xpath(path)]
+    return [
+        str(one) if isinstance(one, str) else " ".join(etree.tostring(one, encoding="unicode").split())
+        for one in root.xpath(path)
+    ]
 
 
 def test_every_row_is_exercised() -> None:

@@ -60,7 +60,16 @@ INFO: dict[str, t.Any] = {
     "guests": [{}, {}],
     "maintenance": {"reason": "new memory"},
 }
-BARE = {**INFO, "cpu_model": "", "bridges": None, "pools": [], "guests": [], "maintenance": None, "vcpus_used": 0, "memory_used_mib": 0}
+BARE = {
+    **INFO,
+    "cpu_model": "",
+    "bridges": None,
+    "pools": [],
+    "guests": [],
+    "maintenance": None,
+    "vcpus_used": 0,
+    "memory_used_mib": 0,
+}
 GUESTS: dict[str, dict[str, t.Any]] = {"hyper1": {"domains": [WEB1, OFF], "host": LOAD}, "hyper2": {"domains": []}}
 HOSTS: dict[str, dict[str, dict[str, t.Any]]] = {
     "query": GUESTS,
@@ -111,12 +120,25 @@ def test_colours_change_nothing_else(kind: str) -> None:
 def test_bars(used: int, shown: str, colour: str) -> None:
     assert _table._bar(used, 100) == (f"[{shown}]", colour, False)
     assert _table._bar(used * 3, 300) == (f"[{shown}]", colour, False)
-    assert _table._bar(None, 100).text == _table._bar(used, None).text == _table._bar(used, 0).text == "[         ?          ]"
+    assert (
+        _table._bar(None, 100).text
+        == _table._bar(used, None).text
+        == _table._bar(used, 0).text
+        == "[         ?          ]"
+    )
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (GIB - 1, "1024.0 MiB"), (GIB, "1.0 GiB"), (5 * 1024**5, "5120.0 TiB")],
+    [
+        (None, "-"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (GIB - 1, "1024.0 MiB"),
+        (GIB, "1.0 GiB"),
+        (5 * 1024**5, "5120.0 TiB"),
+    ],
 )
 def test_sizes(size: int | None, text: str) -> None:
     assert _table.size(size) == text
@@ -147,8 +169,12 @@ def test_an_answer_that_is_none_hides_no_other_host(answer: t.Any) -> None:
 def test_only_the_guests_that_are_asked_for() -> None:
     for kind in ("query", "list"):
         report = _report_data.data(kind, GUESTS, [], ["web1"])
-        assert [(host["name"], [guest["name"] for guest in host["guests"]]) for host in report["hosts"]] == [("hyper1", ["web1"])]
-    assert _report_data.data("query", GUESTS, ["hyper10"], ["nobody"])["hosts"] == [{"name": "hyper10", "reached": False}]
+        assert [(host["name"], [guest["name"] for guest in host["guests"]]) for host in report["hosts"]] == [
+            ("hyper1", ["web1"])
+        ]
+    assert _report_data.data("query", GUESTS, ["hyper10"], ["nobody"])["hosts"] == [
+        {"name": "hyper10", "reached": False}
+    ]
 
 
 def test_nothing_in_a_table_is_obeyed_by_a_terminal() -> None:

@@ -8,7 +8,8 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Files of a line have the same kind of hosts: one worker takes them all, so that these are made once, from a template of them.
+# Files of a line have the same kind of hosts: one worker takes them all, so that these are made once, from a template
+# of them.
 # What takes longest begins first: begun last, it would be alone at the end while the other worker has nothing to do.
 GROUPS = (
     ("seeds", "clones", "readers", "network"),

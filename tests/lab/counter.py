@@ -31,7 +31,9 @@ class Counter:
 
     def __enter__(self) -> Counter:
         # Pipes of its own: ssh makes what it inherits non-blocking, which Ansible refuses to share.
-        self._process = subprocess.Popen(self._ssh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._ssh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         deadline = time.monotonic() + 30
@@ -39,7 +41,9 @@ class Counter:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 said = self._process.stderr.read() if self._process.stderr else ""
-                raise RuntimeError(f"the session in the guest did not count: {' '.join(self._ssh[:-1])}: {said.strip()}")
+                raise RuntimeError(
+                    f"the session in the guest did not count: {' '.join(self._ssh[:-1])}: {said.strip()}"
+                )
             time.sleep(_EVERY_S)
         return self
 

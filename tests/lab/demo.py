@@ -1,4 +1,7 @@
-"""The whole story on two bare hosts made for it: see README.md. `demo.py up` (again: on the same hosts), `demo.py down`."""
+"""The whole story on two bare hosts made for it: see README.md.
+
+`demo.py up` (again: on the same hosts), `demo.py down`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ class Demo:
         """Run a command, shown as a user would type it; its output when `quiet`."""
         if not quiet:
             print(f"\n$ {shlex.join(command)}", flush=True)
-        done = subprocess.run(command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE if quiet else None, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE if quiet else None, check=False
+        )
         if done.returncode:
             raise Failed(f"`{shlex.join(command)}` ended with {done.returncode}")
         return done.stdout or ""
@@ -63,7 +68,14 @@ class Demo:
     def configure(self) -> None:
         """An ansible.cfg that knows the lab's hosts and the demo's guests, from any folder."""
         config = (ROOT / "ansible.cfg").read_text()
-        for option in ("collections_path", "library", "action_plugins", "inventory_plugins", "filter_plugins", "roles_path"):
+        for option in (
+            "collections_path",
+            "library",
+            "action_plugins",
+            "inventory_plugins",
+            "filter_plugins",
+            "roles_path",
+        ):
             config = "\n".join(
                 f"{option} = {ROOT / line.partition('=')[2].strip()}" if line.startswith(f"{option} =") else line
                 for line in config.splitlines()
@@ -89,7 +101,9 @@ class Demo:
         if not seen.in_order:
             raise Failed("the session in the guest lost numbers or ended")
         if seen.longest_gap_s > LONGEST_GAP_S:
-            raise Failed(f"the session in the guest was silent for {seen.longest_gap_s:.2f} s, more than {LONGEST_GAP_S} s")
+            raise Failed(
+                f"the session in the guest was silent for {seen.longest_gap_s:.2f} s, more than {LONGEST_GAP_S} s"
+            )
         return seen
 
     def up(self) -> None:
@@ -112,12 +126,18 @@ class Demo:
     def next_steps(self) -> None:
         """What to try, word for word."""
         print(
-            f"\nThe hosts stay up. Go on with:\n\n  . .venv/bin/activate\n  export ANSIBLE_CONFIG={self.folder / 'ansible.cfg'}\n"
-            f"  ansible-inventory --graph\n  ansible-playbook corral.virt.host_info\n"
+            "\n"
+            "The hosts stay up. Go on with:\n"
+            "\n"
+            "  . .venv/bin/activate\n"
+            f"  export ANSIBLE_CONFIG={self.folder / 'ansible.cfg'}\n"
+            "  ansible-inventory --graph\n"
+            "  ansible-playbook corral.virt.host_info\n"
             f"  ansible {GUEST} -m command -a uptime\n"
-            f"  ansible-playbook corral.virt.create -e guest=web2 -e vcpus=2 -e memory=512MiB -e image=debian-12.qcow2\n"
-            f"  ansible web2 -m ping\n\n"
-            f"make demo-down removes everything."
+            "  ansible-playbook corral.virt.create -e guest=web2 -e vcpus=2 -e memory=512MiB -e image=debian-12.qcow2\n"
+            "  ansible web2 -m ping\n"
+            "\n"
+            "make demo-down removes everything."
         )
 
 
@@ -142,7 +162,9 @@ def main() -> int:
         print("\nStopped. `make demo` goes on from here, `make demo-down` removes everything.", file=sys.stderr)
         return 130
     except (Failed, RuntimeError) as error:
-        print(f"\nFailed: {error}. `make demo` goes on from here, `make demo-down` removes everything.", file=sys.stderr)
+        print(
+            f"\nFailed: {error}. `make demo` goes on from here, `make demo-down` removes everything.", file=sys.stderr
+        )
         return 1
     return 0
 

@@ -34,13 +34,16 @@ ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 WITNESSES = ("bridge-utils", "glusterfs-server", "sshfs", "swtpm", "swtpm-tools", "xfsprogs")
 KEPT_CODE = ROOT / "tests/tools/kept_code/sitecustomize.py"
 # Python reads it at its start, on a host that runs hundreds of modules.
-KEEP_CODE = "cd /usr/lib/python3/dist-packages && echo import corral_lab_code >corral_lab_code.pth && cat >corral_lab_code.py"
+KEEP_CODE = (
+    "cd /usr/lib/python3/dist-packages && echo import corral_lab_code >corral_lab_code.pth && cat >corral_lab_code.py"
+)
 USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")
 
 
 @dataclasses.dataclass(frozen=True)
 class Hypervisors:
-    """Commands run as a user of the lab would run them; each fails the test when it ends badly, or (`ok=False`) when it does not.
+    """Commands run as a user of the lab would run them; each fails the test when it ends badly, or (`ok=False`) when it
+    does not.
 
     For work on tests: CORRAL_LAB_KEPT names a lab that is up; it is used for whatever test, and kept.
     """
@@ -65,7 +68,9 @@ class Hypervisors:
 
     @property
     def hosts_only(self) -> dict[str, str]:
-        """The same, with an inventory that asks no hypervisor for its guests, which takes half of a short command's time."""
+        """The same, with an inventory that asks no hypervisor for its guests, which takes half of a short command's
+        time.
+        """
         return {**self.environment, "ANSIBLE_INVENTORY": self.ask_nobody[1]}
 
     @property
@@ -80,7 +85,9 @@ class Hypervisors:
 
     def variable(self, name: str) -> str:
         """What the inventory says of the first host."""
-        return t.cast(str, json.loads(self._done("ansible-inventory", "--host", "hyper1", env=self.hosts_only)[0].stdout)[name])
+        return t.cast(
+            str, json.loads(self._done("ansible-inventory", "--host", "hyper1", env=self.hosts_only)[0].stdout)[name]
+        )
 
     def run(self, *command: str | Path, ok: bool = True, timeout_s: int = COMMAND_S, given: str | None = None) -> str:
         """What a command printed; with errors where it was to fail."""
@@ -116,13 +123,17 @@ class Hypervisors:
         """A shell command on a host."""
         return self.run("ssh", "-F", self.folder / "ssh_config", "--", host, command, ok=ok, given=given).strip()
 
-    def module(self, called: str, /, *flags: str, ok: bool = True, timeout_s: int = COMMAND_S, **arguments: t.Any) -> str:
+    def module(
+        self, called: str, /, *flags: str, ok: bool = True, timeout_s: int = COMMAND_S, **arguments: t.Any
+    ) -> str:
         """Call a module on the first host: what it says, in one line."""
         command = ("ansible", "hyper1", "-m", called, "-a", json.dumps(arguments), *flags)
         done, text = self._done(*command, ok=ok, timeout_s=timeout_s, env=self.hosts_only)
         return re.sub(r"\s+", " ", done.stdout if ok else text)
 
-    def play(self, *tasks: dict[str, t.Any], hosts: str = "hyper1", flags: Sequence[str] = (), ok: bool = True, **more: t.Any) -> str:
+    def play(
+        self, *tasks: dict[str, t.Any], hosts: str = "hyper1", flags: Sequence[str] = (), ok: bool = True, **more: t.Any
+    ) -> str:
         """Run tasks; all that was printed. `more` is of the play."""
         book = self.folder / "book.json"
         preloaded.link_actions(self.folder)
@@ -133,22 +144,28 @@ class Hypervisors:
         """Run tasks; what they registered as `told`, by host."""
         return self.tell_all(*tasks, hosts=hosts, flags=["--check"] if check else [])[0]
 
-    def tell_all(self, *tasks: dict[str, t.Any], hosts: str = "hyper", flags: Sequence[str] = ()) -> tuple[dict[str, t.Any], str]:
+    def tell_all(
+        self, *tasks: dict[str, t.Any], hosts: str = "hyper", flags: Sequence[str] = ()
+    ) -> tuple[dict[str, t.Any], str]:
         """The same, and all that was printed."""
         dest = f"{self.folder}/told-{{{{ inventory_hostname }}}}"
         keep = {"keep": {"content": "{{ told | ansible.builtin.to_json }}", "dest": dest}}
         for old in self.folder.glob("told-*"):
             old.unlink()
         printed = self.play(*tasks, keep, hosts=hosts, flags=flags)
-        return {path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")}, printed
+        return {
+            path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")
+        }, printed
 
 
 @contextlib.contextmanager
-def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, more: Sequence[str] = ()) -> Iterator[Hypervisors]:
+def hypervisors(
+    name: str, *roles: str, hosts: int = 1, image: bool = False, more: Sequence[str] = ()
+) -> Iterator[Hypervisors]:
     """A lab for the length of a `with` block, made by these roles, or by all of ROLES; `more` goes to lab.py.
 
-    Its hosts have the roles' packages from the start, and what the same roles made of such hosts before is a template: bare hosts are what
-    test_story.py begins with.
+    Its hosts have the roles' packages from the start, and what the same roles made of such hosts before is a template:
+    bare hosts are what test_story.py begins with.
     """
     roles = roles or ROLES
     lab = Hypervisors(name)
@@ -156,7 +173,16 @@ def hypervisors(name: str, *roles: str, hosts: int = 1, image: bool = False, mor
         lab_py: tuple[str | Path, ...] = (sys.executable, HERE / "lab.py")
         shape = ["--hosts", str(hosts), "--packages", ",".join(packages()), *more]
         template, subnet = _template(roles, shape)
-        up: tuple[str | Path, ...] = (*lab_py, "up", "--name", name, *shape, "--subnet", subnet, *([] if image else ["--no-image"]))
+        up: tuple[str | Path, ...] = (
+            *lab_py,
+            "up",
+            "--name",
+            name,
+            *shape,
+            "--subnet",
+            subnet,
+            *([] if image else ["--no-image"]),
+        )
         lab.run(*lab_py, "down", "--name", name)
         said = lab.run(*up, "--template", template, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
@@ -177,12 +203,16 @@ def _make(lab: Hypervisors, roles: Sequence[str], hosts: int) -> None:
     book = lab.folder / "hypervisors.json"
     # Roles ask for nothing of the hardware, which takes longest to learn; site.yml gathers all.
     facts = ["!all", "network"]
-    book.write_text(json.dumps([{"hosts": "hyper", "gather_subset": facts, "roles": [f"corral.virt.{role}" for role in roles]}]))
+    book.write_text(
+        json.dumps([{"hosts": "hyper", "gather_subset": facts, "roles": [f"corral.virt.{role}" for role in roles]}])
+    )
     lab.run("ansible-playbook", book, timeout_s=900)
 
 
 def _template(roles: Sequence[str], shape: Sequence[str]) -> tuple[str, str]:
-    """The template of such hypervisors, SLOT=KEY, and its network's third number: each worker of a test run has its own."""
+    """The template of such hypervisors, SLOT=KEY, and its network's third number: each worker of a test run has its
+    own.
+    """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw9")
     slot = hashlib.sha256("\0".join([*roles, "", *shape]).encode()).hexdigest()[:8]
     return f"{worker}-{slot}={_content()}", str(200 + int(worker.removeprefix("gw")))
@@ -195,9 +225,9 @@ def _content() -> str:
     files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
     texts = [path.read_bytes() for path in (Path(__file__), HERE / "demo.py", ROOT / "requirements-dev.txt")]
     texts.append(time.strftime("%Y-%m").encode())  # certificates grow old
-    return hashlib.sha256(b"\0".join([*texts, *(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in files)])).hexdigest()[
-        :12
-    ]
+    return hashlib.sha256(
+        b"\0".join([*texts, *(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in files)])
+    ).hexdigest()[:12]
 
 
 def packages() -> list[str]:
@@ -212,7 +242,10 @@ def packages() -> list[str]:
 
 @contextlib.contextmanager
 def allowed_to_fault() -> Iterator[None]:
-    """Post-copy needs what a host's administrator allows with this; all labs share this machine's kernel, so one at a time."""
+    """Post-copy needs what a host's administrator allows with this.
+
+    All labs share this machine's kernel, so one at a time.
+    """
     with Path("/run/lock/corral-lab-userfaultfd").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = USERFAULTFD.read_text()

@@ -80,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     guest.add_argument("--mirror")
     guest.set_defaults(run=_small_image)
 
-    reserve = commands.add_parser("reserve", help="give a guest another address by DHCP, from its next request on: reserve MAC ADDRESS")
+    reserve = commands.add_parser(
+        "reserve", help="give a guest another address by DHCP, from its next request on: reserve MAC ADDRESS"
+    )
     reserve.add_argument("--name", default="demo", type=_name)
     reserve.add_argument("mac")
     reserve.add_argument("address")
@@ -103,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name for a lab: up to 8 small letters and digits, a letter first")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name for a lab: up to 8 small letters and digits, a letter first"
+        )
     return text
 
 
@@ -122,7 +126,9 @@ def _up(given: argparse.Namespace) -> None:
     for spec in given.host:
         name, _equals, release = spec.partition("=")
         if name not in releases or release not in RELEASES:
-            raise Problem(f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}")
+            raise Problem(
+                f"--host {spec} is not NAME=RELEASE with one of {', '.join(releases)} and one of {', '.join(RELEASES)}"
+            )
         releases[name] = release
     wanted = life.Wanted(
         releases,

@@ -23,7 +23,10 @@ PARTS = {
     "qemu_ca_key": "qemu/1/ca-key.pem",
 }
 CERTIFICATES = ("libvirt/servercert.pem", "libvirt/clientcert.pem", "qemu/server-cert.pem", "qemu/client-cert.pem")
-FILES = "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | sort -k 2; find /etc/pki -type l -printf '%p %l\\n' | sort"
+FILES = (
+    "find /etc/pki /etc/libvirt /etc/hosts -type f -exec sha256sum {} + | sort -k 2; find /etc/pki -type l "
+    "-printf '%p %l\\n' | sort"
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,9 @@ def names(extension: str) -> set[str]:
 def test_a_second_controller_is_refused_and_shuts_nobody_out(lab: Hypervisors, second: Path, flags: list[str]) -> None:
     before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}
     said = certify(lab, second, *flags, ok=False)
-    ours = lab.run("openssl", "x509", "-in", lab.folder / "ca/libvirt/1/ca-cert.pem", "-noout", "-fingerprint", "-sha256")
+    ours = lab.run(
+        "openssl", "x509", "-in", lab.folder / "ca/libvirt/1/ca-cert.pem", "-noout", "-fingerprint", "-sha256"
+    )
     assert ours.strip().partition("=")[2].replace(":", "").lower() in said and "Here: none yet" in said
     assert not second.parent.exists()
     assert {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")} == before
@@ -103,10 +108,15 @@ def test_with_the_texts_of_the_authority_a_host_is_revoked(lab: Hypervisors, sec
     texts = {option: (lab.folder / "ca" / path).read_text() for option, path in PARTS.items()}
     options = {"name": "hyper9", "names": ["hyper9"], "pki_dir": "/srv/hyper9", "ca_dir": str(second), **texts}
     lab.run("ansible", "hyper1", "-m", "corral.virt.virt_tls", "-a", json.dumps(options))
-    serials = {lab.on("hyper1", f"openssl x509 -in /srv/hyper9/{path} -noout -serial").partition("=")[2] for path in CERTIFICATES}
+    serials = {
+        lab.on("hyper1", f"openssl x509 -in /srv/hyper9/{path} -noout -serial").partition("=")[2]
+        for path in CERTIFICATES
+    }
     said = {"pki_ca_dir": str(second), "revoke": "hyper9", **{f"pki_{option}": text for option, text in texts.items()}}
     lab.run("ansible-playbook", "corral.virt.rotate_certificates", "-e", json.dumps(said))
-    shown = lab.on("hyper2", "for each in CA/cacrl.pem qemu/ca-crl.pem; do openssl crl -in /etc/pki/$each -noout -text; done")
+    shown = lab.on(
+        "hyper2", "for each in CA/cacrl.pem qemu/ca-crl.pem; do openssl crl -in /etc/pki/$each -noout -text; done"
+    )
     assert serials <= set(re.findall(r"Serial Number: (\w+)", shown))
 
 

@@ -73,7 +73,13 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
     """What every build here is asked for."""
     work = tmp_path_factory.mktemp("build")
     (work / "ours.sh").write_text(CUSTOMIZE)
-    return {"image": "deb.qcow2", "release": "bookworm", "dest": work / "images", "packages": "tree", "customize": work / "ours.sh"}
+    return {
+        "image": "deb.qcow2",
+        "release": "bookworm",
+        "dest": work / "images",
+        "packages": "tree",
+        "customize": work / "ours.sh",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +136,11 @@ def test_inside_is_nothing_of_the_host_or_the_lab(built: Path, tmp_path: Path) -
         assert not list((root / "etc/ssh").glob("ssh_host_*"))
         assert not list((root / "etc/apt/apt.conf.d").glob("99*"))
         assert not list((root / "etc/cloud/cloud.cfg.d").glob("90_*"))
-        assert not [path for path in (root / "etc/systemd/system").iterdir() if path.is_symlink() and str(path.readlink()) == "/dev/null"]
+        assert not [
+            path
+            for path in (root / "etc/systemd/system").iterdir()
+            if path.is_symlink() and str(path.readlink()) == "/dev/null"
+        ]
 
 
 def test_again_changes_nothing_and_a_lost_sum_is_mended(built: Path, asked: dict[str, t.Any]) -> None:
@@ -147,7 +157,9 @@ def test_again_changes_nothing_and_a_lost_sum_is_mended(built: Path, asked: dict
 
 
 @pytest.mark.deep
-def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(built: Path, asked: dict[str, t.Any], tmp_path: Path) -> None:
+def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(
+    built: Path, asked: dict[str, t.Any], tmp_path: Path
+) -> None:
     digest = run("sha256sum", built)
     said = playbook(**{**asked, "customize": fails(tmp_path)}, rebuild="true", ok=False)
     assert "cannot reach the registry" in said
@@ -168,14 +180,22 @@ def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_pa
     [
         ({"image": "../x.qcow2", "release": "bookworm"}, ["no name for an image"]),
         ({"dest": "images", "release": "Bookworm", "size": "3"}, ["no absolute path", "no release", "size"]),
-        ({"release": "bookworm", "mirror": "ftp://x", "customize": "/nowhere/x"}, ["no mirror", "there is no /nowhere/x"]),
+        (
+            {"release": "bookworm", "mirror": "ftp://x", "customize": "/nowhere/x"},
+            ["no mirror", "there is no /nowhere/x"],
+        ),
         ({"release": "bookworm", "description": "/srv"}, ["description is nothing for mmdebstrap"]),
-        ({"builder": "kiwi", "kiwi": "/nowhere/kiwi-ng"}, ["/nowhere/kiwi-ng does not run", "kiwi needs a description"]),
+        (
+            {"builder": "kiwi", "kiwi": "/nowhere/kiwi-ng"},
+            ["/nowhere/kiwi-ng does not run", "kiwi needs a description"],
+        ),
         ({"builder": "kiwi", "description": "/proc/self"}, ["holds no config.xml"]),
         ({"release": "nosuchrelease", "image": "none.qcow2"}, ["found no mirror of nosuchrelease"]),
     ],
 )
-def test_what_cannot_be_built_is_refused_with_all_reasons(options: dict[str, str], says: list[str], tmp_path: Path) -> None:
+def test_what_cannot_be_built_is_refused_with_all_reasons(
+    options: dict[str, str], says: list[str], tmp_path: Path
+) -> None:
     said = playbook(**{"image": "a.qcow2", "dest": str(tmp_path), **options}, ok=False)
     for text in says:
         assert text in said
@@ -185,11 +205,18 @@ def test_what_cannot_be_built_is_refused_with_all_reasons(options: dict[str, str
 @pytest.mark.deep
 @pytest.mark.skipif(bool(NOT_THERE), reason=f"kiwi cannot build here without {', '.join(NOT_THERE)}")
 def test_kiwi_builds_what_its_description_says(tmp_path: Path) -> None:
-    mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm").split()
+    mirrors = run(
+        "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm"
+    ).split()
     description = (Path(__file__).parent / "kiwi.xml").read_text().replace("MIRROR", mirrors[0])
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny/config.xml").write_text(description)
-    options: dict[str, t.Any] = {"image": "tiny.qcow2", "builder": "kiwi", "description": tmp_path / "tiny", "dest": tmp_path / "images"}
+    options: dict[str, t.Any] = {
+        "image": "tiny.qcow2",
+        "builder": "kiwi",
+        "description": tmp_path / "tiny",
+        "dest": tmp_path / "images",
+    }
     assert changes(playbook(**options))
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["SHA256SUMS", "tiny.qcow2"]
     image = tmp_path / "images/tiny.qcow2"

@@ -1,4 +1,5 @@
-"""Whom hosts trust and whom they refuse, while certificates and CAs are replaced and revoked; judged by virsh, openssl and QEMU.
+"""Whom hosts trust and whom they refuse, while certificates and CAs are replaced and revoked; judged by virsh, openssl
+and QEMU.
 
 The guests have no operating system: QEMU moves them all the same.
 """
@@ -52,7 +53,8 @@ PURPOSES = {
     "qemu/server-cert.pem": SERVER,
     "qemu/client-cert.pem": CLIENT,
 }
-# What QEMU does on the host that a guest comes to; it says nothing, and waits, as long as it takes its peer for one that may send a guest.
+# What QEMU does on the host that a guest comes to; it says nothing, and waits, as long as it takes its peer for one
+# that may send a guest.
 LISTENER = """qemu-system-x86_64 -M none -display none -daemonize -pidfile /run/listener -incoming defer \
 -qmp unix:/run/listener.qmp,server,nowait -object tls-creds-x509,id=tls,dir=/etc/pki/qemu,endpoint=server,verify-peer=yes
 python3 - <<'END'
@@ -101,7 +103,9 @@ def ca(lab: Hypervisors) -> Path:
 
 
 def stranger(lab: Hypervisors, name: str, folder: Path) -> Path:
-    """A set of certificates for a host that no machine is, made like any other: a copy of it, with the places of /etc/pki."""
+    """A set of certificates for a host that no machine is, made like any other: a copy of it, with the places of
+    /etc/pki.
+    """
     arguments = {"name": name, "names": [name], "pki_dir": f"{SETS}/{name}", "ca_dir": str(lab.folder / "ca")}
     lab.run("ansible", "hyper1", "-m", "corral.virt.virt_tls", "-a", json.dumps(arguments))
     folder.mkdir()
@@ -129,7 +133,12 @@ class Open:
     def __init__(self, lab: Hypervisors, uri: str, *through: str | Path) -> None:
         words = ["stdbuf", "-o0", "virsh", "-q", "-k", "0", "-c", shlex.quote(uri) if through else uri]
         self.process = subprocess.Popen(
-            [*through, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=lab.folder
+            [*through, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=lab.folder,
         )
         self.first = self.ask("hostname")
 
@@ -159,7 +168,10 @@ echo $id $(virt-admin client-info libvirtd $id | awk '/tls_x509_dname/ {print $3
 
 
 def test_every_certificate_is_for_one_purpose_and_the_authorities_differ(lab: Hypervisors, ca: Path) -> None:
-    show = f"for each in {' '.join(PURPOSES)}; do openssl x509 -in /etc/pki/$each -noout -text; echo --; done; virt-pki-validate"
+    show = (
+        f"for each in {' '.join(PURPOSES)}; do openssl x509 -in /etc/pki/$each -noout -text; echo --; done; "
+        "virt-pki-validate"
+    )
     for host in HOSTS:
         *parts, said = lab.on(host, show).split("--\n")
         assert len(parts) == len(PURPOSES) and "FAIL" not in said
@@ -169,7 +181,10 @@ def test_every_certificate_is_for_one_purpose_and_the_authorities_differ(lab: Hy
             assert re.findall(r"(?:Subject|Issuer): .*OU = (\w+)", shown) == [unit, unit]
     shown = lab.run("openssl", "x509", "-in", ca / "controller/clientcert.pem", "-noout", "-text")
     assert re.findall(r"Extended Key Usage: *(.*)\n *(.*)", shown) == [("critical", CLIENT)]
-    prints = [lab.on("hyper1", f"openssl x509 -in /etc/pki/{path} -noout -pubkey") for path in ("CA/cacert.pem", "qemu/ca-cert.pem")]
+    prints = [
+        lab.on("hyper1", f"openssl x509 -in /etc/pki/{path} -noout -pubkey")
+        for path in ("CA/cacert.pem", "qemu/ca-cert.pem")
+    ]
     assert prints[0] != prints[1]
     assert everybody_reaches(lab, ca_dir=ca)
 
@@ -188,7 +203,9 @@ def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:
         (tmp_path / purpose).mkdir()
         (tmp_path / purpose / "cacert.pem").write_text("".join(places.values()))
         for what in ("cert", "key"):
-            (tmp_path / purpose / f"client{what}.pem").write_text(lab.on("hyper2", f"cat /etc/pki/qemu/{purpose}-{what}.pem"))
+            (tmp_path / purpose / f"client{what}.pem").write_text(
+                lab.on("hyper2", f"cat /etc/pki/qemu/{purpose}-{what}.pem")
+            )
         assert not admitted(address(lab, "hyper1"), tmp_path / purpose)
     uri = f"qemu+tls://{address(lab, 'hyper1')}/system?pkipath={tmp_path / 'client'}"
     assert re.search("certificate|TLS confirmation", lab.run("virsh", "-c", uri, "hostname", ok=False))
@@ -210,14 +227,25 @@ def test_who_is_not_ours_is_refused(lab: Hypervisors, ca: Path, tmp_path: Path) 
     }
     for host in ("hyper1", "hyper2"):
         place = address(lab, host)
-        assert [name for name, pair in everybody.items() if admitted(place, save(tmp_path / name, pair, ours.text))] == ["right"]
+        assert [
+            name for name, pair in everybody.items() if admitted(place, save(tmp_path / name, pair, ours.text))
+        ] == ["right"]
     (tmp_path / "ca.pem").write_text(ours.text)
     for name, fault in (("wrong-CA", "local issuer certificate"), ("expired", "expired"), ("server", "purpose")):
         judged = lab.run(
-            "openssl", "verify", "-purpose", "sslclient", "-CAfile", tmp_path / "ca.pem", tmp_path / name / "clientcert.pem", ok=False
+            "openssl",
+            "verify",
+            "-purpose",
+            "sslclient",
+            "-CAfile",
+            tmp_path / "ca.pem",
+            tmp_path / name / "clientcert.pem",
+            ok=False,
         )
         assert fault in judged
-        assert "ertificate" in lab.run("virsh", "-c", f"qemu+tls://{place}/system?pkipath={tmp_path / name}", "hostname", ok=False)
+        assert "ertificate" in lab.run(
+            "virsh", "-c", f"qemu+tls://{place}/system?pkipath={tmp_path / name}", "hostname", ok=False
+        )
 
 
 @pytest.mark.deep
@@ -226,7 +254,9 @@ def test_who_is_revoked_is_refused_at_once_and_nobody_else(lab: Hypervisors, ca:
     files, before = stranger(lab, "hyper9", tmp_path / "hyper9"), pids(lab)
     places = [address(lab, host) for host in HOSTS]
     assert all(admitted(place, files) for place in places)
-    show = SHOW.replace("CERTIFICATE", f"{SETS}/hyper9/qemu/client-cert.pem").replace("KEY", f"{SETS}/hyper9/qemu/client-key.pem")
+    show = SHOW.replace("CERTIFICATE", f"{SETS}/hyper9/qemu/client-cert.pem").replace(
+        "KEY", f"{SETS}/hyper9/qemu/client-key.pem"
+    )
     assert lab.on("hyper1", f"{LISTENER}\n{show}") == "waits"
     ssh = ("ssh", "-F", lab.folder / "ssh_config", "--", "hyper1")
     guest = Traveller(lab, "hyper1", "hyper3")
@@ -337,13 +367,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill(lab: Hypervisors, ca: Path, command: Sequence[str | Path], moment: str | int) -> None:
-    """Start a command and kill it, and all that it started, after it wrote so many files on the controller, or as soon as a CA is there."""
+    """Start a command and kill it, and all that it started, after it wrote so many files on the controller, or as
+    soon as a CA is there.
+    """
     known, seen = written(ca), t.cast(set[tuple[Path, int]], set())
     process = lab.start(*command)
 
     def reached() -> bool:
         seen.update(written(ca) - known)
-        enough = len(seen) >= moment if isinstance(moment, int) else any(path.name == "ca-cert.pem" for path, _when in seen)
+        enough = (
+            len(seen) >= moment if isinstance(moment, int) else any(path.name == "ca-cert.pem" for path, _when in seen)
+        )
         return enough or process.poll() is not None
 
     try:
@@ -405,24 +439,52 @@ def test_no_key_can_be_read_by_others_for_a_moment(lab: Hypervisors, ca: Path) -
     lab.on("hyper1", "DEBIAN_FRONTEND=noninteractive apt-get -qy install strace >/dev/null; rm -f /root/trace.*")
     lab.on("hyper1", "cat >/root/traced && chmod +x /root/traced", given=TRACED)
     arguments = json.dumps({"force": True, "ca_dir": str(ca)})
-    call = ("ansible", "hyper1", "-vvvv", "-m", "corral.virt.virt_tls", "-a", arguments, "-e", "ansible_python_interpreter=/root/traced")
+    call = (
+        "ansible",
+        "hyper1",
+        "-vvvv",
+        "-m",
+        "corral.virt.virt_tls",
+        "-a",
+        arguments,
+        "-e",
+        "ansible_python_interpreter=/root/traced",
+    )
     printed = lab.run(*call)
     assert "renewed" in printed and "PRIVATE KEY" not in printed
     calls = [line.partition(" ")[2].strip() for line in lab.on("hyper1", "cat /root/trace.*").splitlines()]
     ours = [line for line in calls if re.search(r"/etc/pki/.*(key|pending)\.pem", line) and " = -1 " not in line]
     made = [line for line in ours if "O_CREAT" in line]
-    assert {line.split('"')[1].rpartition("/")[2] for line in made} >= {"pending.pem.new", "serverkey.pem.new", "client-key.pem.new"}
+    assert {line.split('"')[1].rpartition("/")[2] for line in made} >= {
+        "pending.pem.new",
+        "serverkey.pem.new",
+        "client-key.pem.new",
+    }
     assert [line for line in made if not re.search(r"O_CREAT\|O_EXCL[^,]*, 0600\)", line)] == []
     opened = [line for line in ours if "chmod" in line and not re.search(r", 0600\) ", line)]
     for line in opened:
         path = line.partition("<")[2].partition(">")[0]
         given = [each for each in ours if "chown" in each and path in each and ", -1) " not in each]
-        assert path.startswith("/etc/pki/qemu/") and re.search(r", 0640\) ", line) and ours.index(given[0]) < ours.index(line)
+        assert (
+            path.startswith("/etc/pki/qemu/")
+            and re.search(r", 0640\) ", line)
+            and ours.index(given[0]) < ours.index(line)
+        )
     assert opened
-    assert lab.on("hyper1", "find -L /etc/pki -name '*key.pem' -perm /027; find -L /etc/pki/libvirt -name '*key.pem' -perm /077") == ""
+    assert (
+        lab.on(
+            "hyper1",
+            "find -L /etc/pki -name '*key.pem' -perm /027; find -L /etc/pki/libvirt -name '*key.pem' -perm /077",
+        )
+        == ""
+    )
     secrets = lab.run("grep", "-rl", "PRIVATE KEY", ca).split()
     kinds = {re.sub(r"/[0-9]+/|/[0-9a-f]{16}/", "/N/", str(Path(path).relative_to(ca))) for path in secrets}
-    assert kinds - {"controller/clientkey.pem"} == {"libvirt/N/ca-key.pem", "qemu/N/ca-key.pem", "controller/corral/N/clientkey.pem"}
+    assert kinds - {"controller/clientkey.pem"} == {
+        "libvirt/N/ca-key.pem",
+        "qemu/N/ca-key.pem",
+        "controller/corral/N/clientkey.pem",
+    }
     assert not [path for path in secrets if Path(path).stat().st_mode & 0o077]
     assert lab.run("sh", "-c", "grep -rl 'PRIVATE KEY' ~/.ansible || true") == ""
     assert everybody_reaches(lab, ca_dir=ca)
@@ -461,15 +523,21 @@ def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monke
 
 
 @pytest.mark.deep
-def test_cas_that_are_restricted_to_names_are_taken_by_libvirt_and_qemu(lab: Hypervisors, ca: Path, tmp_path: Path) -> None:
+def test_cas_that_are_restricted_to_names_are_taken_by_libvirt_and_qemu(
+    lab: Hypervisors, ca: Path, tmp_path: Path
+) -> None:
     network = address(lab, "hyper1").rpartition(".")[0] + ".0/24"
     lab.run(*ROTATE, "-e", json.dumps({"authority": True, "pki_ca_constraints": [*HOSTS, network]}))
     for name in ("libvirt", "qemu"):
         shown = lab.run("openssl", "x509", "-in", newest(ca, name) / "ca-cert.pem", "-noout", "-text")
-        assert re.search(r"Name Constraints: critical\s+Permitted:\s+DNS:hyper1", shown) and f"IP:{network[:-3]}" in shown
+        assert (
+            re.search(r"Name Constraints: critical\s+Permitted:\s+DNS:hyper1", shown) and f"IP:{network[:-3]}" in shown
+        )
     assert everybody_reaches(lab, ca_dir=ca)
     with travelling(lab, *HOSTS, least=3) as guest:
         until(lambda: guest.count >= 3 or guest.failures, timeout_s=120)
-    other = certificate("O=corral.virt,OU=libvirt,CN=hyper1", authority(newest(ca, "libvirt")), names=[x509.DNSName("example.com")])
+    other = certificate(
+        "O=corral.virt,OU=libvirt,CN=hyper1", authority(newest(ca, "libvirt")), names=[x509.DNSName("example.com")]
+    )
     assert not admitted(address(lab, "hyper1"), save(tmp_path / "other", other, "")), "the CA cannot vouch for others"
     assert changes(role(lab)) == 0

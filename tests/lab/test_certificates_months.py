@@ -1,4 +1,6 @@
-"""Two years of certificates, month by month, by libvirt's own clock: its servers and clients run with the date of each month."""
+"""Two years of certificates, month by month, by libvirt's own clock: its servers and clients run with the date of
+each month.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,10 @@ def lab() -> Iterator[Hypervisors]:
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    """Three hosts and a controller, whose first CAs live for three years; keys that GnuTLS takes, each used several times."""
+    """Three hosts and a controller, whose first CAs live for three years.
+
+    Keys that GnuTLS takes, each used several times.
+    """
     make = rsa.generate_private_key
     turn = itertools.cycle([make(public_exponent=65537, key_size=2048) for _number in range(24)])
     authorities = "ansible_collections.corral.virt.plugins.plugin_utils._ca"
@@ -106,13 +111,20 @@ def refused(lab: Hypervisors, cloud: Cloud) -> tuple[int, list[str]]:
                 archive.add(cloud.path(host, path), f"{host}/{name}")
         for name in (*TRUST, *CLIENT):
             archive.add(cloud.place / "ca/controller" / name, f"controller/{name}")
-    given = {"hosts": cloud.hosts, "date": f"{cloud.now:%Y-%m-%d %H:%M:%S}", "files": base64.b64encode(packed.getvalue()).decode()}
+    given = {
+        "hosts": cloud.hosts,
+        "date": f"{cloud.now:%Y-%m-%d %H:%M:%S}",
+        "files": base64.b64encode(packed.getvalue()).decode(),
+    }
     told = t.cast(dict[str, t.Any], json.loads(lab.on("hyper1", "python3 /srv/ask.py", given=json.dumps(given))))
     return told["asked"], told["said"]
 
 
 def test_everybody_reaches_everybody_in_every_month(lab: Hypervisors, cloud: Cloud) -> None:
-    """At the beginning of each, and before the run of the next one; a host is away for a quarter while the CAs are replaced."""
+    """At the beginning of each, and before the run of the next one.
+
+    A host is away for a quarter while the CAs are replaced.
+    """
     cloud.play()
     connections, signers = 0, set()
     for month in range(MONTHS + 1):
@@ -124,7 +136,10 @@ def test_everybody_reaches_everybody_in_every_month(lab: Hypervisors, cloud: Clo
         cloud.now += DAY
         cloud.play(*(host for host in cloud.hosts if not (host == "h3" and 12 <= month < 15)))
         signers.add(cloud.path("h1", "CA/cacert.pem").read_text())
-    print(f"{connections} connections, {len(list((cloud.place / 'ca/libvirt').iterdir()))} CAs of libvirt, {len(signers)} lists of CAs")
+    print(
+        f"{connections} connections, {len(list((cloud.place / 'ca/libvirt').iterdir()))} CAs of libvirt, "
+        f"{len(signers)} lists of CAs"
+    )
     assert connections == 2 * (MONTHS + 1) * 9 and len(list((cloud.place / "ca/libvirt").iterdir())) == 2
     assert cloud.path("h1", "CA/cacert.pem").read_text() == (cloud.place / "ca/libvirt/2/ca-cert.pem").read_text()
 

@@ -1,6 +1,8 @@
-"""Hypervisors of an earlier version, which had one CA for libvirt and QEMU, get two; judged by virsh, openssl and guests that migrate.
+"""Hypervisors of an earlier version, which had one CA for libvirt and QEMU, get two; judged by virsh, openssl and
+guests that migrate.
 
-The files of that version are written here, as it wrote them: one CA in the controller's directory, certificates for servers and clients.
+The files of that version are written here, as it wrote them: one CA in the controller's directory, certificates for
+servers and clients.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ def lab() -> Iterator[Hypervisors]:
 
 @pytest.fixture
 def old(lab: Hypervisors) -> Mapping[str, Pair]:
-    """QEMU's certificates of the earlier version, by host; all hosts have that version's files, and so has the controller."""
+    """QEMU's certificates of the earlier version, by host.
+
+    All hosts have that version's files, and so has the controller.
+    """
     shared, ca, kept = certificate("O=corral.virt,CN=corral.virt CA 5f0c", days=(-1, 3650)), lab.folder / "ca", {}
     shutil.rmtree(ca)
     (ca / "issued").mkdir(parents=True)
@@ -108,7 +113,10 @@ def _files(shared: Pair, pairs: Mapping[str, Pair]) -> str:
             contents = {"ca": shared.text, "cert": pair.text, "key": pair.secret}
             for path, kind in PLACES[unit].items():
                 file = tarfile.TarInfo(f"{store}/{serial}/{Path(path).name}")
-                file.mode, file.size = 0o644 if kind != "key" else 0o640 if unit == "qemu" else 0o600, len(contents[kind])
+                file.mode, file.size = (
+                    0o644 if kind != "key" else 0o640 if unit == "qemu" else 0o600,
+                    len(contents[kind]),
+                )
                 archive.addfile(file, io.BytesIO(contents[kind].encode()))
                 up = "../" * (path.count("/") - 1) if path.startswith(unit) else f"../{unit}/"
                 link = tarfile.TarInfo(path)

@@ -1,4 +1,5 @@
-"""Disks made from images on a real hypervisor: made, grown, rebased, flattened; judged by qemu-img, virsh and cmp, never by our modules.
+"""Disks made from images on a real hypervisor: made, grown, rebased, flattened; judged by qemu-img, virsh and cmp,
+never by our modules.
 
 The guests have no operating system: QEMU holds their disks all the same.
 """
@@ -78,7 +79,8 @@ def test_an_overlay_grows_off_and_while_its_guest_runs() -> None:
     disk = f"{IMAGES}/web1-data.qcow2"
     cycle(name="web1-data.qcow2", image="tiny.qcow2", size="1GiB")
     assert (info(disk)["backing-filename"], info(disk)["virtual-size"]) == (f"{IMAGES}/{OLD}", 2**30)
-    assert "size_bytes: 1073741824" in module(name="web1-data.qcow2", image="tiny.qcow2")  # `size` would be the file's, by Ansible
+    # `size` would be the file's, by Ansible
+    assert "size_bytes: 1073741824" in module(name="web1-data.qcow2", image="tiny.qcow2")
     cycle(name="web1-data.qcow2", size="2GiB")
     define("web1", disk)
     cycle(name="web1-data.qcow2", size="3GiB")
@@ -107,7 +109,11 @@ def test_rebased_and_flattened_it_keeps_its_content() -> None:
 
 
 @pytest.mark.parametrize(
-    "below", [pytest.param("", id="silent", marks=pytest.mark.deep), pytest.param(BELOW.format(f"{IMAGES}/{OLD}"), id="explicit")]
+    "below",
+    [
+        pytest.param("", id="silent", marks=pytest.mark.deep),
+        pytest.param(BELOW.format(f"{IMAGES}/{OLD}"), id="explicit"),
+    ],
 )
 def test_a_running_guest_flattens_its_disk(below: str) -> None:
     disk, reference = f"{IMAGES}/web1-data.qcow2", "/var/tmp/reference.raw"
@@ -117,7 +123,10 @@ def test_a_running_guest_flattens_its_disk(below: str) -> None:
     cycle(name="web1-data.qcow2", state="flattened")
     assert "backing-filename" not in info(disk)
     assert OLD not in on("virsh dumpxml web1; virsh dumpxml --inactive web1")
-    on(f"virsh destroy web1 && rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} && virsh start web1")
+    on(
+        f"virsh destroy web1 && rm {IMAGES}/tiny.* && qemu-img check -q {disk} && qemu-img compare {disk} {reference} "
+        "&& virsh start web1"
+    )
 
 
 @pytest.mark.deep
@@ -128,7 +137,9 @@ def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
     on("virsh blockpull web1 vda --bandwidth 1")  # as a killed run would leave it, but slow
     said = module(name="web1-data.qcow2", state="flattened", job_timeout=2, ok=False)
     assert "within 2 s; it stands where it stood" in said
-    assert "No current block job" in on("virsh blockjob web1 vda") and info(disk)["backing-filename"] == f"{IMAGES}/{OLD}"
+    assert (
+        "No current block job" in on("virsh blockjob web1 vda") and info(disk)["backing-filename"] == f"{IMAGES}/{OLD}"
+    )
     cycle(name="web1-data.qcow2", state="flattened")
 
 
@@ -138,7 +149,9 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
     control = "test -e /dev/loop-control || mknod /dev/loop-control c 10 237"
     made = "truncate -s 400M /var/tmp/small.img && mkfs.xfs -qf /var/tmp/small.img && mkdir -p /srv/small"
     on("which mkfs.xfs >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get -qq install xfsprogs >/dev/null")
-    if "mounted" not in on(f"({control}; {loops}; {made} && mount -o loop /var/tmp/small.img /srv/small) 2>&1 && echo mounted; true"):
+    if "mounted" not in on(
+        f"({control}; {loops}; {made} && mount -o loop /var/tmp/small.img /srv/small) 2>&1 && echo mounted; true"
+    ):
         pytest.skip("this machine lets the lab's hosts mount no loop device")
     try:
         on("virsh pool-create-as small dir --target /srv/small")
@@ -147,8 +160,16 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
             cycle(name=copy, pool="small", image="big.0123456789ab.raw", clone="copy", reserve="0")
             on(f"cmp /srv/small/{copy} /srv/small/big.0123456789ab.raw")
         before = on("ls -lA --time-style=full-iso /srv/small")
-        on(f"qemu-img convert -O qcow2 /srv/small/one.img {IMAGES}/large.0123456789ab.qcow2 && fallocate -l 100M /srv/small/ballast")
-        three: dict[str, t.Any] = {"image": "large.0123456789ab.qcow2", "image_pool": "default", "clone": "copy", "reserve": "0"}
+        on(
+            f"qemu-img convert -O qcow2 /srv/small/one.img {IMAGES}/large.0123456789ab.qcow2 && fallocate -l 100M "
+            "/srv/small/ballast"
+        )
+        three: dict[str, t.Any] = {
+            "image": "large.0123456789ab.qcow2",
+            "image_pool": "default",
+            "clone": "copy",
+            "reserve": "0",
+        }
         said = module(name="three.img", pool="small", ok=False, **three)
         assert "more must leave 0 GiB free (reserve)" in said
         on("rm /srv/small/ballast")
@@ -176,7 +197,14 @@ def test_a_copy_killed_half_way_is_made_by_the_next_run() -> None:
 
 def test_a_guest_with_a_copy_of_its_own() -> None:
     disks = [{"name": "system", "image": "tiny.qcow2", "clone": "copy", "format": "raw", "size": "1GiB"}]
-    arguments: dict[str, t.Any] = {"name": "app1", "vcpus": 1, "memory": "32MiB", "interfaces": [], "disks": disks, "state": "running"}
+    arguments: dict[str, t.Any] = {
+        "name": "app1",
+        "vcpus": 1,
+        "memory": "32MiB",
+        "interfaces": [],
+        "disks": disks,
+        "state": "running",
+    }
     assert "CHANGED" in LAB.module("virt_domain", **arguments)
     assert "CHANGED" not in LAB.module("virt_domain", **arguments)
     found = info(f"{IMAGES}/app1-system.img")
@@ -199,14 +227,21 @@ def test_a_copy_of_a_guest_has_disks_and_an_identity_of_its_own() -> None:
     )
     define("orig", f"{IMAGES}/o.qcow2", start=False)
     on(
-        "virsh -q attach-disk orig /srv/other/data.img vdb --driver qemu --subdriver raw --config "
-        "&& virsh -q attach-interface orig bridge br0 --config "
-        "&& virsh dumpxml orig --inactive | sed \"s#</devices>#<graphics type='vnc' port='5999' autoport='no'/></devices>#\" >/tmp/o.xml "
-        "&& virsh -q define /tmp/o.xml"
+        "virsh -q attach-disk orig /srv/other/data.img vdb --driver qemu --subdriver raw --config && virsh -q "
+        'attach-interface orig bridge br0 --config && virsh dumpxml orig --inactive | sed "s#</devices>#<graphics '
+        "type='vnc' port='5999' autoport='no'/></devices>#\" >/tmp/o.xml && virsh -q define /tmp/o.xml"
     )
-    look = f"virsh dumpxml orig --inactive; md5sum {IMAGES}/o.qcow2 /srv/other/data.img; stat -c '%n %a %U' {IMAGES}/o.qcow2"
+    look = (
+        f"virsh dumpxml orig --inactive; md5sum {IMAGES}/o.qcow2 /srv/other/data.img; stat -c '%n %a %U' "
+        f"{IMAGES}/o.qcow2"
+    )
     before, names = on(look), f"virsh list --all --name; ls -A {IMAGES} /srv/other"
-    arguments: dict[str, t.Any] = {"name": "twin", "clone_of": "orig", "memory": "48MiB", "disks": [{"name": "vda", "size": "200MiB"}]}
+    arguments: dict[str, t.Any] = {
+        "name": "twin",
+        "clone_of": "orig",
+        "memory": "48MiB",
+        "disks": [{"name": "vda", "size": "200MiB"}],
+    }
     there = on(names)
     assert "CHANGED" in LAB.module("virt_domain", "--check", **arguments) and on(names) == there
     assert "CHANGED" in LAB.module("virt_domain", **arguments)

@@ -1,4 +1,5 @@
-"""Every playbook of the action catalogue on two real hypervisors, judged by virsh, its event log, ls and a display's own greeting.
+"""Every playbook of the action catalogue on two real hypervisors, judged by virsh, its event log, ls and a display's
+own greeting.
 
 Guests are a boot sector, which obeys ACPI or does not. The first one is made by `create`, the others by virsh.
 """
@@ -64,7 +65,10 @@ class Commands(Hypervisors):
     def world(self) -> dict[str, str]:
         """Guests and files of both hosts, and whose keys are known."""
         look = f"virsh list --all; ls {IMAGES}; md5sum /var/lib/libvirt/corral-maintenance.json 2>/dev/null; true"
-        return {**{host: self.on(host, look) for host in HOSTS}, "known": self.known.read_text() if self.known.exists() else ""}
+        return {
+            **{host: self.on(host, look) for host in HOSTS},
+            "known": self.known.read_text() if self.known.exists() else "",
+        }
 
     @property
     def known(self) -> Path:
@@ -114,7 +118,9 @@ def test_create_that_creates_nothing_is_red(lab: Commands) -> None:
     before = lab.world()
     ((here, _state),) = lab.state("web1").items()
     (other,) = {*HOSTS} - {here}
-    assert f"it is on {here}; move it: ansible-playbook corral.virt.migrate" in lab.do("create", **WISH, host=other, ok=False)
+    assert f"it is on {here}; move it: ansible-playbook corral.virt.migrate" in lab.do(
+        "create", **WISH, host=other, ok=False
+    )
     new = {**WISH, "guest": "new"}
     assert "--limit left out hyper2" in lab.do("create", "--limit", "hyper1", **new, ok=False)
     assert "no hypervisor hyper9" in lab.do("create", **new, host="hyper9", ok=False)
@@ -178,7 +184,9 @@ def test_power_states(lab: Commands) -> None:
     lab.cycle("shutdown", guest="a,b", wait_timeout=60)
     assert lab.state("a") == {"hyper1": "shut off (shutdown)"} and lab.state("b") == {"hyper2": "shut off (shutdown)"}
     for action in ("pause", "resume", "reboot", "reset"):
-        assert "it is off on hyper1; start it: ansible-playbook corral.virt.start -e guest=a" in lab.do(action, guest="a", ok=False)
+        assert "it is off on hyper1; start it: ansible-playbook corral.virt.start -e guest=a" in lab.do(
+            action, guest="a", ok=False
+        )
     assert lab.state("a") == {"hyper1": "shut off (shutdown)"}
 
 
@@ -212,7 +220,9 @@ def test_a_guest_gets_another_name(lab: Commands) -> None:
 
 def test_nobody_is_found(lab: Commands) -> None:
     before = lab.world()
-    assert "cannot find web2: none of hyper1, hyper2 has it; did you mean web9 on" in lab.do("start", guest="web2", ok=False)
+    assert "cannot find web2: none of hyper1, hyper2 has it; did you mean web9 on" in lab.do(
+        "start", guest="web2", ok=False
+    )
     assert "--limit left out hyper2" in lab.do("start", "--limit", "hyper1", guest="b", ok=False)
     assert "no guest has the tag back" in lab.do("purge", tag="back", ok=False)
     assert lab.world() == before
@@ -244,17 +254,26 @@ def sudo_that_asks(lab: Commands) -> Iterator[str]:
 
 
 def test_reports_and_maintenance(lab: Commands) -> None:
-    """What programs read stands alone in a pipe; what people read has figures of the hosts and of the guests that run."""
+    """What programs read stands alone in a pipe.
+
+    What people read has figures of the hosts and of the guests that run.
+    """
     assert "web9" in lab.do("list") and "libvirt:" in lab.do("host_info", format="seed")
     query = shlex.join(["ansible-playbook", *lab.ask_nobody, "corral.virt.query", "-e", "format=json"])
-    measured = "select(.cpu_percent > 0 and .memory_used_mib >= 64) | {(.name): [.guests[] | select(.cpu_percent != null) | .name]}"
+    measured = (
+        "select(.cpu_percent > 0 and .memory_used_mib >= 64) | {(.name): [.guests[] | select(.cpu_percent != "
+        "null) | .name]}"
+    )
     names = f"[.hosts[] | {measured}] | add"
     alone = {**lab.environment, "ANSIBLE_STDOUT_CALLBACK": "corral.virt.report"}
-    piped = subprocess.run(f"{query} | jq -e '{names}'", shell=True, env=alone, cwd=ROOT, capture_output=True, text=True, check=True)
+    piped = subprocess.run(
+        f"{query} | jq -e '{names}'", shell=True, env=alone, cwd=ROOT, capture_output=True, text=True, check=True
+    )
     ((here, _state),) = lab.state("web9").items()
     assert piped.stderr == "" and "web9" in json.loads(piped.stdout)[here]
     assert re.search(
-        rf"{here} CPU \[[#.]{{20}}\] \d+ % of \d+ CPUs memory \[[#.]{{20}}\] [\d.]+ MiB of [\d.]+ GiB", lab.do("query", format="table")
+        rf"{here} CPU \[[#.]{{20}}\] \d+ % of \d+ CPUs memory \[[#.]{{20}}\] [\d.]+ MiB of [\d.]+ GiB",
+        lab.do("query", format="table"),
     )
     lab.do("rebalance", "--check", stay="a,b,web9")
     lab.do("undrain", host="hyper1")
@@ -272,5 +291,7 @@ def test_purge_takes_what_is_the_guests_and_nothing_else(lab: Commands) -> None:
     assert lab.state("web9") == {} and "web9" not in lab.known.read_text()
     assert "web1" not in lab.on(host, f"ls -a {IMAGES}")
     lab.do("purge", guest="a")
-    assert lab.state("a") == {} and lab.on("hyper1", "ls /srv/a.raw") == "/srv/a.raw", "a disk that nobody made for it stays"
+    assert lab.state("a") == {} and lab.on("hyper1", "ls /srv/a.raw") == "/srv/a.raw", (
+        "a disk that nobody made for it stays"
+    )
     assert "cannot find web9" in lab.do("purge", guest="web9", ok=False)

@@ -1,4 +1,5 @@
-"""Hosts are emptied, filled and upgraded by the commands of the guide; judged by virsh, qemu-img and the files on the hosts.
+"""Hosts are emptied, filled and upgraded by the commands of the guide; judged by virsh, qemu-img and the files on the
+hosts.
 
 The guests have no operating system: QEMU moves them all the same.
 """
@@ -40,7 +41,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
     for guest in here:
         guest.update({"tags": ["apart-web"]} if guest["name"] == "web1" else {})
         guest.update({"state": "present"} if guest["name"] in OFF else {})
-    there = {"name": "web2", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "tags": ["apart-web"]}
+    there = {
+        "name": "web2",
+        "vcpus": 1,
+        "memory": "64MiB",
+        "disks": [{"name": "system", "size": "64MiB"}],
+        "tags": ["apart-web"],
+    }
     with hypervisors("drain", hosts=3) as lab:
         image = {"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}
         lab.play(image, {"corral.virt.virt_domains": {"domains": here}})
@@ -72,7 +79,11 @@ def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None
     lab.on("hyper1", "virsh snapshot-create-as kept before")
     before = world(lab)
     said = book(lab, "drain", "-e host=hyper1 --check", ok=False)
-    assert "These guests stay on hyper1" in said and "kept: cannot migrate kept to" in said and "keeps snapshots of it" in said
+    assert (
+        "These guests stay on hyper1" in said
+        and "kept: cannot migrate kept to" in said
+        and "keeps snapshots of it" in said
+    )
     assert not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in said]
     assert world(lab) == before
 
@@ -86,7 +97,15 @@ def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) ->
     book(lab, "undrain", "-e host=hyper1")
     assert world(lab) == before, "nobody left"
     for wrong, said_of_it in (("0", "must be above zero"), ("many", "maintenance_cpu_overcommit")):
-        said = lab.run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", f"maintenance_cpu_overcommit={wrong}", ok=False)
+        said = lab.run(
+            "ansible-playbook",
+            "corral.virt.drain",
+            "-e",
+            "host=hyper1",
+            "-e",
+            f"maintenance_cpu_overcommit={wrong}",
+            ok=False,
+        )
         assert said_of_it in said
     assert world(lab) == before, "it was refused before the host was marked"
 
@@ -99,7 +118,9 @@ def test_all_but_one_leave(lab: Hypervisors) -> None:
     finally:
         lab.on("hyper1", "rm /run/count-on")
         counting.communicate(timeout=30)
-    assert "kept: cannot migrate kept to" in said and not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in said]
+    assert "kept: cannot migrate kept to" in said and not [
+        name for name in LEAVING - {"kept"} if f"{name}: cannot" in said
+    ]
     assert max(map(int, lab.on("hyper1", "cat /run/counts").split())) == 2
     now = guests(lab)
     assert now["hyper1"] == {"kept"} and now["hyper2"] | now["hyper3"] == LEAVING - {"kept"} | {"web2"}
@@ -127,7 +148,10 @@ def test_the_last_leaves_and_then_nothing_changes(lab: Hypervisors) -> None:
 def test_nobody_is_placed_there_until_it_is_undrained(lab: Hypervisors) -> None:
     results = "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'found'))) }}"
     place = {"guests": [{"name": "new", "vcpus": 1, "memory": "64MiB", "host": "hyper1"}], "hosts": results}
-    tasks = ({"corral.virt.virt_host_info": {}, "register": "found"}, {"corral.virt.virt_place": place, "run_once": True})
+    tasks = (
+        {"corral.virt.virt_host_info": {}, "register": "found"},
+        {"corral.virt.virt_place": place, "run_once": True},
+    )
     assert "hyper1: is in maintenance: fan" in lab.play(*tasks, hosts="hyper", ok=False)
     book(lab, "undrain", "-e host=hyper1")
     lab.on("hyper1", f"test ! -e {MARK}")
@@ -145,7 +169,10 @@ def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
     lab.on(source, f"virsh snapshot-create-as {fixed} before")
     said = re.sub(r"\s+", " ", book(lab, "rebalance", "-e max_moves=2"))
     lab.on(source, f"virsh snapshot-delete {fixed} before")
-    assert "were planned around" in said and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
+    assert (
+        "were planned around" in said
+        and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
+    )
     instead = re.findall(r"(\w+) hyper\d -> hyper1 ", said.rpartition(" gain MiB ")[2])
     now = guests(lab)
     assert instead and fixed not in instead and now["hyper1"] == set(instead)
@@ -174,8 +201,14 @@ def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
 def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
     (task,) = (block for block in guide("maintenance") if isinstance(block, dict))
     moves = task["corral.virt.virt_migrations"]["guests"]
-    here = {host: [{**move, "dest": "hyper1"} for move in moves if move["name"] in names] for host, names in guests(lab).items()}
-    gather = {"corral.virt.virt_migrations": {"guests": "{{ here[inventory_hostname] }}"}, "when": "here[inventory_hostname] | length > 0"}
+    here = {
+        host: [{**move, "dest": "hyper1"} for move in moves if move["name"] in names]
+        for host, names in guests(lab).items()
+    }
+    gather = {
+        "corral.virt.virt_migrations": {"guests": "{{ here[inventory_hostname] }}"},
+        "when": "here[inventory_hostname] | length > 0",
+    }
     lab.play(gather, hosts="hyper", vars={"here": here})
     lab.play(task)
     now = guests(lab)
@@ -189,7 +222,10 @@ def test_ctrl_c_ends_those_under_way_and_begins_no_other(lab: Hypervisors) -> No
     # All of their disks, slowly: there is time to end it.
     options = json.dumps({"host": host, "running_only": True, "options": {"bandwidth": 1, "storage": "full"}})
     drain = lab.start("ansible-playbook", "corral.virt.drain", "-e", options)
-    busy = "for g in $(virsh list --name); do virsh domjobinfo $g; done 2>/dev/null | grep -cE 'Job type: +(Un)?bounded' || true"
+    busy = (
+        "for g in $(virsh list --name); do virsh domjobinfo $g; done 2>/dev/null | grep -cE 'Job type: "
+        "+(Un)?bounded' || true"
+    )
     until(lambda: lab.on(host, busy) == "2", timeout_s=90)
     os.killpg(drain.pid, signal.SIGINT)
     drain.communicate(timeout=60)

@@ -1,7 +1,8 @@
-"""Every group of options against real QEMU: check, do, check again, do again; the judge is virsh, never our own modules.
+"""Every group of options against real QEMU: check, do, check again, do again; the judge is virsh, never our own
+modules.
 
-All groups go together: a guest for each, converged in one call. First the definitions, which QEMU then has to start; then guests that
-run while they are changed.
+All groups go together: a guest for each, converged in one call. First the definitions, which QEMU then has to start;
+then guests that run while they are changed.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def survivors(document: t.Any) -> set[str]:
     """What an edit must not touch: addresses and MACs of devices by alias or kind, and what is not ours."""
     paths = ("//mac", "//*[local-name()='arg']", "//*[local-name()='note']", "//controller[@type='pci']//*")
     found = [one for path in paths for one in document.xpath(f".{path}")]
-    return {etree.canonicalize(etree.tostring(one, with_tail=False, encoding="unicode"), strip_text=True) for one in found}
+    return {
+        etree.canonicalize(etree.tostring(one, with_tail=False, encoding="unicode"), strip_text=True) for one in found
+    }
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,7 +109,10 @@ def hypervisor() -> Iterator[None]:
     """One host, set up by the collection's own roles, with what only these tests need."""
     with hypervisors("hardware"):
         on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
-        on(f"cd {IMAGES} && truncate -s 1M medium.iso shared.img && head -c 64 /dev/zero >kernel && virsh pool-refresh default")
+        on(
+            f"cd {IMAGES} && truncate -s 1M medium.iso shared.img && head -c 64 /dev/zero >kernel && virsh "
+            "pool-refresh default"
+        )
         yield
 
 
@@ -215,7 +221,10 @@ def test_a_common_cpu_is_what_libvirt_says() -> None:
     model = "{{ told.host.domain_capabilities.host_model_xml }}"
     again = {"corral.virt.virt_host_info": {"baseline": [model]}, "register": "told"}
     host = play_and_tell({"corral.virt.virt_host_info": {}, "register": "told"}, again)["host"]
-    common = on("virsh domcapabilities --virttype qemu >/tmp/all.xml && virsh hypervisor-cpu-baseline --virttype qemu /tmp/all.xml")
+    common = on(
+        "virsh domcapabilities --virttype qemu >/tmp/all.xml && virsh hypervisor-cpu-baseline --virttype qemu "
+        "/tmp/all.xml"
+    )
     assert host["cpu_baseline"]["model"] == etree.fromstring(common).findtext("model")
 
 
@@ -233,9 +242,9 @@ def test_recipes_work() -> None:
     tasks = guide("recipes")
     assert len(tasks) >= 20
     on(
-        f"cd {IMAGES} && image=debian-12.0123456789ab.qcow2 && qemu-img create -q -f qcow2 $image 64M && ln -s $image debian-12.qcow2 "
-        "&& echo '{}' >.$image.json && truncate -s 1M installer.iso windows.iso virtio-win.iso "
-        "&& virsh -q pool-refresh default; ip link add br42 type bridge && ip link set br42 up"
+        f"cd {IMAGES} && image=debian-12.0123456789ab.qcow2 && qemu-img create -q -f qcow2 $image 64M && ln -s $image "
+        "debian-12.qcow2 && echo '{}' >.$image.json && truncate -s 1M installer.iso windows.iso virtio-win.iso && "
+        "virsh -q pool-refresh default; ip link add br42 type bridge && ip link set br42 up"
     )
     before = on(f"virsh list --all --name | sort; ls -A {IMAGES}; virsh net-list --all --name | sort")
     gone = next(number for number, task in enumerate(tasks) if task["name"] == "All that the recipes made")
@@ -244,13 +253,19 @@ def test_recipes_work() -> None:
     described = on("virsh dumpxml win1")
     assert "secure='yes'" in described and "<tpm model='tpm-crb'>" in described
     assert "<address domain='0x0000' bus='0x65' slot='0x00' function='0x0'/>" in on("virsh dumpxml desk1")
-    assert [line.split()[1:3] for line in on("virsh -q domiflist db1").splitlines()] == [["bridge", "br42"], ["network", "backstage"]]
+    assert [line.split()[1:3] for line in on("virsh -q domiflist db1").splitlines()] == [
+        ["bridge", "br42"],
+        ["network", "backstage"],
+    ]
     assert '"virtual-size": 21474836480' in on(f"qemu-img info --output=json {IMAGES}/web1-system.qcow2")
     assert "backing" not in on(f"qemu-img info {IMAGES}/web3-system.qcow2")
     on("qemu-img check -q /srv/copies/web1-system.qcow2 && virsh -q define --validate /srv/copies/web1.xml")
     LAB.play(*tasks[gone:])
     assert on(f"virsh list --all --name | sort; ls -A {IMAGES}; virsh net-list --all --name | sort") == before
-    on(f"rm -r /srv/copies; ip link del br42; cd {IMAGES} && rm -f debian-12.* .debian-12.* installer.iso windows.iso virtio-win.iso")
+    on(
+        f"rm -r /srv/copies; ip link del br42; cd {IMAGES} && rm -f debian-12.* .debian-12.* installer.iso "
+        "windows.iso virtio-win.iso"
+    )
 
 
 IDLE = "<filter name='closed'><rule action='drop' direction='inout'><all/></rule></filter>"
@@ -262,7 +277,14 @@ def sender() -> Iterator[tuple[str, Callable[[str], bool]]]:
     small = Path(LAB.run(sys.executable, HERE / "lab.py", "small-image", "--name", LAB.name).strip())
     (LAB.folder / "sender.known").write_text(f"sender {small.with_name('host_key.pub').read_text()}")
     nic = {"name": "eth0", "bridge": "br0", "mac": "52:54:00:00:00:96"}  # of which its address comes
-    wish = {**LEAST, "name": "sender", "state": "running", "memory": "96MiB", "image": "small.qcow2", "interfaces": [nic]}
+    wish = {
+        **LEAST,
+        "name": "sender",
+        "state": "running",
+        "memory": "96MiB",
+        "image": "small.qcow2",
+        "interfaces": [nic],
+    }
     image = {"corral.virt.virt_image": {"name": "small.qcow2", "src": str(small)}}
     LAB.play(image, {"corral.virt.virt_domain": {key: value for key, value in wish.items() if key != "disks"}})
     address = f"{LAB.variable('virt_lab_guest_prefix')}.{0x96}"
@@ -279,7 +301,10 @@ def sender() -> Iterator[tuple[str, Callable[[str], bool]]]:
 
 
 def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Callable[[str], bool]]) -> None:
-    """With packets: pings from a borrowed address are answered without the filter, and not with it; its own always are."""
+    """With packets: pings from a borrowed address are answered without the filter, and not with it.
+
+    Its own always are.
+    """
     address, succeeds = sender
     borrowed = f"{address.rpartition('.')[0]}.151"
     assert succeeds(f"ip address add {borrowed}/24 dev eth0")
@@ -288,12 +313,17 @@ def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Ca
         return succeeds(f"ping -c 2 -W 2 -I {source} {LAB.gateway}")
 
     assert answered(address) and answered(borrowed)
-    nic: dict[str, t.Any] = {"name": "eth0", "filterref": {"name": "clean-traffic", "parameters": [{"name": "IP", "value": address}]}}
+    nic: dict[str, t.Any] = {
+        "name": "eth0",
+        "filterref": {"name": "clean-traffic", "parameters": [{"name": "IP", "value": address}]},
+    }
     result = converge([{"name": "sender", "interfaces": [nic]}])["sender"]
     assert result["changed"] and not result["pending"], result
     assert answered(address) and not answered(borrowed)
     on("virsh nwfilter-define /dev/stdin", given=IDLE)
-    refused = converge([{"name": "sender", "interfaces": [{"name": "eth0", "filterref": {"name": "closed"}}]}])["sender"]
+    refused = converge([{"name": "sender", "interfaces": [{"name": "eth0", "filterref": {"name": "closed"}}]}])[
+        "sender"
+    ]
     on("virsh nwfilter-undefine closed")
     assert refused["failed"] and "the rules of closed for all do nothing on this host" in refused["msg"]
 
@@ -306,6 +336,10 @@ def test_imported_arguments_change_nothing(running: Outcome) -> None:
     assert {one["name"] for one in found} == {*OFFLINE, *LIVE}
     before = documents("--inactive", "--security-info")
     results = converge(found)
-    assert {name: one.get("msg") or one["steps"] for name, one in results.items() if one.get("failed") or one["changed"]} == {}
+    assert {
+        name: one.get("msg") or one["steps"] for name, one in results.items() if one.get("failed") or one["changed"]
+    } == {}
     after = documents("--inactive", "--security-info")
-    assert {name: etree.tostring(one) for name, one in after.items()} == {name: etree.tostring(one) for name, one in before.items()}
+    assert {name: etree.tostring(one) for name, one in after.items()} == {
+        name: etree.tostring(one) for name, one in before.items()
+    }

@@ -1,4 +1,5 @@
-"""Images on real hosts: from a server on a bad day, from the controller and from each other; killed, out of space, two at a time.
+"""Images on real hosts: from a server on a bad day, from the controller and from each other; killed, out of space, two
+at a time.
 
 The judges are sha256sum, qemu-img, ls and what the server was asked, never our own modules.
 """
@@ -64,12 +65,17 @@ def digest(content: bytes) -> str:
 def image(server: Server, **more: t.Any) -> dict[str, t.Any]:
     """The task."""
     said = {"name": "disk.qcow2", "url": server.url + DISK, "checksum": f"sha256:{digest(server.files[DISK])}", **more}
-    return {"corral.virt.virt_image": {key: value for key, value in said.items() if value is not None}, "register": "told"}
+    return {
+        "corral.virt.virt_image": {key: value for key, value in said.items() if value is not None},
+        "register": "told",
+    }
 
 
 def in_pool(lab: Hypervisors, host: str, directory: str = IMAGES) -> dict[str, str]:
     """Digests of all that users see in the pool."""
-    lines = lab.on(host, f"cd {directory} && find -L . -maxdepth 1 -type f ! -name '.*' -exec sha256sum {{}} +").splitlines()
+    lines = lab.on(
+        host, f"cd {directory} && find -L . -maxdepth 1 -type f ! -name '.*' -exec sha256sum {{}} +"
+    ).splitlines()
     return {line.split()[1].removeprefix("./"): line.split()[0] for line in lines}
 
 
@@ -82,13 +88,22 @@ def unfinished(lab: Hypervisors, host: str, directory: str = IMAGES) -> list[str
 def is_there(lab: Hypervisors, host: str, content: bytes, directory: str = IMAGES) -> bool:
     """Whether the image is there, whole and alone."""
     name = f"disk.{digest(content)[:12]}.qcow2"
-    return in_pool(lab, host, directory) == {"disk.qcow2": digest(content), name: digest(content)} and not unfinished(lab, host, directory)
+    return in_pool(lab, host, directory) == {"disk.qcow2": digest(content), name: digest(content)} and not unfinished(
+        lab, host, directory
+    )
 
 
 def adhoc(lab: Hypervisors, server: Server, host: str = "hyper1", **more: t.Any) -> list[str | Path]:
     """The same as a command."""
     said = image(server, **more)["corral.virt.virt_image"]
-    return ["ansible", host, "-m", "corral.virt.virt_image", "-a", " ".join(f"{key}={value}" for key, value in said.items())]
+    return [
+        "ansible",
+        host,
+        "-m",
+        "corral.virt.virt_image",
+        "-a",
+        " ".join(f"{key}={value}" for key, value in said.items()),
+    ]
 
 
 def test_one_download_serves_both_hosts(lab: Hypervisors, server: Server, disk: bytes) -> None:
@@ -115,7 +130,9 @@ def test_what_another_host_has(lab: Hypervisors, server: Server, disk: bytes) ->
     assert is_there(lab, "hyper2", disk)
     assert server.sent_bytes == len(disk)
     assert not lab.tell(from_hyper1, hosts="hyper2")["hyper2"]["changed"]
-    missing = lab.run(*adhoc(lab, server, "hyper2", url=None, checksum=None, origin="hyper1", name="other.qcow2"), ok=False)
+    missing = lab.run(
+        *adhoc(lab, server, "hyper2", url=None, checksum=None, origin="hyper1", name="other.qcow2"), ok=False
+    )
     assert "its pool default has no other.qcow2" in re.sub(r"\s+", " ", missing)
 
 
@@ -131,7 +148,9 @@ def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Se
     assert is_there(lab, "hyper2", disk), told
 
 
-def test_a_file_of_the_controller_goes_to_one_host(lab: Hypervisors, server: Server, disk: bytes, tmp_path: Path) -> None:
+def test_a_file_of_the_controller_goes_to_one_host(
+    lab: Hypervisors, server: Server, disk: bytes, tmp_path: Path
+) -> None:
     local = tmp_path / "disk.qcow2"
     local.write_bytes(disk)
     sent = image(server, url=None, checksum=None, src=str(local), fan_out=True)
@@ -155,7 +174,9 @@ def test_a_file_of_the_controller_goes_on_where_it_ended(lab: Hypervisors, serve
     local.write_bytes(os.urandom(300 * MIB))
     command = adhoc(lab, server, url=None, checksum=None, src=local, name="disk.raw")
     dying = lab.start(*command)
-    until(lambda: dying.poll() is not None or any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1")))
+    until(
+        lambda: dying.poll() is not None or any(int(line.split()[1]) > 16 * MIB for line in unfinished(lab, "hyper1"))
+    )
     assert dying.poll() is None, dying.communicate()[0]
     end_group(dying)
     (part,) = unfinished(lab, "hyper1")
@@ -177,7 +198,9 @@ def test_progress_is_shown(lab: Hypervisors, server: Server) -> None:
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """As when the machine loses its power: nobody gets to clean up, nor the workers, which have sessions of their own."""
+    """As when the machine loses its power: nobody gets to clean up, nor the workers, which have sessions of their
+    own.
+    """
     for pid in [*descendants(process.pid), process.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -208,7 +231,9 @@ def converting(lab: Hypervisors) -> bool:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("moment", [receiving, converting], ids=["download", "convert"])
-def test_killed_while_it_works(lab: Hypervisors, server: Server, disk: bytes, moment: Callable[[Hypervisors], bool]) -> None:
+def test_killed_while_it_works(
+    lab: Hypervisors, server: Server, disk: bytes, moment: Callable[[Hypervisors], bool]
+) -> None:
     server.rate_bytes_s = 10 * MIB if moment is receiving else 0
     name = "disk.qcow2" if moment is receiving else "disk.raw"
     if moment is converting:  # a processor for a moment only
@@ -263,13 +288,14 @@ def test_two_controllers_at_the_same_time(lab: Hypervisors, server: Server, disk
 def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
     """A pool of 40 MiB, in which a guest runs: neither it nor the pool sees anything of the attempt."""
     make = (
-        "mkdir -p /srv/small && mount -t tmpfs -o size=40m small /srv/small && virsh -q pool-define-as small dir --target /srv/small && "
-        "virsh -q pool-start small && qemu-img create -q -f qcow2 /srv/small/box.qcow2 10M && "
+        "mkdir -p /srv/small && mount -t tmpfs -o size=40m small /srv/small && virsh -q pool-define-as small dir "
+        "--target /srv/small && virsh -q pool-start small && qemu-img create -q -f qcow2 /srv/small/box.qcow2 10M && "
         "virsh -q define /dev/stdin && virsh -q start box"
     )
     guest = (
-        "<domain type='qemu'><name>box</name><memory unit='MiB'>64</memory><os><type>hvm</type></os><devices><disk type='file'>"
-        "<driver name='qemu' type='qcow2'/><source file='/srv/small/box.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>"
+        "<domain type='qemu'><name>box</name><memory unit='MiB'>64</memory><os><type>hvm</type></os><devices><disk "
+        "type='file'><driver name='qemu' type='qcow2'/><source file='/srv/small/box.qcow2'/><target dev='vda' "
+        "bus='virtio'/></disk></devices></domain>"
     )
     lab.on("hyper1", make, given=guest)
     try:
@@ -284,7 +310,10 @@ def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
         assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
         assert lab.on("hyper1", "virsh domstate box --reason").strip() == "running (booted)"
     finally:
-        lab.on("hyper1", "virsh -q destroy box; virsh -q undefine box; virsh -q pool-destroy small; virsh -q pool-undefine small")
+        lab.on(
+            "hyper1",
+            "virsh -q destroy box; virsh -q undefine box; virsh -q pool-destroy small; virsh -q pool-undefine small",
+        )
         lab.on("hyper1", "umount /srv/small")
 
 
@@ -319,7 +348,9 @@ def certified(work: Path) -> tuple[ssl.SSLContext, str]:
         "-addext",
         f"subjectAltName={names}",
     ]
-    subprocess.run([*make, "-keyout", work / "key.pem", "-out", work / "certificate.pem"], check=True, capture_output=True)
+    subprocess.run(
+        [*make, "-keyout", work / "key.pem", "-out", work / "certificate.pem"], check=True, capture_output=True
+    )
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(work / "certificate.pem", work / "key.pem")
     return tls, (work / "certificate.pem").read_text()
@@ -352,13 +383,19 @@ def sha512sums(name: str, content: bytes) -> bytes:
 
 @pytest.fixture
 def internet(lab: Hypervisors, tmp_path: Path) -> Iterator[Server]:
-    """The sites of the guide, which the hosts reach through their proxy; on this machine and hyper1, what the guide says is there."""
+    """The sites of the guide, which the hosts reach through their proxy.
+
+    On this machine and hyper1, what the guide says is there.
+    """
     tls, certificate = certified(tmp_path)
     (tmp_path / "gnupg").mkdir()
     (lab.folder / "files").mkdir(exist_ok=True)
     (lab.folder / "files/images").mkdir(exist_ok=True)
     (lab.folder / "files/images/centos.qcow2").write_bytes(small_image(tmp_path, 5))
-    with signing(tmp_path / "gnupg", "ubuntu") as gpg, serving(published(tmp_path, gpg), lab.gateway, port=3128, tls=tls) as running:
+    with (
+        signing(tmp_path / "gnupg", "ubuntu") as gpg,
+        serving(published(tmp_path, gpg), lab.gateway, port=3128, tls=tls) as running,
+    ):
         (lab.folder / "files/ubuntu-cloudimage.asc").write_bytes(gpg("--armor", "--export"))
         for host in HOSTS:
             lab.on(host, "cat > /etc/ssl/sites.pem", given=certificate)
@@ -371,7 +408,10 @@ def internet(lab: Hypervisors, tmp_path: Path) -> Iterator[Server]:
 
 
 def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: Path) -> None:
-    """As they stand there, in their order, and nothing is left of what they made. Before `prune`, Debian publishes a newer image."""
+    """As they stand there, in their order, and nothing is left of what they made.
+
+    Before `prune`, Debian publishes a newer image.
+    """
     said = guide("images")
     tasks, variables = [one for one in said if "name" in one], [one for one in said if "name" not in one]
     assert len(tasks) >= 10 and [*variables[0]] == ["virt_images"]
@@ -379,7 +419,10 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
     proxy = "http://proxy.example.org:3128"
     around: dict[str, t.Any] = {
         "hosts": "hyper",
-        "vars": {"app_sha256": digest(internet.files["https://images.example.org/app-1.4.vmdk.xz"]), "app_token": "secret"},
+        "vars": {
+            "app_sha256": digest(internet.files["https://images.example.org/app-1.4.vmdk.xz"]),
+            "app_token": "secret",
+        },
         "environment": {"http_proxy": proxy, "https_proxy": proxy, "SSL_CERT_FILE": "/etc/ssl/sites.pem"},
     }
     lab.play(*tasks[:first], **around)
@@ -387,7 +430,9 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
         names = {name for name in in_pool(lab, host) if not re.search(r"[.][0-9a-f]{12}[.]qcow2$", name)}
         brought = ("debian-12", "debian-13", "ubuntu-24.04", "app", "archive", "centos", "legacy", "nightly")
         assert names == {f"{name}.qcow2" for name in brought}
-        formats = lab.on(host, f"cd {IMAGES} && for image in *.qcow2; do qemu-img info $image | grep 'file format'; done")
+        formats = lab.on(
+            host, f"cd {IMAGES} && for image in *.qcow2; do qemu-img info $image | grep 'file format'; done"
+        )
         assert set(formats.splitlines()) == {"file format: qcow2"}, "what had another is converted"
     trixie = DEBIAN.format("trixie", TRIXIE)
     assert len(internet.ranges_asked(trixie)) == 1

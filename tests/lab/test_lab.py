@@ -28,13 +28,17 @@ FIRST = {(signal.SIGKILL, 0.4), (signal.SIGINT, 0.8)}
 
 
 def lab(*arguments: str, ok: bool = True) -> str:
-    done = subprocess.run((sys.executable, LAB, *arguments), check=False, capture_output=True, text=True, timeout=UP_TIMEOUT_S)
+    done = subprocess.run(
+        (sys.executable, LAB, *arguments), check=False, capture_output=True, text=True, timeout=UP_TIMEOUT_S
+    )
     assert (done.returncode == 0) == ok, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def ssh(name: str, host: str, *command: str) -> str:
-    done = subprocess.run(("ssh", "-F", BUILD / name / "ssh_config", "--", host, *command), check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ("ssh", "-F", BUILD / name / "ssh_config", "--", host, *command), check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -54,7 +58,9 @@ def traces() -> dict[str, list[str]]:
     found = {}
     for what, command in show.items():
         lines = subprocess.run(command.split(), check=False, capture_output=True, text=True).stdout.splitlines()
-        found[what] = [line for line in lines if ours.search(line) and not line.startswith("Z") and "pytest" not in line]
+        found[what] = [
+            line for line in lines if ours.search(line) and not line.startswith("Z") and "pytest" not in line
+        ]
     return found
 
 
@@ -111,13 +117,20 @@ def test_a_lab_begins_with_a_template() -> None:
     slot = "tlab"
     try:
         assert "begins" not in lab(*up, "--template", f"{slot}=one")
-        was = ssh(NAMES[0], "hyper1", "rm /etc/nftables.conf; echo kept >/root/made; hostname -I; cat /etc/ssh/ssh_host_ed25519_key.pub")
+        was = ssh(
+            NAMES[0],
+            "hyper1",
+            "rm /etc/nftables.conf; echo kept >/root/made; hostname -I; cat /etc/ssh/ssh_host_ed25519_key.pub",
+        )
         lab("template", "--name", NAMES[0], f"{slot}=one")
         lab(*up)
         assert ssh(NAMES[0], "hyper1", "cat /root/made").strip() == "kept"
         lab("down", "--name", NAMES[0])
         assert "begins with the template tlab" in lab(*up, "--template", f"{slot}=one")
-        look = "test ! -e /etc/nftables.conf && test $(cat /root/made) = kept && hostname -I; cat /etc/ssh/ssh_host_ed25519_key.pub"
+        look = (
+            "test ! -e /etc/nftables.conf && test $(cat /root/made) = kept && hostname -I; cat "
+            "/etc/ssh/ssh_host_ed25519_key.pub"
+        )
         assert ssh(NAMES[0], "hyper1", look) == was
         # Of other content, or for other addresses, it is not taken.
         for more in (("--template", f"{slot}=two"), ("--template", f"{slot}=one", "--subnet", "249")):
@@ -131,7 +144,9 @@ def test_a_lab_begins_with_a_template() -> None:
 @pytest.mark.parametrize(
     ("end", "after_s"),
     [
-        pytest.param(end, after_s, marks=[] if (end, after_s) in FIRST else pytest.mark.deep, id=f"{end.name} {after_s} s")
+        pytest.param(
+            end, after_s, marks=[] if (end, after_s) in FIRST else pytest.mark.deep, id=f"{end.name} {after_s} s"
+        )
         for end in (signal.SIGKILL, signal.SIGINT)
         for after_s in (0.1, 0.4, 0.8, 1.5)
     ],
@@ -173,7 +188,9 @@ def test_who_asks_for_an_image_that_is_being_built_waits_for_it(tmp_path: Path) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with log.open("wb") as out:
-        server = subprocess.Popen((sys.executable, LAB, "serve", NAMES[0], "127.0.0.1", str(port), image), stdout=out, stderr=out)
+        server = subprocess.Popen(
+            (sys.executable, LAB, "serve", NAMES[0], "127.0.0.1", str(port), image), stdout=out, stderr=out
+        )
     builder: subprocess.Popen[bytes] | None = None
     try:
         until = time.monotonic() + 20
@@ -181,7 +198,9 @@ def test_who_asks_for_an_image_that_is_being_built_waits_for_it(tmp_path: Path) 
             time.sleep(0.1)
         assert status == http.HTTPStatus.NOT_FOUND, "nobody builds it"
         assert f"the image was not built: see /var/lib/corral-lab/{NAMES[0]}/logs/image.log" in log.read_text()
-        builder = subprocess.Popen(("sleep", "60"), env={"PATH": os.defpath, "CORRAL_LAB_PROCESS": f"{NAMES[0]}/{image.name}"})
+        builder = subprocess.Popen(
+            ("sleep", "60"), env={"PATH": os.defpath, "CORRAL_LAB_PROCESS": f"{NAMES[0]}/{image.name}"}
+        )
         with concurrent.futures.ThreadPoolExecutor() as pool:
             waits = pool.submit(asked, port)
             time.sleep(2)

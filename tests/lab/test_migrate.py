@@ -1,6 +1,7 @@
 """A guest moves: every mode by every kind of storage, there and back between hosts of two Debian releases.
 
-Each guest writes numbers with checksums to its disk all the time, and counts over the network; judged by these, by virsh and qemu-img.
+Each guest writes numbers with checksums to its disk all the time, and counts over the network; judged by these, by
+virsh and qemu-img.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.tests.lab.counter import Counter
-from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    HERE,
+    IMAGES,
+    Hypervisors,
+    allowed_to_fault,
+    hypervisors,
+    until,
+)
 
 pytestmark = pytest.mark.lab
 
 SHARED = "/srv/shared"
 BOOT_S = 60
-GAP_S = 30.0  # of a session in the guest: what a busy machine that emulates its processor may need; TCP goes on after that
+# of a session in the guest: what a busy machine that emulates its processor may need; TCP goes on after that
+GAP_S = 30.0
 NUMBERS = "/disk/numbers"
 GUESTS = {"delta": 131, "full": 132, "shared": 133}
 
@@ -46,16 +55,28 @@ class Guest:
         """Into the guest; its host key was made before its first boot."""
         folder = self.lab.folder
         options = (f"UserKnownHostsFile={folder}/{self.name}.known", f"HostKeyAlias={self.name}", "ConnectTimeout=5")
-        return ["ssh", "-n", "-i", f"{folder}/id_ed25519", *(f"-o{option}" for option in options), "--", f"root@{self.address}"]
+        return [
+            "ssh",
+            "-n",
+            "-i",
+            f"{folder}/id_ed25519",
+            *(f"-o{option}" for option in options),
+            "--",
+            f"root@{self.address}",
+        ]
 
     def up(self) -> None:
         """Wait until it answers."""
         ask = [*self.ssh, f"test -s {NUMBERS}"]
-        until(lambda: subprocess.run(ask, capture_output=True, check=False, timeout=60).returncode == 0, timeout_s=BOOT_S)
+        until(
+            lambda: subprocess.run(ask, capture_output=True, check=False, timeout=60).returncode == 0, timeout_s=BOOT_S
+        )
 
     def on(self) -> dict[str, str]:
         """State by host, as virsh says it; of the hosts that have it."""
-        states = {host: self.lab.on(host, f"virsh domstate {self.name} 2>/dev/null || true") for host in ("hyper1", "hyper2")}
+        states = {
+            host: self.lab.on(host, f"virsh domstate {self.name} 2>/dev/null || true") for host in ("hyper1", "hyper2")
+        }
         return {host: state for host, state in states.items() if state}
 
     def move(self, to: str, **options: t.Any) -> str:
@@ -87,7 +108,10 @@ def _sum(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Hypervisors]:
-    """Two hypervisors, of Debian 12 and 13, with GlusterFS between them. Guests are made on the older one: it knows no newer machines."""
+    """Two hypervisors, of Debian 12 and 13, with GlusterFS between them.
+
+    Guests are made on the older one: it knows no newer machines.
+    """
     with hypervisors("moves", hosts=2, more=("--host", "hyper2=trixie")) as lab:
         if not lab.kept:
             _share(lab)
@@ -102,11 +126,17 @@ def _share(lab: Hypervisors) -> None:
         lab.on(host, f"systemctl enable --now glusterd && mkdir -p /srv/brick {SHARED}")
     lab.on("hyper1", "gluster peer probe hyper2")
     until(lambda: "Connected" in lab.on("hyper1", "gluster peer status"))
-    lab.on("hyper1", "gluster --mode=script volume create shared replica 2 hyper1:/srv/brick/a hyper2:/srv/brick/a force")
+    lab.on(
+        "hyper1", "gluster --mode=script volume create shared replica 2 hyper1:/srv/brick/a hyper2:/srv/brick/a force"
+    )
     lab.on("hyper1", "gluster volume start shared")
     for host in ("hyper1", "hyper2"):
         lab.on(host, f"mount -t glusterfs {host}:/shared {SHARED}")
-        lab.on(host, f"virsh pool-define-as shared dir --target {SHARED} && virsh pool-start shared && virsh pool-autostart shared")
+        lab.on(
+            host,
+            f"virsh pool-define-as shared dir --target {SHARED} && virsh pool-start shared && virsh pool-autostart "
+            "shared",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +211,14 @@ def test_paused_it_stays_paused(lab: Hypervisors, guests: dict[str, Guest], kind
     guest.intact()
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("full", marks=pytest.mark.deep), pytest.param("shared", marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "kind", ["delta", pytest.param("full", marks=pytest.mark.deep), pytest.param("shared", marks=pytest.mark.deep)]
+)
 def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest], kind: str) -> None:
-    """Its definition, its seed, its autostart; the disk is whole there, and not here; then it goes on where it ended."""
+    """Its definition, its seed, its autostart; the disk is whole there, and not here.
+
+    Then it goes on where it ended.
+    """
     guest = guests[kind]
     lab.on("hyper1", f"virsh shutdown {kind}")
     until(lambda: guest.on() == {"hyper1": "shut off"}, timeout_s=120)
@@ -196,7 +231,9 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
         lab.on(to, f"qemu-img check {pool}/{kind}-system.qcow2")
         if kind != "shared":
             assert kind not in lab.on(there(to), f"ls {pool}")
-        assert lab.on(to, f"virsh dominfo {kind} | grep Autostart:").split()[1] == ("enable" if kind == "delta" else "disable")
+        assert lab.on(to, f"virsh dominfo {kind} | grep Autostart:").split()[1] == (
+            "enable" if kind == "delta" else "disable"
+        )
         guest.stays(to)
     assert lab.on("hyper1", f"virsh dumpxml --inactive {kind}") == definition
     lab.on("hyper1", f"virsh start {kind}")
@@ -227,7 +264,10 @@ def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guest
 
 def test_a_base_that_was_written_to_there_is_not_stood_on(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     content = lab.on("hyper2", f"ls {IMAGES} | grep -E '^small[.][0-9a-f]{{12}}'")
-    lab.on("hyper2", f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none")
+    lab.on(
+        "hyper2",
+        f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none",
+    )
     told = guests["delta"].move("hyper2")
     assert "how: full" in told and "was written to" in told
     guests["delta"].intact()
@@ -258,7 +298,13 @@ def test_a_disk_that_another_stands_on_is_left_behind(lab: Hypervisors, guests: 
 def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """No bridge, no room, a machine that is not known there; and nothing was made."""
     (here,) = guests["full"].on()
-    wish = {"name": "odd", "state": "present", "vcpus": 1, "memory": "64MiB", "interfaces": [{"name": "eth0", "bridge": "br9"}]}
+    wish = {
+        "name": "odd",
+        "state": "present",
+        "vcpus": 1,
+        "memory": "64MiB",
+        "interfaces": [{"name": "eth0", "bridge": "br9"}],
+    }
     lab.on(here, "ip link add br9 type bridge")
     lab.play({"corral.virt.virt_domain": wish}, hosts=here)
     lab.on(there(here), f"touch {IMAGES}/odd-system.qcow2")

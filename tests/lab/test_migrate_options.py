@@ -1,7 +1,8 @@
-"""Each option of a migration does what it says: judged by what libvirt tells QEMU, as its log has it, by virsh and by qemu-img.
+"""Each option of a migration does what it says: judged by what libvirt tells QEMU, as its log has it, by virsh and by
+qemu-img.
 
-The guest has no operating system. It writes 32 MiB of memory anew 18 times a second, so that it never converges by itself, and numbered
-sectors to its disk.
+The guest has no operating system. It writes 32 MiB of memory anew 18 times a second, so that it never converges by
+itself, and numbered sectors to its disk.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ import yaml
 from _pytest.mark.structures import ParameterSet
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SPAN_MIB, boot_sector, count
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, allowed_to_fault, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    IMAGES,
+    Hypervisors,
+    allowed_to_fault,
+    hypervisors,
+    until,
+)
 from ansible_collections.corral.virt.tests.lab.test_migrate import there
 
 pytestmark = pytest.mark.lab
@@ -31,12 +38,17 @@ DISKS = [f"{IMAGES}/{NAME}-{disk}.qcow2" for disk in ("system", "data")]
 LOG = "/var/log/libvirt/qmp.log"
 WRITE_DOWN = f"""printf '%s\\n' 'log_filters = "2:qemu.qemu_monitor"' 'log_outputs = "3:journald 2:file:{LOG}"' >>/etc/libvirt/libvirtd.conf
 systemctl restart libvirtd"""
-CLEAR = f"for verb in destroy undefine; do virsh $verb {NAME}; done; rm -f {' '.join(DISKS)}; virsh pool-refresh default"
+CLEAR = (
+    f"for verb in destroy undefine; do virsh $verb {NAME}; done; rm -f {' '.join(DISKS)}; virsh pool-refresh default"
+)
 OTHER_PORT = """table inet other {
   chain from { type nat hook prerouting priority dstnat; tcp dport 16515 redirect to :16514; }
   chain only { type filter hook input priority -10; tcp dport 16514 ct original proto-dst 16514 reject; }
 }"""
-BLACK_HOLE = "table inet hole { chain in { type filter hook input priority -10; tcp dport 49152-49215 meta length > 250 drop; }; }"
+BLACK_HOLE = (
+    "table inet hole { chain in { type filter hook input priority -10; tcp dport 49152-49215 meta length > "
+    "250 drop; }; }"
+)
 # One directory for both hosts, which no libvirt knows to be shared.
 LENT = "/srv/lent"
 # Else a host sees for seconds how long a file was before the other one wrote to it.
@@ -60,7 +72,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab(image: Path) -> Iterator[Hypervisors]:
-    """Two hypervisors that write down what they tell QEMU. libvirt before 9.4 compresses no parallel connections: both of Debian 13."""
+    """Two hypervisors that write down what they tell QEMU.
+
+    Libvirt before 9.4 compresses no parallel connections: both of Debian 13.
+    """
     with hypervisors("options", hosts=2, more=("--release", "trixie")) as lab:
         for host in HOSTS:
             lab.on(host, f"{CLEAR}; {'' if lab.kept else WRITE_DOWN}")
@@ -72,7 +87,9 @@ def made(lab: Hypervisors, image: Path) -> None:
     """The guest, anew, on the first host; the image on both."""
     disks = [{"name": disk, "size": "64MiB", "image": "tiny.qcow2"} for disk in ("system", "data")]
     lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(image)}}, hosts="hyper")
-    lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": disks, "state": "running"}})
+    lab.play(
+        {"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": disks, "state": "running"}}
+    )
     until(lambda: counter(lab, "hyper1") > 0)
 
 
@@ -102,7 +119,10 @@ def command(host: str, *flags: str, **options: t.Any) -> list[str]:
 
 def told(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> dict[str, t.Any]:
     """What it returns."""
-    return t.cast("dict[str, t.Any]", yaml.safe_load(lab.run(*command(host, *flags, *lab.ask_nobody, **options)).partition(" => ")[2]))
+    return t.cast(
+        "dict[str, t.Any]",
+        yaml.safe_load(lab.run(*command(host, *flags, *lab.ask_nobody, **options)).partition(" => ")[2]),
+    )
 
 
 def steps(result: dict[str, t.Any]) -> list[str]:
@@ -116,7 +136,10 @@ def refused(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> str:
 
 
 def checked(lab: Hypervisors, options: dict[str, t.Any]) -> tuple[str, dict[str, str], dict[str, t.Any]]:
-    """Check mode tells a change and makes none; QEMU's log is empty then. Where the guest is, the hosts as they are, and what was told."""
+    """Check mode tells a change and makes none; QEMU's log is empty then.
+
+    Where the guest is, the hosts as they are, and what was told.
+    """
     (here,) = on(lab)
     before = world(lab)
     planned = told(lab, here, "--check", **options)
@@ -126,7 +149,10 @@ def checked(lab: Hypervisors, options: dict[str, t.Any]) -> tuple[str, dict[str,
 
 
 def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
-    """To the other host, after it was told what will be; and then nothing is left to do. Where it is, and what its QEMU heard before."""
+    """To the other host, after it was told what will be; and then nothing is left to do.
+
+    Where it is, and what its QEMU heard before.
+    """
     here, _before, planned = checked(lab, options)
     done = told(lab, here, **options)
     assert steps(done) == steps(planned)
@@ -147,16 +173,24 @@ def stayed(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.A
 
 def heard(lab: Hypervisors, host: str) -> list[tuple[str, t.Any]]:
     """What libvirt told QEMU since the log was emptied, and between that the passes over the memory that QEMU began."""
-    lines = lab.on(host, f"""grep -hoE '(SEND_MSG.* msg=|RECV_EVENT.* event=)[{{].*' {LOG} | grep -v '"query-'""").splitlines()
+    lines = lab.on(
+        host, f"""grep -hoE '(SEND_MSG.* msg=|RECV_EVENT.* event=)[{{].*' {LOG} | grep -v '"query-'"""
+    ).splitlines()
     said = [json.loads(line[line.index("{") :]) for line in lines]
     return [(one.get("execute") or one["event"], one.get("arguments") or one.get("data") or {}) for one in said]
 
 
 def settings(commands: list[tuple[str, t.Any]]) -> dict[str, list[t.Any]]:
-    """Each capability and parameter of the migration, and argument of the copies of disks, with all its values in order."""
+    """Each capability and parameter of the migration, and argument of the copies of disks, with all its values in
+    order.
+    """
     found = collections.defaultdict(list)
     for word, its in commands:
-        pairs = [(each["capability"], each["state"]) for each in its["capabilities"]] if word == "migrate-set-capabilities" else []
+        pairs = (
+            [(each["capability"], each["state"]) for each in its["capabilities"]]
+            if word == "migrate-set-capabilities"
+            else []
+        )
         for name, value in (*pairs, *(its.items() if word in ("migrate-set-parameters", "blockdev-mirror") else ())):
             found[name].append(value)
     return found
@@ -177,16 +211,31 @@ def backing(lab: Hypervisors, host: str) -> list[bool]:
 TUNED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     (
         {"parallel": 2, "compression": ["zlib"], "bandwidth": 64, "max_downtime": 2000},
-        {"multifd": [True], "multifd-channels": [2], "multifd-compression": ["zlib"], "auto-converge": [True], "xbzrle": [False]}
+        {
+            "multifd": [True],
+            "multifd-channels": [2],
+            "multifd-compression": ["zlib"],
+            "auto-converge": [True],
+            "xbzrle": [False],
+        }
         | {"max-bandwidth": [64 * MIB], "speed": [64 * MIB] * 2, "downtime-limit": [2000]},
     ),
     (
         {"compression": ["xbzrle"], "auto_converge": False, "max_downtime": 3000},
-        {"xbzrle": [True], "multifd": [False], "auto-converge": [False], "downtime-limit": [3000], "postcopy-ram": [False]},
+        {
+            "xbzrle": [True],
+            "multifd": [False],
+            "auto-converge": [False],
+            "downtime-limit": [3000],
+            "postcopy-ram": [False],
+        },
     ),
     # What may be paused is too short for 32 MiB, up to the last step.
     ({"schedule": "suspend_if_needed", **FAST}, {"downtime-limit": [100, 150, 200, 300, 400, 500, 5000]}),
-    ({"schedule": "very_large", "bandwidth": 16, "auto_converge": False}, {"downtime-limit": [300, 400, 500, 700, 1000, 1500, 5000]}),
+    (
+        {"schedule": "very_large", "bandwidth": 16, "auto_converge": False},
+        {"downtime-limit": [300, 400, 500, 700, 1000, 1500, 5000]},
+    ),
 ]
 
 
@@ -210,7 +259,9 @@ def test_postcopy_begins_when_it_was_said(lab: Hypervisors, options: dict[str, t
     with allowed_to_fault():
         _host, commands = moved(lab, **options)
     words = [word for word, _arguments in commands]
-    passes = [its["pass"] for word, its in commands[: words.index("migrate-start-postcopy")] if word == "MIGRATION_PASS"]
+    passes = [
+        its["pass"] for word, its in commands[: words.index("migrate-start-postcopy")] if word == "MIGRATION_PASS"
+    ]
     assert passes[-1] >= in_pass if "schedule" in options else passes[-1] == in_pass
     limits = [100, 150, 200] if "schedule" in options else []
     assert settings(commands)["downtime-limit"] == limits and settings(commands)["postcopy-ram"] == [True]
@@ -223,7 +274,9 @@ GIVEN_UP: list[tuple[dict[str, t.Any], str, list[int]]] = [
 
 
 @pytest.mark.parametrize(("options", "why", "limits"), cases(GIVEN_UP, first={1}))
-def test_it_is_given_up_when_it_was_said(lab: Hypervisors, options: dict[str, t.Any], why: str, limits: list[int]) -> None:
+def test_it_is_given_up_when_it_was_said(
+    lab: Hypervisors, options: dict[str, t.Any], why: str, limits: list[int]
+) -> None:
     said, commands = stayed(lab, **options)
     assert why in said and "Seen on both hosts: still on the source" in said
     assert settings(commands)["downtime-limit"] == limits
@@ -285,22 +338,35 @@ def test_no_sector_was_lost(lab: Hypervisors) -> None:
     written = counter(lab, here)
     until(lambda: counter(lab, here) > written)
     lab.on(here, f"virsh suspend {NAME} && virsh destroy {NAME} --graceful && qemu-img check -q {DISKS[0]}")
-    head = lab.on(here, f"qemu-img dd -f qcow2 -O raw bs=1M count=16 if={DISKS[0]} of=/run/head && base64 /run/head; rm /run/head")
+    head = lab.on(
+        here, f"qemu-img dd -f qcow2 -O raw bs=1M count=16 if={DISKS[0]} of=/run/head && base64 /run/head; rm /run/head"
+    )
     assert count(base64.b64decode(head)) >= written
     lab.on(here, CLEAR)
 
 
 def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hypervisors, image: Path) -> None:
-    """The usual port is closed. Where one disk travels whole, so does the other. Files that were kept are in the way back."""
+    """The usual port is closed. Where one disk travels whole, so does the other.
+
+    Files that were kept are in the way back.
+    """
     made(lab, image)
     (here,) = on(lab)
     dest, before = there(here), world(lab)
     lab.on(dest, "nft -f -", given=OTHER_PORT)
     try:
         assert f"qemu+tls://{dest}/system" in refused(lab, here)
-        mixed = refused(lab, here, "--check", disk_storage={"data": "full", "system": "delta"}, dest_uri=f"qemu+tls://{dest}:16515/system")
+        mixed = refused(
+            lab,
+            here,
+            "--check",
+            disk_storage={"data": "full", "system": "delta"},
+            dest_uri=f"qemu+tls://{dest}:16515/system",
+        )
         assert "disk vda: vdb travels whole, and libvirt copies all disks of a guest alike" in mixed
-        assert "free (reserve); make room there" in refused(lab, here, reserve="100TiB", dest_uri=f"qemu+tls://{dest}:16515/system")
+        assert "free (reserve); make room there" in refused(
+            lab, here, reserve="100TiB", dest_uri=f"qemu+tls://{dest}:16515/system"
+        )
         assert "nowhere" in refused(lab, here, dest_uri="qemu+nowhere:///system")
         assert world(lab) == before
         moved(lab, dest_uri=f"qemu+tls://{dest}:16515/system", disk_storage={"data": "full"}, keep_source_storage=True)
@@ -324,7 +390,10 @@ def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
 
 @pytest.mark.deep
 def test_storage_that_only_the_user_calls_shared(lab: Hypervisors, image: Path) -> None:
-    """Refused while libvirt would take the disk from a guest that has left; else the guest writes to it before the move and after it."""
+    """Refused while libvirt would take the disk from a guest that has left.
+
+    Else the guest writes to it before the move and after it.
+    """
     for host in HOSTS:
         lab.on(host, CLEAR + " || true")
     lab.on("hyper1", f"mkdir {LENT}")
@@ -333,11 +402,18 @@ def test_storage_that_only_the_user_calls_shared(lab: Hypervisors, image: Path) 
         lab.on(host, f"virsh pool-define-as lent dir --target {LENT} && virsh pool-start lent")
     lab.module("virt_image", name="tiny.qcow2", src=str(image), pool="lent")
     disk = {"name": "system", "pool": "lent", "image": "tiny.qcow2", "clone": "copy", "cache": "none"}
-    lab.play({"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": [disk], "state": "running"}})
-    assert "would change its owner (dynamic_ownership) when the guest has left" in refused(lab, "hyper1", "--check", storage="shared")
+    lab.play(
+        {"corral.virt.virt_domain": {"name": NAME, "vcpus": 1, "memory": "64MiB", "disks": [disk], "state": "running"}}
+    )
+    assert "would change its owner (dynamic_ownership) when the guest has left" in refused(
+        lab, "hyper1", "--check", storage="shared"
+    )
     for setting in (f'shared_filesystems = ["{LENT}"]', "dynamic_ownership = 0"):
         for host in HOSTS:
-            lab.on(host, f"sed -i '/^shared_filesystems/d' /etc/libvirt/qemu.conf; echo '{setting}' >>/etc/libvirt/qemu.conf")
+            lab.on(
+                host,
+                f"sed -i '/^shared_filesystems/d' /etc/libvirt/qemu.conf; echo '{setting}' >>/etc/libvirt/qemu.conf",
+            )
             lab.on(host, "systemctl restart libvirtd")
         here, _commands = moved(lab, storage="shared")
         written = counter(lab, here)

@@ -82,11 +82,10 @@ def document(lab: Hypervisors, *flags: str) -> str:
 def asked(lab: Hypervisors, name: str, kind: str = "A") -> str:
     """What the network's name server answers."""
     query = (
-        "import sys, socket, struct; name, kind = sys.argv[1], int(sys.argv[2]); "
-        "parts = b''.join(bytes([len(p)]) + p.encode() for p in name.split('.')) + bytes(1); "
-        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); "
-        f"s.sendto(struct.pack('>6H', 7, 256, 1, 0, 0, 0) + parts + struct.pack('>2H', kind, 1), ('{SUBNET}.1', 53)); "
-        "answer = s.recv(999); count = struct.unpack('>H', answer[6:8])[0]; "
+        "import sys, socket, struct; name, kind = sys.argv[1], int(sys.argv[2]); parts = b''.join(bytes([len(p)]) + "
+        "p.encode() for p in name.split('.')) + bytes(1); s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+        "s.settimeout(5); s.sendto(struct.pack('>6H', 7, 256, 1, 0, 0, 0) + parts + struct.pack('>2H', kind, 1), "
+        f"('{SUBNET}.1', 53)); answer = s.recv(999); count = struct.unpack('>H', answer[6:8])[0]; "
         "print(answer[-4:].hex() if count and kind == 1 else answer[-20:].decode('latin1') if count else '')"
     )
     number = {"A": 1, "TXT": 16}[kind]
@@ -134,7 +133,14 @@ def test_a_network_is_made_and_updated_while_it_runs(lab: Hypervisors) -> None:
 
 def test_a_guest_on_it_is_not_cut_off(lab: Hypervisors) -> None:
     nic = {"name": "eth0", "type": "network", "network": "lab"}
-    wish: dict[str, t.Any] = {"name": "box", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": [nic], "state": "running"}
+    wish: dict[str, t.Any] = {
+        "name": "box",
+        "vcpus": 1,
+        "memory": "64MiB",
+        "disks": [],
+        "interfaces": [nic],
+        "state": "running",
+    }
     lab.module("corral.virt.virt_domain", **wish)
     assert "vnet" in lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif")
     before, server = document(lab, "--inactive"), dnsmasq(lab)
@@ -160,9 +166,9 @@ def test_a_guest_on_it_is_not_cut_off(lab: Hypervisors) -> None:
 
 def test_what_is_there_is_described(lab: Hypervisors) -> None:
     lab.on("hyper1", "virsh net-update lab delete dns-txt '<txt name=\"site.lab.example\"/>' --live --config")
-    found = lab.tell({"corral.virt.virt_network_info": {"name": "lab", "arguments": True}, "register": "told"}, hosts="hyper1")["hyper1"][
-        "networks"
-    ][0]
+    found = lab.tell(
+        {"corral.virt.virt_network_info": {"name": "lab", "arguments": True}, "register": "told"}, hosts="hyper1"
+    )["hyper1"]["networks"][0]
     assert found["uuid"] == lab.on("hyper1", "virsh net-uuid lab") and found["leases"] == []
     assert "txts" not in found["dns"] and found["mtu"] == 1400
     said = json.loads(json.dumps(found["arguments"]))

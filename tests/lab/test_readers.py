@@ -1,6 +1,7 @@
 """SSH keys that only read: what they can and what they cannot, judged by virsh and ssh, never by our modules.
 
-The controller here is as the guide says, in a home of its own. Its `ssh` knows the lab's hosts; the key of root is not offered.
+The controller here is as the guide says, in a home of its own. Its `ssh` knows the lab's hosts; the key of root is not
+offered.
 """
 
 from __future__ import annotations
@@ -90,7 +91,12 @@ def read(key: Path, *command: str, ok: bool = True) -> str:
 
 def options(key: Path) -> list[str]:
     """For ssh, scp and sftp."""
-    given = ("IdentitiesOnly=yes", "BatchMode=yes", "ExitOnForwardFailure=yes", f"UserKnownHostsFile={LAB.folder}/known_hosts")
+    given = (
+        "IdentitiesOnly=yes",
+        "BatchMode=yes",
+        "ExitOnForwardFailure=yes",
+        f"UserKnownHostsFile={LAB.folder}/known_hosts",
+    )
     return ["-F", "none", "-i", str(key), *(f"-o{option}" for option in given)]
 
 
@@ -114,7 +120,9 @@ def shown(project: Path, key: Path, source: dict[str, t.Any], known_hosts: str |
     """Variables of the hosts in the inventory of a project with that source."""
     folder = project / "inventory"
     folder.mkdir()
-    (project / "known_hosts").write_text((LAB.folder / "known_hosts").read_text() if known_hosts is None else known_hosts)
+    (project / "known_hosts").write_text(
+        (LAB.folder / "known_hosts").read_text() if known_hosts is None else known_hosts
+    )
     (project / "reader-ssh").write_text("".join(PROGRAM))
     (project / "reader-ssh").chmod(0o755)
     (folder / "hosts.yml").write_text((LAB.folder / "inventory/hosts.yml").read_text())
@@ -173,14 +181,19 @@ def test_commands_of_the_guide_work(key: Path) -> None:
     assert commands
     for command in commands:
         assert "192.0.2.11" in command
-        done = subprocess.run(command.replace("192.0.2.11", address()), shell=True, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command.replace("192.0.2.11", address()), shell=True, check=True, capture_output=True, text=True
+        )
         assert re.search(r"web1 +running", done.stdout)
 
 
 def test_it_changes_nothing_and_sees_no_secret(key: Path, tmp_path: Path) -> None:
     on("virsh pool-info default >/dev/null || virsh pool-create-as default dir --target /var/lib/libvirt/images")
     on("touch /var/lib/libvirt/images/web1; virsh pool-refresh default")
-    world = "virsh list --all; virsh pool-list --all; virsh net-list --all; virsh vol-list default; virsh dumpxml --security-info web1"
+    world = (
+        "virsh list --all; virsh pool-list --all; virsh net-list --all; virsh vol-list default; virsh dumpxml "
+        "--security-info web1"
+    )
     before = on(world)
     xml = tmp_path / "web3.xml"
     xml.write_text(GUEST.format("web3", "52:54:00:00:00:03", PASSWORD))
@@ -247,7 +260,9 @@ def test_nobody_gets_in_otherwise(key: Path, tmp_path: Path) -> None:
     read(other, "list", ok=False)
     assert on(f"getent shadow {USER} | cut -d: -f2") == "*"
     assert on(f"find {HOME} ! -user root -o ! -group root -o -perm /022") == ""
-    writing = f"for each in {HOME} {HOME}/.ssh; do touch $each/new; echo >>$each/authorized_keys; mv $each $each.old; done"
+    writing = (
+        f"for each in {HOME} {HOME}/.ssh; do touch $each/new; echo >>$each/authorized_keys; mv $each $each.old; done"
+    )
     on(f"runuser -u {USER} -- sh -c '{writing}' 2>/dev/null; test $(find {HOME} | wc -l) = 3")
     assert on(f"id -Gn {USER}") == USER
 
@@ -288,7 +303,9 @@ def test_a_key_that_is_removed_reads_no_more(key: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
     role(key, other)
     assert "web1" in read(key, "list") and "web1" in read(other, "list")
-    session = subprocess.Popen(["ssh", *options(other), f"{USER}@{address()}"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    session = subprocess.Popen(
+        ["ssh", *options(other), f"{USER}@{address()}"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     until(lambda: on("pgrep -c virt-ssh-helper || true") == "1")
     role(key)
     assert session.wait(30), "its open connection ends too"
@@ -299,7 +316,9 @@ def test_a_key_that_is_removed_reads_no_more(key: Path) -> None:
 def test_a_foreign_user_is_not_taken_over(key: Path) -> None:
     on("useradd --create-home --password x monitor")
     before = accounts()
-    assert "set hypervisor_reader_user to another name" in " ".join(role(key, ok=False, hypervisor_reader_user="monitor").split())
+    assert "set hypervisor_reader_user to another name" in " ".join(
+        role(key, ok=False, hypervisor_reader_user="monitor").split()
+    )
     assert accounts() == before
     assert changes(role(hypervisor_reader_user="monitor", flags=["--check"])) > 0, "what we made is removed"
     on("userdel --remove monitor 2>&1")
@@ -334,7 +353,9 @@ def test_after_another_name_the_old_user_is_gone_and_an_empty_list_leaves_nothin
     role(key, hypervisor_reader_user="watcher")
     assert on(f"getent passwd {USER} watcher | cut -d: -f1") == "watcher"
     read(key, "list", ok=False)
-    session = subprocess.Popen(["ssh", *options(key), f"watcher@{address()}"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    session = subprocess.Popen(
+        ["ssh", *options(key), f"watcher@{address()}"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     until(lambda: on("pgrep -c virt-ssh-helper || true") == "1")
     role(hypervisor_reader_user="watcher")
     assert session.wait(30)

@@ -1,4 +1,5 @@
-"""Who is admitted by libvirt's port, and when its daemon is restarted for that; judged by virsh, systemctl and the hosts' files.
+"""Who is admitted by libvirt's port, and when its daemon is restarted for that; judged by virsh, systemctl and the
+hosts' files.
 
 The guest has no operating system: QEMU moves and copies it all the same.
 """
@@ -38,7 +39,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hypervisors]:
     system = {"name": "system", "image": "tiny.qcow2", "size": "64MiB"}
     wish = {"name": "web", "vcpus": 1, "memory": "64MiB", "disks": [system], "interfaces": [], "state": "running"}
     with hypervisors("hrlist", hosts=3) as lab:
-        lab.play({"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}, {"corral.virt.virt_domain": wish})
+        lab.play(
+            {"corral.virt.virt_image": {"name": "tiny.qcow2", "src": str(disk)}}, {"corral.virt.virt_domain": wish}
+        )
         yield lab
 
 
@@ -53,7 +56,9 @@ def command(lab: Hypervisors, *flags: str, hosts: t.Collection[str] = HOSTS, **o
         for name in ("group_vars", "host_vars"):
             (fewer / name).symlink_to(lab.folder / "inventory" / name)
     (fewer / "hosts.yml").write_text(yaml.safe_dump(inventory))
-    (lab.folder / "pki.json").write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "roles": ["corral.virt.pki"]}]))
+    (lab.folder / "pki.json").write_text(
+        json.dumps([{"hosts": "hyper", "gather_facts": False, "roles": ["corral.virt.pki"]}])
+    )
     return ["ansible-playbook", "-i", str(fewer), str(lab.folder / "pki.json"), "-e", json.dumps(options), *flags]
 
 
@@ -72,12 +77,18 @@ def admitted(lab: Hypervisors, client: str, server: str) -> bool:
     if client != "controller":
         return lab.on(client, ask.format("")) == server
     address = lab.on(server, "hostname -I").split()[0]
-    return lab.run("sh", "-c", ask.format(f"?pkipath={lab.folder}/ca/controller").replace(server, address, 1)).strip() == server
+    return (
+        lab.run("sh", "-c", ask.format(f"?pkipath={lab.folder}/ca/controller").replace(server, address, 1)).strip()
+        == server
+    )
 
 
 def started(lab: Hypervisors, host: str) -> str:
     """Which process the daemon is. As long as a guest runs, it does not end by itself."""
-    return lab.on(host, "virsh version >/dev/null; systemctl show --property=MainPID,ExecMainStartTimestampMonotonic libvirtd.service")
+    return lab.on(
+        host,
+        "virsh version >/dev/null; systemctl show --property=MainPID,ExecMainStartTimestampMonotonic libvirtd.service",
+    )
 
 
 @pytest.fixture
@@ -107,7 +118,9 @@ def test_a_removed_host_is_shut_out_and_no_migration_is_disturbed(lab: Hyperviso
     assert all(admitted(lab, client, "hyper2") for client in ("controller", "hyper1", "hyper3"))
     book = lab.folder / "move.json"
     move = {"name": "web", "dest": "hyper2", "storage": "full", "bandwidth": 1, "auto_converge": False}
-    book.write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [{"corral.virt.virt_migrate": move}]}]))
+    book.write_text(
+        json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [{"corral.virt.virt_migrate": move}]}])
+    )
     moving = lab.start("ansible-playbook", str(book))
     try:
         until(lambda: lab.on("hyper1", f"{JOB} && echo yes || true"), timeout_s=60)
@@ -119,7 +132,11 @@ def test_a_removed_host_is_shut_out_and_no_migration_is_disturbed(lab: Hyperviso
     assert lab.on("hyper2", "virsh domstate web") == "running" and not lab.on("hyper1", "virsh list --all --name")
     assert all(started(lab, host) != before[host] for host in HOSTS[:2])
     assert not any(admitted(lab, "hyper3", server) for server in HOSTS[:2])
-    assert admitted(lab, "hyper1", "hyper2") and admitted(lab, "hyper2", "hyper1") and admitted(lab, "controller", "hyper2")
+    assert (
+        admitted(lab, "hyper1", "hyper2")
+        and admitted(lab, "hyper2", "hyper1")
+        and admitted(lab, "controller", "hyper2")
+    )
     before = {host: started(lab, host) for host in HOSTS}
     assert changes(role(lab, hosts=HOSTS[:2])) == [0, 0]
     assert {host: started(lab, host) for host in HOSTS} == before
@@ -131,7 +148,9 @@ def test_a_job_that_does_not_end_leaves_the_restart_to_the_next_run(lab: Hypervi
     with copying(lab, host):
         for flags in (["--check"], []):
             conf = lab.on(host, f"cat {CONF}")
-            said = role(lab, "--limit", host, *flags, hosts=HOSTS[:2], **UNREVOKED, ok=bool(flags), hypervisor_restart_timeout=2)
+            said = role(
+                lab, "--limit", host, *flags, hosts=HOSTS[:2], **UNREVOKED, ok=bool(flags), hypervisor_restart_timeout=2
+            )
             assert ("would restart" in said) == bool(flags) and (lab.on(host, f"cat {CONF}") == conf) == bool(flags)
         assert "web: block job on vda" in said and "not in force yet" in said
         assert f"ansible-playbook corral.virt.site --limit {host}" in said
@@ -173,8 +192,14 @@ def test_a_run_of_virt_migrate_that_has_no_job_yet_is_waited_for(lab: Hypervisor
 
 
 @pytest.mark.deep
-def test_a_daemon_that_failed_is_started_and_the_first_start_of_the_socket_waits_too(lab: Hypervisors, host: str) -> None:
-    lab.on(host, "pkill -KILL -x libvirtd; systemctl stop libvirtd-tls.socket libvirtd.service; systemctl disable libvirtd-tls.socket")
+def test_a_daemon_that_failed_is_started_and_the_first_start_of_the_socket_waits_too(
+    lab: Hypervisors, host: str
+) -> None:
+    lab.on(
+        host,
+        "pkill -KILL -x libvirtd; systemctl stop libvirtd-tls.socket libvirtd.service; systemctl disable "
+        "libvirtd-tls.socket",
+    )
     lab.on(host, "virsh version")
     before = started(lab, host)
     with copying(lab, host):

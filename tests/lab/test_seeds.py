@@ -1,4 +1,5 @@
-"""Seeds, judged from inside real guests by ssh, and on the host by virsh, journalctl and grep; never by our own modules.
+"""Seeds, judged from inside real guests by ssh, and on the host by virsh, journalctl and grep; never by our own
+modules.
 
 The tests build on each other, in the order in which they stand.
 """
@@ -49,7 +50,12 @@ def network(number: int) -> dict[str, t.Any]:
 def inside(name: str, user: str, number: int, command: str, *, until: str) -> str:
     """Run a shell command in the guest, with its host key verified, until it prints what is waited for."""
     prefix = LAB.variable("virt_lab_guest_prefix")
-    options = (f"UserKnownHostsFile={LAB.folder}/{name}.known", f"HostKeyAlias={name}", "StrictHostKeyChecking=yes", "ConnectTimeout=5")
+    options = (
+        f"UserKnownHostsFile={LAB.folder}/{name}.known",
+        f"HostKeyAlias={name}",
+        "StrictHostKeyChecking=yes",
+        "ConnectTimeout=5",
+    )
     ssh = ["ssh", "-n", "-i", str(LAB.folder / "id_ed25519"), *(word for option in options for word in ("-o", option))]
     deadline, seen = time.monotonic() + BOOT_S, ""
     while time.monotonic() < deadline:
@@ -100,7 +106,10 @@ SECOND: dict[str, t.Any] = {
 def test_a_seeded_guest_is_as_it_was_told() -> None:
     made = guest("s1", **SEEDED, cloud_init=FIRST)
     assert not made.get("failed"), made["msg"]
-    look = "cloud-init status --wait >/dev/null; hostname; id -un; findmnt -no FSTYPE /srv; sudo cat /root/vendor /root/secret"
+    look = (
+        "cloud-init status --wait >/dev/null; hostname; id -un; findmnt -no FSTYPE /srv; sudo cat /root/vendor "
+        "/root/secret"
+    )
     seen = inside("s1", "ops", 111, look, until="second-line")
     assert seen.split("\n", 4)[:4] == ["first", "ops", "ext4", "vendor"]
     assert seen.split("\n", 4)[4] == SECRET
@@ -110,7 +119,9 @@ def test_the_secret_is_only_in_the_seed() -> None:
     """Not in the host's log, its files, the definition; and the seed is for its owner."""
     assert "Invoked for 's1'" in on("journalctl --no-pager | grep corral.virt.virt_domain")
     places = "/var/log /tmp /var/tmp /etc /run /root"
-    leaks = on(f"journalctl --no-pager | grep -c {MARK}; grep -rls {MARK} {places}; virsh dumpxml s1 | grep {MARK}; true")
+    leaks = on(
+        f"journalctl --no-pager | grep -c {MARK}; grep -rls {MARK} {places}; virsh dumpxml s1 | grep {MARK}; true"
+    )
     assert leaks.split() == ["0"]
     assert on(f"stat -c %a {IMAGES}/s1-seed.iso") == "600"
 
@@ -132,7 +143,9 @@ def test_a_changed_seed_is_written_once_and_waits_for_the_next_boot() -> None:
     assert not int(on(f"grep -c /root/again {seed}; true"))
     done = guest("s1", cloud_init=said)
     assert done["changed"] and done["pending"] == ["cloud_init: the new seed is read at the next boot"]
-    assert int(on(f"grep -c /root/again {seed}; true")) and seed in on("virsh domblklist s1; virsh domblklist s1 --inactive")
+    assert int(on(f"grep -c /root/again {seed}; true")) and seed in on(
+        "virsh domblklist s1; virsh domblklist s1 --inactive"
+    )
     assert not guest("s1", cloud_init=said)["changed"]
 
 
@@ -154,7 +167,9 @@ def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
     silent = guest("s1", state="running", wait_for_ip="agent", wait_timeout=3)
     assert silent["failed"] and "guest agent: connected" in silent["msg"]
     assert time.monotonic() - began < 30, "a silent agent holds nobody up"
-    deaf = "pkill -CONT qemu-ga; echo HandlePowerKey=ignore >>/etc/systemd/logind.conf; systemctl restart systemd-logind"
+    deaf = (
+        "pkill -CONT qemu-ga; echo HandlePowerKey=ignore >>/etc/systemd/logind.conf; systemctl restart systemd-logind"
+    )
     inside("s1", "ops", 111, f"sudo sh -c '{deaf}'; echo deaf", until="deaf")
     assert not guest("s1", state="shutdown", wait_timeout=120).get("failed")
     assert on("virsh domstate --reason s1") == "shut off (shutdown)"
@@ -162,13 +177,17 @@ def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
 
 @pytest.mark.deep
 def test_a_copy_of_a_guest_is_a_machine_of_its_own() -> None:
-    """It lets the same people in, and neither the host's key, the machine ID nor the addresses are those of its original."""
+    """It lets the same people in, and neither the host's key, the machine ID nor the addresses are those of its
+    original.
+    """
     before = on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-*")
     said: dict[str, t.Any] = {"clone_of": "s1", "state": "running", "cloud_init": {"network_config": network(113)}}
     made = guest("s2", **said)
     assert not made.get("failed"), made["msg"]
     assert made["ssh_host_key"] not in (LAB.folder / "s1.known").read_text()
-    look = "cloud-init status --wait >/dev/null; hostname; cat /etc/machine-id; sudo cat /root/secret; echo; hostname -I"
+    look = (
+        "cloud-init status --wait >/dev/null; hostname; cat /etc/machine-id; sudo cat /root/secret; echo; hostname -I"
+    )
     hostname, machine, *rest = inside("s2", "ops", 113, look, until=".113").split()
     assert hostname == "s2" and rest[:2] == SECRET.split() and not any(address.endswith(".111") for address in rest[2:])
     assert not guest("s2", **said)["changed"]
@@ -215,10 +234,18 @@ def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
     install = "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends"
     if "there" not in on(f"{install} {packages} >/dev/null 2>&1 && echo there; true"):
         pytest.skip(f"the lab's hosts cannot install libguestfs ({packages}): virt_customize was not tried")
-    if "works" not in on("LIBGUESTFS_BACKEND=direct timeout 200 libguestfs-test-tool >/tmp/test-tool 2>&1 && echo works; true"):
-        pytest.skip(f"libguestfs is there but does not run, so virt_customize was not tried: {on('tail -3 /tmp/test-tool')}")
+    if "works" not in on(
+        "LIBGUESTFS_BACKEND=direct timeout 200 libguestfs-test-tool >/tmp/test-tool 2>&1 && echo works; true"
+    ):
+        pytest.skip(
+            f"libguestfs is there but does not run, so virt_customize was not tried: {on('tail -3 /tmp/test-tool')}"
+        )
     user_data = {key: FIRST["user_data"][key] for key in ("users", "write_files")}
-    seed = {"method": "virt_customize", "user_data": {**user_data, "runcmd": ["echo ran >/root/ran"]}, "network_config": network(112)}
+    seed = {
+        "method": "virt_customize",
+        "user_data": {**user_data, "runcmd": ["echo ran >/root/ran"]},
+        "network_config": network(112),
+    }
     wish: dict[str, t.Any] = {**SEEDED, "disks": SEEDED["disks"][:1]}
     refused = guest("c1", **wish, cloud_init={**seed, "user_data": {"swap": {}}})
     assert "these cannot be applied: swap" in refused["msg"] and "c1" not in on("virsh list --all --name")

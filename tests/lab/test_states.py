@@ -1,6 +1,7 @@
 """Power states of guests on a real hypervisor, judged by virsh, its event log and ls; never by our modules.
 
-Guests here are a boot sector, which obeys ACPI (or does not) in no time. What needs a guest agent is in test_seeds.py, which has a Debian.
+Guests here are a boot sector, which obeys ACPI (or does not) in no time. What needs a guest agent is in test_seeds.py,
+which has a Debian.
 """
 
 from __future__ import annotations
@@ -31,12 +32,21 @@ CONSOLE = "<serial type='pty'><log file='/var/log/libvirt/qemu/{}-console.log'/>
 
 
 def boot_sector(*, obeys: bool = True, deaf_s: int = 0, says: bytes = b"") -> bytes:
-    """A guest in 512 bytes: says its text on the first serial port, hears nothing for a while, then powers off when asked to."""
-    text_at = 0x7C00 + 0x100  # of what is real-mode code; SeaBIOS puts q35's ACPI status at 0x600, enable at 0x602, control at 0x604
+    """A guest in 512 bytes: says its text on the first serial port, hears nothing for a while, then powers off when
+    asked to.
+    """
+    # of what is real-mode code; SeaBIOS puts q35's ACPI status at 0x600, enable at 0x602, control at 0x604
+    text_at = 0x7C00 + 0x100
     code = bytes.fromhex("fb 31c0 8ed8")  # sti; xor ax, ax; mov ds, ax
     if says:
         # mov si, text; mov cx, length; mov dx, 0x3f8; 1: lodsb; out dx, al; loop 1b
-        code += b"\xbe" + text_at.to_bytes(2, "little") + b"\xb9" + len(says).to_bytes(2, "little") + bytes.fromhex("baf803 ac ee e2fc")
+        code += (
+            b"\xbe"
+            + text_at.to_bytes(2, "little")
+            + b"\xb9"
+            + len(says).to_bytes(2, "little")
+            + bytes.fromhex("baf803 ac ee e2fc")
+        )
     if deaf_s:
         # mov cx, ticks; 1: hlt; loop 1b
         code += b"\xb9" + (deaf_s * 18).to_bytes(2, "little") + bytes.fromhex("f4 e2fd")
@@ -69,7 +79,9 @@ def disk(path: str, target: str) -> str:
     return f"{driver}<source file='{path}'/><target dev='{target}' bus='virtio'/></disk>"
 
 
-def define(name: str, code: bytes | None = None, *, devices: str = "", os_more: str = "", firmware: str = "bios") -> None:
+def define(
+    name: str, code: bytes | None = None, *, devices: str = "", os_more: str = "", firmware: str = "bios"
+) -> None:
     """A guest made by virsh; its code is on a disk that the record calls its own."""
     path = f"{IMAGES}/{name}-system.qcow2"
     if code is not None:
@@ -92,7 +104,10 @@ def state(name: str) -> str:
 def events(name: str) -> list[tuple[datetime, str]]:
     """What happened to a guest, as `virsh event` has seen it."""
     found = re.findall(rf"^(\S+ \S+): event '(\S+)' for domain '{name}':? ?(.*)$", on(f"cat {EVENTS}"), re.MULTILINE)
-    return [(datetime.fromisoformat(when.replace("+0000", "+00:00")), f"{kind} {what}".strip()) for when, kind, what in found]
+    return [
+        (datetime.fromisoformat(when.replace("+0000", "+00:00")), f"{kind} {what}".strip())
+        for when, kind, what in found
+    ]
 
 
 def kinds(name: str) -> list[str]:
@@ -247,16 +262,28 @@ def test_absent_takes_what_libvirt_keeps() -> None:
     on("virsh -q snapshot-create-as snapped one; virsh -q managedsave saved; virsh -q checkpoint-create-as checked one")
     on("virsh -q destroy efi; virsh -q destroy tpm")
     kept = on(f"bash -c 'ls {KEPT}'")
-    for trace in ("checked:\none.xml", "snapped:\none.xml", "saved.save", "efi_VARS.fd", "tpm_VARS.fd", on("virsh domuuid tpm")):
+    for trace in (
+        "checked:\none.xml",
+        "snapped:\none.xml",
+        "saved.save",
+        "efi_VARS.fd",
+        "tpm_VARS.fd",
+        on("virsh domuuid tpm"),
+    ):
         assert trace in kept
-    wanted = [{"name": name, "state": "absent", "remove_storage": True, "force": True, "wait_timeout": 1} for name in guests]
+    wanted = [
+        {"name": name, "state": "absent", "remove_storage": True, "force": True, "wait_timeout": 1} for name in guests
+    ]
     cycle(domains=wanted)
     left = on(f"virsh list --all --name; ls {IMAGES}; bash -c 'ls {KEPT} 2>/dev/null'; true")
     assert not re.findall(rf"^(?:{'|'.join(guests)}|one\.xml|[0-9a-f-]{{36}})\b.*", left, re.MULTILINE)
 
 
 def test_absent_takes_only_what_the_guest_owns() -> None:
-    on(f"cd {IMAGES}; truncate -s 1M some.iso shared.raw; qemu-img create -q -f qcow2 /tmp/base 1M; virsh -q pool-refresh default")
+    on(
+        f"cd {IMAGES}; truncate -s 1M some.iso shared.raw; qemu-img create -q -f qcow2 /tmp/base 1M; virsh -q "
+        "pool-refresh default"
+    )
     LAB.module("virt_image", name="base.qcow2", src="/tmp/base", remote_src=True)
     disks = [
         {"name": "system", "image": "base.qcow2"},

@@ -1,6 +1,8 @@
-"""The whole story on bare hosts, judged by virsh, openssl, ss, bridge, nft, qemu-img and a session in the guest; never by our modules.
+"""The whole story on bare hosts, judged by virsh, openssl, ss, bridge, nft, qemu-img and a session in the guest; never
+by our modules.
 
-The tests build on each other, in the order in which they stand: bare hosts, the demo, converged hosts, then what must be refused.
+The tests build on each other, in the order in which they stand: bare hosts, the demo, converged hosts, then what must
+be refused.
 """
 
 from __future__ import annotations
@@ -33,16 +35,15 @@ IMAGES = "/var/lib/libvirt/images"
 DEMO_S, PLAY_S, COMMAND_S = 900, 300, 60
 # Packages, and every file that a run could have written.
 BARE = (
-    "dpkg -l | md5sum; find /etc /var/lib -xdev -newer /etc/machine-id -type f | "
-    "grep -v -e /var/lib/systemd -e /var/lib/apt | sort | xargs -r md5sum"
+    "dpkg -l | md5sum; find /etc /var/lib -xdev -newer /etc/machine-id -type f | grep -v -e /var/lib/systemd -e "
+    "/var/lib/apt | sort | xargs -r md5sum"
 )
 
 
 # What a guest that does not answer is doing, where its packets end, and whether the machine is busy.
 EVIDENCE = (
-    "uptime; bridge fdb show br br0; for guest in $(virsh list --name); do "
-    "virsh domstate --reason $guest; virsh domstats --vcpu --interface $guest; "
-    "virsh qemu-monitor-command $guest --hmp 'info registers' | head -4; done"
+    "uptime; bridge fdb show br br0; for guest in $(virsh list --name); do virsh domstate --reason $guest; virsh "
+    "domstats --vcpu --interface $guest; virsh qemu-monitor-command $guest --hmp 'info registers' | head -4; done"
 )
 
 
@@ -62,7 +63,8 @@ def evidence() -> str:
     """What the hosts say of their guests."""
     ask = ("timeout", f"{COMMAND_S}s", "ssh", "-F", FOLDER / "ssh_config", "--")
     return "".join(
-        f"{host}: {subprocess.run((*ask, host, EVIDENCE), check=False, capture_output=True, text=True).stdout}" for host in HOSTS
+        f"{host}: {subprocess.run((*ask, host, EVIDENCE), check=False, capture_output=True, text=True).stdout}"
+        for host in HOSTS
     )
 
 
@@ -87,8 +89,8 @@ def changed(output: str) -> dict[str, int]:
 def world() -> dict[str, str]:
     """What the hosts hold, as their own tools say."""
     commands = (
-        f"virsh list --all; virsh pool-list --all; find {IMAGES} ! -name '*-system.qcow2' -type f -printf '%p %s %t\\n'; "
-        "for guest in $(virsh list --all --name); do virsh dumpxml $guest --inactive; done"
+        f"virsh list --all; virsh pool-list --all; find {IMAGES} ! -name '*-system.qcow2' -type f -printf '%p %s %t\\n"
+        "'; for guest in $(virsh list --all --name); do virsh dumpxml $guest --inactive; done"
     )
     return {host: on(host, commands) for host in HOSTS}
 
@@ -138,7 +140,9 @@ def test_guest_is_in_one_place_with_its_disk() -> None:
     assert info["virtual-size"] == 8 * 1024**3
     assert "web1" not in on("hyper1", f"ls {IMAGES}"), "the source's disks went after the guest had arrived"
     sums = on("hyper2", f"sha256sum {IMAGES}/debian-12.*.qcow2")
-    assert sums.split()[0][:12] == re.findall(r"debian-12\.([0-9a-f]{12})", sums)[0], "the content's name is its checksum"
+    assert sums.split()[0][:12] == re.findall(r"debian-12\.([0-9a-f]{12})", sums)[0], (
+        "the content's name is its checksum"
+    )
 
 
 def test_tls_listens_and_admits_only_libvirts_own_certificates() -> None:
@@ -148,15 +152,20 @@ def test_tls_listens_and_admits_only_libvirts_own_certificates() -> None:
         pki = "/etc/pki/libvirt"
         shown = on(
             here,
-            f"openssl s_client -connect {there}:16514 -verify_return_error -verify_hostname {there} -CAfile /etc/pki/CA/cacert.pem "
-            f"-cert {pki}/clientcert.pem -key {pki}/private/clientkey.pem </dev/null 2>&1 || true",
+            f"openssl s_client -connect {there}:16514 -verify_return_error -verify_hostname {there} -CAfile "
+            f"/etc/pki/CA/cacert.pem -cert {pki}/clientcert.pem -key {pki}/private/clientkey.pem </dev/null 2>&1 || "
+            "true",
         )
         assert "Verify return code: 0 (ok)" in shown
         assert re.search(r"OU ?= ?libvirt", shown)
     # A QEMU process that breaks out holds QEMU's certificate: it opens no hypervisor.
     copies = {"CA/cacert": "cacert", "qemu/client-cert": "clientcert", "qemu/client-key": "clientkey"}
     on("hyper1", "mkdir -p /tmp/pki; " + "; ".join(f"cp /etc/pki/{a}.pem /tmp/pki/{b}.pem" for a, b in copies.items()))
-    on("hyper1", "virsh -c 'qemu+tls://hyper2/system?pkipath=/tmp/pki' list; rc=$?; rm -rf /tmp/pki; exit $rc", ok=False)
+    on(
+        "hyper1",
+        "virsh -c 'qemu+tls://hyper2/system?pkipath=/tmp/pki' list; rc=$?; rm -rf /tmp/pki; exit $rc",
+        ok=False,
+    )
     keys = on("hyper1", "stat -L -c '%a %U:%G %n' /etc/pki/libvirt/private/*.pem /etc/pki/qemu/*key.pem")
     assert len(keys.splitlines()) >= 4, keys
     assert all(line.startswith(("600 root:root", "640 root:")) for line in keys.splitlines()), keys
@@ -185,7 +194,12 @@ def test_second_run_changes_nothing_and_check_predicts_nothing() -> None:
         output = play("site.yml", *flags)
         assert set(changed(output).values()) == {0}
         tasks = re.split(r"^(?=TASK \[)", output.partition("PLAY RECAP")[0], flags=re.MULTILINE)[1:]
-        lines = Counter(role.group(1) for task in tasks if (role := re.match(r"TASK \[([\w.]+) : ", task)) for _line in task.splitlines())
+        lines = Counter(
+            role.group(1)
+            for task in tasks
+            if (role := re.match(r"TASK \[([\w.]+) : ", task))
+            for _line in task.splitlines()
+        )
         assert all(count <= 5 * len(HOSTS) for count in lines.values()), output
 
 
@@ -206,7 +220,10 @@ def test_one_manual_change_is_predicted_and_mended_alone() -> None:
 def test_live_changes_reach_the_running_guest() -> None:
     ((host, _state),) = holders()
     inside = ("ansible", "web1", "-m", "command", "-a")
-    more = '{"name": "web1", "disks": [{"name": "data", "size": "1GiB"}], "interfaces": [{"name": "eth1", "bridge": "br0"}]}'
+    more = (
+        '{"name": "web1", "disks": [{"name": "data", "size": "1GiB"}], "interfaces": [{"name": "eth1", "bridge": '
+        '"br0"}]}'
+    )
     less = more.replace('"size": "1GiB"', '"state": "absent"').replace('"bridge": "br0"', '"state": "absent"')
     for wanted, disks, nics in ((more, 3, 2), (less, 2, 1)):
         predicted = run("ansible", host, "-m", "virt_domain", "-a", wanted, "--check", "--diff")
@@ -224,14 +241,26 @@ def test_live_changes_reach_the_running_guest() -> None:
     on(host, f"rm {IMAGES}/web1-data.qcow2; virsh -q pool-refresh default")
 
 
-CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memory=256MiB", "-e", "image=debian-12.qcow2")
+CREATE = (
+    "corral.virt.create",
+    "-e",
+    "guest=big1",
+    "-e",
+    "vcpus=1",
+    "-e",
+    "memory=256MiB",
+    "-e",
+    "image=debian-12.qcow2",
+)
 
 
 @pytest.mark.parametrize(
     ("command", "says"),
     [
         pytest.param(
-            ("ansible-playbook", *CREATE, "-e", "host=hyper9"), ["no hypervisor hyper9", "hyper1, hyper2"], id="unknown hypervisor"
+            ("ansible-playbook", *CREATE, "-e", "host=hyper9"),
+            ["no hypervisor hyper9", "hyper1, hyper2"],
+            id="unknown hypervisor",
         ),
         pytest.param(
             ("ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", "to=hyper9"),
@@ -244,7 +273,14 @@ CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memo
             id="migrate nobody",
         ),
         pytest.param(
-            ("ansible", "hyper", "-m", "virt_image", "-a", "name=bad.qcow2 url={{virt_lab_image_url}} checksum=sha256:" + "0" * 64),
+            (
+                "ansible",
+                "hyper",
+                "-m",
+                "virt_image",
+                "-a",
+                "name=bad.qcow2 url={{virt_lab_image_url}} checksum=sha256:" + "0" * 64,
+            ),
             ["refusing image bad.qcow2", "checksum belongs to another version"],
             id="wrong checksum",
         ),
@@ -253,10 +289,16 @@ CREATE = ("corral.virt.create", "-e", "guest=big1", "-e", "vcpus=1", "-e", "memo
             ["nothing is downloaded unverified"],
             id="no checksum",
         ),
-        pytest.param(("ansible-playbook", *CREATE, "-e", "memory=9999GiB"), ["no hypervisor fits", "hyper1: ", "hyper2: "], id="too big"),
+        pytest.param(
+            ("ansible-playbook", *CREATE, "-e", "memory=9999GiB"),
+            ["no hypervisor fits", "hyper1: ", "hyper2: "],
+            id="too big",
+        ),
         pytest.param(("ansible-playbook", *CREATE, "-e", "guest=../../etc/x"), ["not a valid name"], id="path as name"),
         pytest.param(
-            ("ansible", "hyper", "-m", "virt_domain", "-a", "name=a/b vcpus=1 memory=256MiB"), ["'a/b' is not a valid name"], id="slash"
+            ("ansible", "hyper", "-m", "virt_domain", "-a", "name=a/b vcpus=1 memory=256MiB"),
+            ["'a/b' is not a valid name"],
+            id="slash",
         ),
         pytest.param(
             ("ansible", "hyper", "-m", "virt_domain", "-a", "name='<x/>' vcpus=1 memory=256MiB"),
@@ -325,7 +367,10 @@ def test_controller_dies_during_a_migration() -> None:
     os.killpg(dying.pid, signal.SIGKILL)
     dying.wait()
     # What was under way on the hosts ends by itself, one way or the other.
-    while on(source, "virsh domjobinfo web1 2>/dev/null | grep -E 'Job type: +(Un)?bounded' || true") and time.monotonic() < deadline:
+    while (
+        on(source, "virsh domjobinfo web1 2>/dev/null | grep -E 'Job type: +(Un)?bounded' || true")
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.5)
     time.sleep(3)
     running = [host for host, state in holders() if state == "running"]
@@ -343,7 +388,9 @@ def test_two_controllers_move_the_same_guest() -> None:
     command = ["ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", f"to={dest}"]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
     both = [
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         for _controller in range(2)
     ]
     said = [one.communicate(timeout=PLAY_S)[0] for one in both]
@@ -370,7 +417,9 @@ def test_installed_tarball_serves_as_the_checkout_does(tmp_path: Path) -> None:
         ["ansible-playbook", "corral.virt.query", "-e", "guest=web1"],
         ["ansible", "hyper", "-m", "corral.virt.virt_host_info"],
     ):
-        done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PLAY_S)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PLAY_S
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Failed to parse" not in done.stderr
 
@@ -378,7 +427,9 @@ def test_installed_tarball_serves_as_the_checkout_does(tmp_path: Path) -> None:
 def commands(document: str) -> list[str]:
     """The shell commands that a document shows, in order."""
     text = (ROOT / document).read_text()
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(r"\.\. code-block:: shell\n\n((?:    .*\n|\n)+)", text)
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(
+        r"\.\. code-block:: shell\n\n((?:    .*\n|\n)+)", text
+    )
     return [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
@@ -391,7 +442,14 @@ def test_commands_of_the_guide_work() -> None:
 
 
 def test_commands_of_the_readme_work() -> None:
-    run("ansible", "hyper", "-m", "virt_image", "-a", "name=centos.qcow2 url={{virt_lab_image_url}} checksum={{virt_lab_image_sums_url}}")
+    run(
+        "ansible",
+        "hyper",
+        "-m",
+        "virt_image",
+        "-a",
+        "name=centos.qcow2 url={{virt_lab_image_url}} checksum={{virt_lab_image_sums_url}}",
+    )
     elsewhere = ("git", "make", "pip", "ansible-galaxy")  # the demo and the tarball are tests of their own
     shown = [command for command in commands("README.md") if not command.startswith(elsewhere)]
     assert len(shown) >= 7
@@ -446,8 +504,13 @@ def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
     define(host, VICTIM.format(f"{prefix}.150"))
     claims = " ".join(f"ping -qc1 -W1 -I {each} {prefix}.1;" for each in (f"{prefix}.150", "192.0.2.9"))
     own = "nic=$(ls /sys/class/net | grep ^e); ip addr flush dev $nic"
-    lie = f"{own}; ip addr add {prefix}.150/24 dev $nic; ip addr add 192.0.2.9/24 dev $nic; for turn in $(seq 15); do {claims} done"
-    run("ansible", DYNAMIC, "-m", "shell", "-a", f"systemd-run --on-active=1 sh -c '{lie}; networkctl reconfigure $nic'")
+    lie = (
+        f"{own}; ip addr add {prefix}.150/24 dev $nic; ip addr add 192.0.2.9/24 dev $nic; for turn in $(seq 15); do "
+        f"{claims} done"
+    )
+    run(
+        "ansible", DYNAMIC, "-m", "shell", "-a", f"systemd-run --on-active=1 sh -c '{lie}; networkctl reconfigure $nic'"
+    )
     said = ""
     deadline = time.monotonic() + COMMAND_S
     while not ("given to victim" in said and "192.0.2.9 (packets): br0 has" in said) and time.monotonic() < deadline:
@@ -487,7 +550,16 @@ def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told()
 
 def test_guest_goes_with_its_disks() -> None:
     ((host, _state),) = holders()
-    run("ansible", host, "-m", "virt_domain", "-a", "name=web1 state=absent remove_storage=true force=true wait_timeout=60")
+    run(
+        "ansible",
+        host,
+        "-m",
+        "virt_domain",
+        "-a",
+        "name=web1 state=absent remove_storage=true force=true wait_timeout=60",
+    )
     assert holders() == []
     assert "web1" not in "".join(on(each, f"ls {IMAGES}") for each in HOSTS)
-    assert re.search(r"debian-12\.[0-9a-f]{12}\.qcow2", on(host, f"ls {IMAGES}")), "the image stays: it belongs to no guest"
+    assert re.search(r"debian-12\.[0-9a-f]{12}\.qcow2", on(host, f"ls {IMAGES}")), (
+        "the image stays: it belongs to no guest"
+    )

@@ -1,4 +1,6 @@
-"""Salt's cloud controller tutorial, its commands in its order, as playbooks: one guest, judged by virsh and its display's greeting."""
+"""Salt's cloud controller tutorial, its commands in its order, as playbooks: one guest, judged by virsh and its
+display's greeting.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
     (there,) = {*HOSTS} - {here}
     backing = lab.on(here, f"qemu-img info -U {IMAGES}/{GUEST}-system.qcow2")
     assert re.search(rf"backing file: {IMAGES}/centos\.[0-9a-f]{{12}}\.qcow2", backing), "it stands on the image"
-    assert lab.on(here, f"virsh dominfo {GUEST} | awk '/^CPU\\(s\\)/ {{print $2}} /^Max memory/ {{print $3}}'").split() == ["2", "98304"]
+    assert lab.on(
+        here, f"virsh dominfo {GUEST} | awk '/^CPU\\(s\\)/ {{print $2}} /^Max memory/ {{print $3}}'"
+    ).split() == ["2", "98304"]
 
     # virt.list; virt.query
     assert re.search(rf"{here}.* {GUEST}", lab.do("list"))
@@ -70,7 +74,9 @@ def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
     assert lab.state(GUEST) == {here: "running (unpaused)"}
 
     # virt.query tells where its screen is: the command works as it is printed.
-    told = lab.run("ansible-playbook", "corral.virt.query", *lab.ask_nobody, "-e", f"guest={GUEST}", "-e", "format=seed")
+    told = lab.run(
+        "ansible-playbook", "corral.virt.query", *lab.ask_nobody, "-e", f"guest={GUEST}", "-e", "format=seed"
+    )
     tunnel, port = re.findall(r"Graphics: vnc - (ssh -L .*); vncviewer localhost:(\d+)", told)[0]
     with subprocess.Popen([*shlex.split(tunnel), "sleep 20"], stdin=subprocess.DEVNULL) as ssh:
         try:

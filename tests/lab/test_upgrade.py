@@ -20,7 +20,8 @@ GUESTS = {"web1", "web2", "kept"}  # the last one is off, and starts with its ho
 MARK = "/var/lib/libvirt/corral-maintenance.json"
 GUIDE = (ROOT / "docs/docsite/rst/guide_maintenance.rst").read_text()
 BOOT = "cat /proc/sys/kernel/random/boot_id"
-# A repository of the host's own: `publish NAME VERSION MORE` puts a package there, MORE being lines of its control file.
+# A repository of the host's own: `publish NAME VERSION MORE` puts a package there, MORE being lines of its control
+# file.
 PUBLISH = r"""publish() {
     rm -rf /srv/new && mkdir -p /srv/new/DEBIAN /srv/packages && cd /srv/packages
     printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: X <x@example.org>\nDescription: x\n' "$1" "$2" >/srv/new/DEBIAN/control
@@ -54,7 +55,10 @@ LACKS = "hyper1 lacks what it had before (bridges: br9; active storage pools: da
 def lab() -> Iterator[Hypervisors]:
     """Two hypervisors with guests, and newer packages for them."""
     wish = {"vcpus": 1, "memory": "64MiB", "disks": [{"name": "system", "size": "64MiB"}], "state": "running"}
-    here = [{**wish, "name": "web1", "autostart": True}, {**wish, "name": "kept", "autostart": True, "state": "present"}]
+    here = [
+        {**wish, "name": "web1", "autostart": True},
+        {**wish, "name": "kept", "autostart": True, "state": "present"},
+    ]
     with hypervisors("upgrade", hosts=2) as lab:
         lab.play({"corral.virt.virt_domains": {"domains": here}})
         lab.play({"corral.virt.virt_domain": {**wish, "name": "web2"}}, hosts="hyper2")
@@ -88,7 +92,10 @@ def packages(lab: Hypervisors, host: str) -> dict[str, str]:
 
 def world(lab: Hypervisors) -> dict[str, object]:
     """What an upgrade changes."""
-    look = f"{BOOT}; virsh list --all | sort; virsh pool-list --all; ls -lR --time-style=full-iso {IMAGES}; ls {MARK} 2>/dev/null || true"
+    look = (
+        f"{BOOT}; virsh list --all | sort; virsh pool-list --all; ls -lR --time-style=full-iso {IMAGES}; ls {MARK} "
+        "2>/dev/null || true"
+    )
     return {host: (lab.on(host, look), packages(lab, host)) for host in HOSTS}
 
 
@@ -108,7 +115,10 @@ def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hyper
     lab.on("hyper1", FLEETING)
     said = upgrade(lab, "-e reboot=always", ok=False)
     assert LACKS in said
-    assert "hyper1 failed and stays in maintenance; hosts after it were left alone. Mend it and run the same again." in said
+    assert (
+        "hyper1 failed and stays in maintenance; hosts after it were left alone. Mend it and run the same again."
+        in said
+    )
     assert '"reason": "upgrade"' in lab.on("hyper1", f"cat {MARK}")
     now = boots(lab)
     assert now["hyper1"] != booted["hyper1"] and now["hyper2"] == booted["hyper2"]
@@ -146,7 +156,10 @@ def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
 
 @pytest.mark.deep
 def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
-    """No reboot where the upgrade failed; when it is mended, one because of the kernel, and a guest that stayed starts with its host."""
+    """No reboot where the upgrade failed.
+
+    When it is mended, one because of the kernel, and a guest that stayed starts with its host.
+    """
     booted = boots(lab)
     lab.on("hyper1", f"{PUBLISH} publish dummy 3 '' false; touch /boot/vmlinuz-new")
     said = upgrade(lab, "-e host=hyper1 -e running_only=true", ok=False)

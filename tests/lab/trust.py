@@ -1,4 +1,6 @@
-"""Who trusts whom in a lab: witnesses that ask hosts over TLS as a client would, and a guest that migrates all the time."""
+"""Who trusts whom in a lab: witnesses that ask hosts over TLS as a client would, and a guest that migrates all the
+time.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ FILLED_MIB = 96
 GUEST = """<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>{name}</name><memory unit='MiB'>128</memory>
 <os><type machine='q35'>hvm</type></os><devices><serial type='pty'/></devices><qemu:commandline><qemu:arg value='-device'/>
 <qemu:arg value='loader,file=/var/lib/libvirt/images/filled.ram,addr=0x1000000,force-raw=on'/></qemu:commandline></domain>"""
-FILL = f"test -s /var/lib/libvirt/images/filled.ram || head -c {FILLED_MIB}M /dev/urandom >/var/lib/libvirt/images/filled.ram"
+FILL = (
+    f"test -s /var/lib/libvirt/images/filled.ram || head -c {FILLED_MIB}M /dev/urandom "
+    ">/var/lib/libvirt/images/filled.ram"
+)
 
 
 # Another libvirtd, of an ordinary user; its files are $1 (CA), $2 (certificate) and $3 (key).
@@ -111,7 +116,9 @@ def certificate(
     """A certificate for `O=…,OU=…,CN=…`; without an issuer, a CA. `days` from now: its first and its last."""
     now, key = datetime.datetime.now(datetime.UTC), rsa.generate_private_key(public_exponent=65537, key_size=bits)
     oids = {"O": NameOID.ORGANIZATION_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "CN": NameOID.COMMON_NAME}
-    name = x509.Name([x509.NameAttribute(oids[kind], value) for kind, value in (part.split("=") for part in subject.split(","))])
+    name = x509.Name(
+        [x509.NameAttribute(oids[kind], value) for kind, value in (part.split("=") for part in subject.split(","))]
+    )
     signer = issuer.key if issuer else key
     draft = (
         x509.CertificateBuilder()
@@ -127,7 +134,9 @@ def certificate(
         .add_extension(_usage(signs=issuer is None), critical=True)
     )
     if issuer:
-        draft = draft.add_extension(x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, one) for one in purposes]), critical=critical)
+        draft = draft.add_extension(
+            x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, one) for one in purposes]), critical=critical
+        )
         draft = draft.add_extension(x509.SubjectAlternativeName(names or [x509.DNSName("nobody")]), critical=False)
     return Pair(draft.sign(signer, hashes.SHA256()), key)
 
@@ -150,14 +159,19 @@ def save(folder: Path, pair: Pair, trusted: str) -> Path:
 
 def address(lab: Hypervisors, host: str) -> str:
     """As this machine reaches it."""
-    found = subprocess.run(["ssh", "-F", lab.folder / "ssh_config", "-G", host], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["ssh", "-F", lab.folder / "ssh_config", "-G", host], capture_output=True, text=True, check=True
+    )
     return next(line.split()[1] for line in found.stdout.splitlines() if line.startswith("hostname "))
 
 
-def admitted(place: str, folder: Path, *, port: int = PORT, names: tuple[str, str] = ("clientcert.pem", "clientkey.pem")) -> bool:
+def admitted(
+    place: str, folder: Path, *, port: int = PORT, names: tuple[str, str] = ("clientcert.pem", "clientkey.pem")
+) -> bool:
     """Whether a daemon lets a client with these files in: libvirt says so with one byte after the handshake.
 
-    This client trusts whatever server answers, and shows whatever certificate it has, as one would that was written to break in.
+    This client trusts whatever server answers, and shows whatever certificate it has, as one would that was written to
+    break in.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -179,9 +193,14 @@ def _entering(lab: Hypervisors, host: str) -> list[str]:
 
 
 def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> list[str]:
-    """What virsh says of every pair that cannot reach each other over TLS, the controller among them, and openssl of QEMU's."""
+    """What virsh says of every pair that cannot reach each other over TLS, the controller among them, and openssl of
+    QEMU's.
+    """
     hosts, found = hosts or HOSTS, []
-    ask = "for other in {}; do virsh -q -c qemu+tls://$other/system hostname 2>&1; done; echo; tar -C /etc/pki/qemu -chf - . | base64"
+    ask = (
+        "for other in {}; do virsh -q -c qemu+tls://$other/system hostname 2>&1; done; echo; tar -C /etc/pki/qemu "
+        "-chf - . | base64"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for host in hosts:
             others = [other for other in hosts if other != host]
@@ -192,7 +211,15 @@ def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> li
         for (host, other), purpose in itertools.product(itertools.permutations(hosts, 2), ("server", "client")):
             known, crl = ["-CAfile", f"{folder}/{host}/ca-cert.pem"], Path(folder, host, "ca-crl.pem")
             known += ["-CRLfile", str(crl), "-crl_check"] if crl.exists() else []
-            words = ["openssl", "verify", "-x509_strict", *known, "-purpose", f"ssl{purpose}", f"{folder}/{other}/{purpose}-cert.pem"]
+            words = [
+                "openssl",
+                "verify",
+                "-x509_strict",
+                *known,
+                "-purpose",
+                f"ssl{purpose}",
+                f"{folder}/{other}/{purpose}-cert.pem",
+            ]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             found += [f"{host}: QEMU's {purpose} of {other}: {done.stderr}"] if done.returncode else []
     for host in hosts if ca_dir else ():
@@ -213,7 +240,12 @@ def trusted(lab: Hypervisors) -> set[tuple[str, ...]]:
     """The CAs that the hosts trust: libvirt's and QEMU's, as openssl shows them."""
     show = "openssl crl2pkcs7 -nocrl -certfile /etc/pki/$each | openssl pkcs7 -print_certs -noout"
     show = f"for each in CA/cacert.pem qemu/ca-cert.pem; do {show}; echo --; done"
-    return {tuple(re.findall(r"subject=(.*)", part)) for host in HOSTS for part in lab.on(host, show).split("--") if part.strip()}
+    return {
+        tuple(re.findall(r"subject=(.*)", part))
+        for host in HOSTS
+        for part in lab.on(host, show).split("--")
+        if part.strip()
+    }
 
 
 def served(lab: Hypervisors, host: str, ca: str, cert: str, key: str) -> str:
@@ -254,7 +286,12 @@ class Traveller:
 
     def command(self, here: str, there: str, *flags: str) -> list[str]:
         """What moves it once."""
-        words = ("virsh migrate --live --p2p --tls --persistent --undefinesource", *flags, self.name, f"qemu+tls://{there}/system")
+        words = (
+            "virsh migrate --live --p2p --tls --persistent --undefinesource",
+            *flags,
+            self.name,
+            f"qemu+tls://{there}/system",
+        )
         return [*_entering(self.lab, here), " ".join(words)]
 
     def _go_round(self) -> None:
@@ -263,7 +300,12 @@ class Traveller:
             if self._end.is_set() and here == self.route[0]:
                 return
             done = subprocess.run(
-                self.command(here, there), capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL
+                self.command(here, there),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+                stdin=subprocess.DEVNULL,
             )
             if done.returncode:
                 self.failures.append(f"{here} to {there}, after {self.count}: {done.stderr}")

@@ -8,14 +8,24 @@ from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Tabl
 
 __all__ = ["TABLE"]
 
-SHORT = {"list": "list", "str": "text", "int": "number", "float": "number", "bool": "true or false", "dict": "dictionary", "path": "path"}
+SHORT = {
+    "list": "list",
+    "str": "text",
+    "int": "number",
+    "float": "number",
+    "bool": "true or false",
+    "dict": "dictionary",
+    "path": "path",
+}
 
 
 def rows() -> list[tuple[str, ...]]:
     """An argument a row; options that a module has are in its documentation."""
     found: list[tuple[str, ...]] = []
     for name in _actions.names():
-        arguments = [each for each in _actions.action(name).arguments.values() if not each.option and each.name != "virt_group"]
+        arguments = [
+            each for each in _actions.action(name).arguments.values() if not each.option and each.name != "virt_group"
+        ]
         found += [(f"``{name}``", f"``{each.name}``", values(each), default(each), meaning(each)) for each in arguments]
     return found
 

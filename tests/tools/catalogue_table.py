@@ -17,7 +17,14 @@ def rows() -> list[tuple[str, ...]]:
         image = _catalogue.resolve(name)
         signed = "yes" if image["signature"] else "no"
         found.append(
-            (f"``{name}``", ", ".join(entry["arch"]), f"``{entry['user']}``", urlsplit(image["url"]).netloc, entry["algorithm"], signed)
+            (
+                f"``{name}``",
+                ", ".join(entry["arch"]),
+                f"``{entry['user']}``",
+                urlsplit(image["url"]).netloc,
+                entry["algorithm"],
+                signed,
+            )
         )
     return found
 

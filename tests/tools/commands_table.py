@@ -13,7 +13,9 @@ def rows() -> list[tuple[str, str, str]]:
     found = []
     for name in _actions.names():
         action = _actions.action(name)
-        found.append((f"``{name}``", action.kind, action.description + (" (destructive)" if action.destructive else "")))
+        found.append(
+            (f"``{name}``", action.kind, action.description + (" (destructive)" if action.destructive else ""))
+        )
     return found
 
 

@@ -34,7 +34,9 @@ class Table:
     def written(self, guide: str) -> str:
         """The guide's text with the table as it is now."""
         start = f"..\n  The table is made by tests/tools/{self.tool}.py.\n\n"
-        return re.sub(re.escape(start) + ".*?" + re.escape(END), lambda _match: start + self.text() + END, guide, flags=re.DOTALL)
+        return re.sub(
+            re.escape(start) + ".*?" + re.escape(END), lambda _match: start + self.text() + END, guide, flags=re.DOTALL
+        )
 
     def main(self) -> None:
         """Print it; with `--write`, put it into the guide."""

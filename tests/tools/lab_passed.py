@@ -1,7 +1,8 @@
-"""A plugin of pytest: files of lab tests that passed with this very checkout are not run again (`-p ansible_collections...lab_passed`).
+"""A plugin of pytest: files of lab tests that passed with this very checkout are not run again (`-p
+ansible_collections...lab_passed`).
 
-A lab test may depend on all of the checkout, but not on other tests; and on the month, as certificates grow old. What passed is kept in
-the checkout, so a new one runs everything, as `AGAIN=1` does; `make clean` forgets it.
+A lab test may depend on all of the checkout, but not on other tests; and on the month, as certificates grow old. What
+passed is kept in the checkout, so a new one runs everything, as `AGAIN=1` does; `make clean` forgets it.
 """
 
 from __future__ import annotations
@@ -86,13 +87,21 @@ class Passed:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Note files of which every test ended well, unless something has changed meanwhile. That nothing was left to run is no failure."""
+        """Note files of which every test ended well, unless something has changed meanwhile.
+
+        That nothing was left to run is no failure.
+        """
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.left_out:
             session.exitstatus = pytest.ExitCode.OK
         _common.cache_clear()
         for path, tests in self.due.items():
             content = _content(path)
-            if not hasattr(session.config, "workerinput") and content and tests <= self.good - self.bad and content == self.before[path]:
+            if (
+                not hasattr(session.config, "workerinput")
+                and content
+                and tests <= self.good - self.bad
+                and content == self.before[path]
+            ):
                 _check(path).note(content)
 
     def pytest_terminal_summary(self, terminalreporter: t.Any) -> None:

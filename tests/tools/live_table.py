@@ -1,4 +1,7 @@
-"""The table of how each option reaches a running guest, for the guide: made from the table that decides it. `--write` puts it there."""
+"""The table of how each option reaches a running guest, for the guide: made from the table that decides it.
+
+`--write` puts it there.
+"""
 
 from __future__ import annotations
 

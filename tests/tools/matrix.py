@@ -4,7 +4,8 @@ From 3.11 on a Python runs the controller: it gets an environment of its own, wi
 requirements-dev.txt pins for it. Older ones only run what is shipped to hosts: ansible-test compiles and imports
 that with them, and runs the module-side tests.
 
-Last come the oldest libraries that requirements.txt allows, under the oldest Python of a controller: newer ones have no wheels of them.
+Last come the oldest libraries that requirements.txt allows, under the oldest Python of a controller: newer ones have no
+wheels of them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,21 @@ def host(number: str) -> list[tuple[str, list[str]]]:
     tested = [sys.executable, str(TOOLS / "offline_ansible_test.py")]
     own = f"origin:python=3.{sys.version_info.minor}"
     return [
-        ("sanity", [*tested, "sanity", "--controller", own, "--target-python", number, "--test", "import", "--test", "compile"]),
+        (
+            "sanity",
+            [
+                *tested,
+                "sanity",
+                "--controller",
+                own,
+                "--target-python",
+                number,
+                "--test",
+                "import",
+                "--test",
+                "compile",
+            ],
+        ),
         ("units", [*tested, "units", "--venv", "--python", number]),
     ]
 

@@ -1,9 +1,10 @@
 """Mutants of one source file: mutmut's operators, applied to one top-level statement at a time.
 
-mutmut's own runner copies the project and rewrites whole modules, which loses the namespace package that `.cache` provides; its operators
-work on syntax trees alone. Left out, because the result says little: decorators, annotations, arguments of calls that only inform the type
-checker, the case of strings, strings that are text for people (they hold a space), and dropped positional arguments. Added: negated
-conditions, dropped operands of `and` and `or`, and dropped statements (`raise`, a call).
+mutmut's own runner copies the project and rewrites whole modules, which loses the namespace package that `.cache`
+provides; its operators work on syntax trees alone. Left out, because the result says little: decorators, annotations,
+arguments of calls that only inform the type checker, the case of strings, strings that are text for people (they hold a
+space), and dropped positional arguments. Added: negated conditions, dropped operands of `and` and `or`, and dropped
+statements (`raise`, a call).
 """
 
 from __future__ import annotations
@@ -84,8 +85,16 @@ def _names(statement: cst.CSTNode) -> tuple[str, ...]:
     if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
         return (statement.name.value,)
     assigned = t.cast(cst.SimpleStatementLine, statement).body[0]
-    targets = [assigned.target] if isinstance(assigned, cst.AnnAssign) else [each.target for each in t.cast(cst.Assign, assigned).targets]
-    flat = [part.value for target in targets for part in (target.elements if isinstance(target, cst.Tuple) else [_Part(target)])]
+    targets = (
+        [assigned.target]
+        if isinstance(assigned, cst.AnnAssign)
+        else [each.target for each in t.cast(cst.Assign, assigned).targets]
+    )
+    flat = [
+        part.value
+        for target in targets
+        for part in (target.elements if isinstance(target, cst.Tuple) else [_Part(target)])
+    ]
     return tuple(name.value for name in flat if isinstance(name, cst.Name))
 
 
@@ -93,7 +102,9 @@ class _Part(t.NamedTuple):
     value: cst.BaseExpression
 
 
-def _nodes(node: cst.CSTNode, names: tuple[str, ...], inside: bool = False) -> t.Iterator[tuple[tuple[str, ...], cst.CSTNode]]:
+def _nodes(
+    node: cst.CSTNode, names: tuple[str, ...], inside: bool = False
+) -> t.Iterator[tuple[tuple[str, ...], cst.CSTNode]]:
     """Every node that may be changed, with the function it belongs to."""
     if isinstance(node, cst.FunctionDef) and inside and len(names) == 1:
         names = (*names, node.name.value)
@@ -190,7 +201,10 @@ def _compiles(source: str) -> bool:
 def _difference(before: str, after: str) -> tuple[str, str]:
     """The lines that differ, without their indentation."""
     old, new = before.splitlines(), after.splitlines()
-    first = next((number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    first = next(
+        (number for number, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
     last = 0
     while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
         last += 1

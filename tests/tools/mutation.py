@@ -2,15 +2,16 @@
 
 Usage: mutation.py, with the environment variables
   MUTATE   files instead of all, separated by spaces
-  CHANGED  1: only lines that differ from the merge base with origin/main (on origin/main itself: from the commit before), with
+  CHANGED  1: only lines that differ from the merge base with origin/main (on origin/main itself: from the commit
+  before), with
            uncommitted work; or the commit to compare with
 
-Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in .cache, and measured
-again where a test file changed, and for all when a source file did). Then each mutant gets a fork of the process, in which the changed
-statement replaces the original in place, and those tests run, cases of tables first, until one fails. A mutant that BUDGET_S of tests do
-not notice survives, and so does one that no test runs. A test that takes longer than SLOW_S does not count. Seconds are those of the
-processor, so that a busy machine finds the same. No mutant is sampled or left out.
-Leaves build/mutation.json.
+Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in
+.cache, and measured again where a test file changed, and for all when a source file did). Then each mutant gets a fork
+of the process, in which the changed statement replaces the original in place, and those tests run, cases of tables
+first, until one fails. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
+test that takes longer than SLOW_S does not count. Seconds are those of the processor, so that a busy machine finds the
+same. No mutant is sampled or left out. Leaves build/mutation.json.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ RULES = ("whole", "fit", "tied", "merge", "chain")
 BUDGET_S, CASE_S, SLOW_S = 3.0, 0.03, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
-# Those of shipped code; what runs Ansible as a program of its own would notice nothing here, and what is slow asks no more than tables do.
+# Those of shipped code; what runs Ansible as a program of its own would notice nothing here, and what is slow asks no
+# more than tables do.
 PROGRAMS = ("detached", "modules", "watched")
 IGNORED = [f"--ignore=tests/contract/test_{name}.py" for name in PROGRAMS]
 TESTS = ("tests/unit/plugins", "tests/golden", "tests/contract", "-m", "not lab and not slow", *IGNORED)
@@ -68,7 +70,9 @@ def targets() -> list[str]:
 
 def git(*arguments: str) -> str:
     """What git answers; empty when it fails."""
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def changed_lines(base: str, files: t.Sequence[str]) -> dict[str, set[int]]:
@@ -117,7 +121,10 @@ class Tests:
         for item in self.items.values():
             by_file[item.nodeid.partition("::")[0]].append(item)
         hashes = {file: _digest([ROOT / file]) for file in by_file}
-        new = sorted((file for file in by_file if known.get(file, {}).get("hash") != hashes[file]), key=lambda file: -len(by_file[file]))
+        new = sorted(
+            (file for file in by_file if known.get(file, {}).get("hash") != hashes[file]),
+            key=lambda file: -len(by_file[file]),
+        )
         sources = self._sources()
 
         def done(number: int, result: object) -> None:
@@ -125,9 +132,12 @@ class Tests:
                 print(f"{new[number]} ended the process that ran it, and does not count", flush=True)
                 return
             known[new[number]] = t.cast("dict[str, t.Any]", result)
-            MEASURED.write_text(json.dumps({"sources": sources, "files": known}))  # an interrupted run goes on from here
+            # an interrupted run goes on from here
+            MEASURED.write_text(json.dumps({"sources": sources, "files": known}))
 
-        _forked([functools.partial(_measured, by_file[file], hashes[file]) for file in new], label="measured", done=done)
+        _forked(
+            [functools.partial(_measured, by_file[file], hashes[file]) for file in new], label="measured", done=done
+        )
         for file in by_file:
             if file in known:
                 self._take(known[file])
@@ -155,7 +165,10 @@ class Tests:
         return {}
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long; of each kind, one of each function first."""
+        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long.
+
+        Of each kind, one of each function first.
+        """
         lines = self.lines.get(mutant.file, {})
         inside = mutant.kind == "function" or len(mutant.names) > 1
         # A signature and what runs on import are noticed by whatever uses the function or the module.
@@ -163,7 +176,9 @@ class Tests:
         tests = (lines.get(mutant.line) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
         rounds: dict[str, int] = collections.defaultdict(int)
         ranked = []
-        for test in sorted((test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S), key=lambda test: self.seconds[test]):
+        for test in sorted(
+            (test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S), key=lambda test: self.seconds[test]
+        ):
             function = test.partition("[")[0]
             ranked.append((self.seconds[test] > CASE_S, rounds[function], self.seconds[test], test))
             rounds[function] += 1
@@ -212,8 +227,13 @@ def _passes(item: Item, following: Item | None) -> bool:
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
-def _forked(jobs: t.Sequence[t.Callable[[], object]], *, label: str, done: t.Callable[[int, object], None] | None = None) -> list[t.Any]:
-    """Results of all jobs, each run in a fork of this process, JOBS at a time; None for one that did not end by itself."""
+def _forked(
+    jobs: t.Sequence[t.Callable[[], object]], *, label: str, done: t.Callable[[int, object], None] | None = None
+) -> list[t.Any]:
+    """Results of all jobs, each run in a fork of this process, JOBS at a time.
+
+    None for one that did not end by itself.
+    """
     results: list[t.Any] = [None] * len(jobs)
     running: dict[int, tuple[int, int, bytearray]] = {}  # pipe -> job, process, what it wrote
     todo, finished, shown = collections.deque(enumerate(jobs)), 0, 0.0
@@ -268,8 +288,14 @@ def _fork(job: t.Callable[[], object]) -> tuple[int, int]:
 
 
 def _try(mutant: Mutant, tests: t.Sequence[Item], limit_s: int) -> str | None:
-    """In a fork: the test that notices the mutant, or None. Takes itself down, with what it started, when it takes too long."""
-    for clock, alarm, seconds in ((signal.ITIMER_PROF, signal.SIGPROF, limit_s), (signal.ITIMER_REAL, signal.SIGALRM, WAITING * limit_s)):
+    """In a fork: the test that notices the mutant, or None.
+
+    Takes itself down, with what it started, when it takes too long.
+    """
+    for clock, alarm, seconds in (
+        (signal.ITIMER_PROF, signal.SIGPROF, limit_s),
+        (signal.ITIMER_REAL, signal.SIGALRM, WAITING * limit_s),
+    ):
         signal.signal(alarm, lambda _signal, _frame: os.killpg(0, signal.SIGKILL))
         signal.setitimer(clock, seconds)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
@@ -321,11 +347,20 @@ def _replace_members(old: type, new: type) -> None:
             continue
         known = vars(old).get(name)
         plain = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if isinstance(plain, types.FunctionType) and known is not None and name != "__init__" and not name.startswith("__dataclass"):
+        if (
+            isinstance(plain, types.FunctionType)
+            and known is not None
+            and name != "__init__"
+            and not name.startswith("__dataclass")
+        ):
             before = known.fget if isinstance(known, property) else getattr(known, "__func__", known)
             if isinstance(before, types.FunctionType) and before.__code__.co_freevars == plain.__code__.co_freevars:
                 _replace_function(before, plain)
-        elif isinstance(plain, types.FunctionType) and known is not None and plain.__code__.co_freevars == known.__code__.co_freevars == ():
+        elif (
+            isinstance(plain, types.FunctionType)
+            and known is not None
+            and plain.__code__.co_freevars == known.__code__.co_freevars == ()
+        ):
             _replace_function(known, plain)
         elif name == "__init__" or not name.startswith("_") or not callable(value):
             try:
@@ -365,18 +400,23 @@ class Mutation:
             tests = Tests(session.items)
             tests.measure()
             if tests.failed:
-                print(f"{len(tests.failed)} tests fail without a mutant and do not count: {', '.join(tests.failed[:5])}")
+                print(
+                    f"{len(tests.failed)} tests fail without a mutant and do not count: {', '.join(tests.failed[:5])}"
+                )
             self._try_all(tests, chosen)
         return True
 
     def _mutants(self) -> list[Mutant]:
         only = self.only
-        arguments = [((ROOT / file).read_text(), file, None if only is None else only.get(file, set())) for file in self.files]
+        arguments = [
+            ((ROOT / file).read_text(), file, None if only is None else only.get(file, set())) for file in self.files
+        ]
         with multiprocessing.get_context("fork").Pool(JOBS) as pool:
             return [mutant for found in pool.starmap(mutants, arguments, chunksize=1) for mutant in found]
 
     def _try_all(self, tests: Tests, chosen: t.Sequence[Mutant]) -> None:
-        noticed: dict[str, list[str]] = collections.defaultdict(list)  # by file: tests that noticed others, the last first
+        # by file: tests that noticed others, the last first
+        noticed: dict[str, list[str]] = collections.defaultdict(list)
         self.outcomes = [Outcome(mutant, "untested") for mutant in chosen]
         tried = [(outcome, names) for outcome in self.outcomes if (names := tests.of(outcome.mutant))]
         for outcome, _names in tried:
@@ -420,7 +460,10 @@ def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[st
             mutant = outcome.mutant
             told = {"line": mutant.line, "before": mutant.before, "after": mutant.after, "status": outcome.status}
             row["survivors"].append({"file": mutant.file, **told})
-    total = {key: sum(row[key] for row in files.values()) for key in ("mutants", "killed", "timeouts", "survived", "untested")}
+    total = {
+        key: sum(row[key] for row in files.values())
+        for key in ("mutants", "killed", "timeouts", "survived", "untested")
+    }
     score = round(100 * total["killed"] / total["mutants"], 1) if outcomes else None
     return {"scope": scope, "seconds": round(seconds), "total": {**total, "score": score}, "files": files}
 
@@ -434,7 +477,10 @@ def show(result: dict[str, t.Any]) -> None:
     print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'score':>6}")
     for file, row in [*result["files"].items(), ("total", result["total"])]:
         name = file.removeprefix("plugins/module_utils/")
-        print(f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} {'-' if row['score'] is None else row['score']:>6}")
+        print(
+            f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} "
+            f"{'-' if row['score'] is None else row['score']:>6}"
+        )
     print(f"{result['scope']}; {result['seconds']} s; {REPORT.relative_to(ROOT)}")
 
 

@@ -58,7 +58,8 @@ def files() -> list[Path]:
     argv = ["git", "ls-files", "-z", "-co", "--exclude-standard", "--deduplicate"]
     listing = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)
     if listing.returncode == 0:
-        return [ROOT / name for name in listing.stdout.split("\0") if name and not name.startswith(".cache/")]  # the link back to here
+        # the link back to here
+        return [ROOT / name for name in listing.stdout.split("\0") if name and not name.startswith(".cache/")]
     made = {".git", ".cache", ".venv", ".ansible", "build", "__pycache__"}
     return [path for path in ROOT.rglob("*") if path.is_file() and not made & set(path.relative_to(ROOT).parts)]
 
@@ -99,7 +100,10 @@ def run(argv: list[str]) -> int:
 
 def sanity(argv: list[str]) -> int:
     """Run ansible-test sanity on what it has not passed; return its exit code."""
-    check = passed.Check("sanity-" + hashlib.sha256(" ".join(argv).encode()).hexdigest()[:8], [*argv, *map(str, pythons.found().values())])
+    check = passed.Check(
+        "sanity-" + hashlib.sha256(" ".join(argv).encode()).hexdigest()[:8],
+        [*argv, *map(str, pythons.found().values())],
+    )
     before, now = check.passed(), passed.hashes(files())
     changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
     if before and not changed:

@@ -1,7 +1,8 @@
 """What a check has passed: files that have not changed since are not checked again. `make clean` forgets it.
 
 Usage: passed.py NAME PATHSPEC... -- COMMAND...
-Runs the command unless it passed before with the same words, the same packages of this environment and the same files (git's pathspecs).
+Runs the command unless it passed before with the same words, the same packages of this environment and the same files
+(git's pathspecs).
 """
 
 from __future__ import annotations

@@ -16,8 +16,11 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "ansible_collections.corral.virt."
 
 
-# These run on the controller only, over what other modules returned and what the user said: nothing of them is sent to a host.
-ON_THE_CONTROLLER = frozenset({"virt_arguments", "virt_balance", "virt_find", "virt_known_hosts", "virt_place", "virt_report"})
+# These run on the controller only, over what other modules returned and what the user said: nothing of them is sent to
+# a host.
+ON_THE_CONTROLLER = frozenset(
+    {"virt_arguments", "virt_balance", "virt_find", "virt_known_hosts", "virt_place", "virt_report"}
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,10 @@
-"""Ansible's commands, each in a fork of a process that has loaded Ansible: loading is half of what a short command costs.
+"""Ansible's commands, each in a fork of a process that has loaded Ansible: loading is half of what a short command
+costs.
 
-Ansible's own command line does all that a command does, in a process of its own with directories of its own. Commands of one
-environment share Ansible's code, what it made of `ansible.cfg`, and its cache of modules that are ready to be sent: what lies
-in the checkout must not change between them. Another environment or another `ansible.cfg` is another process to fork from.
+Ansible's own command line does all that a command does, in a process of its own with directories of its own. Commands
+of one environment share Ansible's code, what it made of `ansible.cfg`, and its cache of modules that are ready to be
+sent: what lies in the checkout must not change between them. Another environment or another `ansible.cfg` is another
+process to fork from.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def run(
             server.lock.release()
     if words[0] in COMMANDS:
         words[:1] = [sys.executable, "-m", f"ansible.cli.{COMMANDS[words[0]][0]}"]
-    return subprocess.run(words, cwd=cwd, env=env, check=False, capture_output=True, text=True, timeout=timeout_s, input=given)
+    return subprocess.run(
+        words, cwd=cwd, env=env, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
+    )
 
 
 def link_actions(folder: Path) -> None:
@@ -99,14 +103,20 @@ class Server:
             words = [sys.executable, "-P", __file__, str(theirs.fileno()), str(CODE)]
             self._process = subprocess.Popen(words, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
-    def run(self, command: Sequence[str], *, cwd: Path, timeout_s: float, given: str | None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, command: Sequence[str], *, cwd: Path, timeout_s: float, given: str | None
+    ) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
         with contextlib.ExitStack() as stack:
             stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile("w+")) for _number in range(3))
             stdin.write(given or "")
             stdin.seek(0)
             message = json.dumps([*command, str(cwd)]).encode()
-            socket.send_fds(self._socket, [len(message).to_bytes(8, "big") + message], [each.fileno() for each in (stdin, stdout, stderr)])
+            socket.send_fds(
+                self._socket,
+                [len(message).to_bytes(8, "big") + message],
+                [each.fileno() for each in (stdin, stdout, stderr)],
+            )
             pid = self._number()
             self._socket.settimeout(timeout_s)
             try:
@@ -135,7 +145,10 @@ class Server:
 
 def serve(connection: socket.socket) -> None:
     """Load Ansible, and fork for each command, one after the other."""
-    classes = {name: getattr(importlib.import_module(f"ansible.cli.{module}"), kind) for name, (module, kind) in COMMANDS.items()}
+    classes = {
+        name: getattr(importlib.import_module(f"ansible.cli.{module}"), kind)
+        for name, (module, kind) in COMMANDS.items()
+    }
     for name in USED:
         importlib.import_module(f"ansible.{name}")
     _keep_code()

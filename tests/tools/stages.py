@@ -1,9 +1,9 @@
 """Run make targets, all of them whatever fails, and print what each took.
 
-Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of them
-has the processors when it wants them; what each prints appears when it has ended, but for the last, which prints as it goes.
-The exit code is 0 when all passed.
-Leaves build/test.json: a row for each stage, and in it a row for each test file that the stage ran, with its slow tests.
+Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of
+them has the processors when it wants them; what each prints appears when it has ended, but for the last, which prints
+as it goes. The exit code is 0 when all passed. Leaves build/test.json: a row for each stage, and in it a row for each
+test file that the stage ran, with its slow tests.
 """
 
 from __future__ import annotations
@@ -56,13 +56,17 @@ def run(target: str, *, live: bool, nice: bool = False) -> dict[str, Any]:
 def run_together(targets: list[str]) -> list[dict[str, Any]]:
     """Make some targets side by side, the first ones first."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda target: run(target, live=target == targets[-1], nice=target != targets[0]), targets))
+        return list(
+            pool.map(lambda target: run(target, live=target == targets[-1], nice=target != targets[0]), targets)
+        )
 
 
 def table(stages: list[dict[str, Any]]) -> str:
     """Stages in their order, then the slowest test files of all."""
     lines = [f"{'ok' if stage['ok'] else 'FAILED':7} {stage['name']:12} {stage['seconds']:7.1f} s" for stage in stages]
-    slowest = sorted((row for stage in stages for row in stage.get("files", [])), key=lambda row: -row["seconds"])[:SLOWEST]
+    slowest = sorted((row for stage in stages for row in stage.get("files", [])), key=lambda row: -row["seconds"])[
+        :SLOWEST
+    ]
     return "\n".join([*lines, *(f"{row['seconds']:28.1f} s  {row['name']} ({row['tests']} tests)" for row in slowest)])
 
 

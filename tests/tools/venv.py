@@ -1,7 +1,7 @@
 """Make a virtual environment hold exactly what requirements-dev.txt asks for; free when it already does.
 
-Usage: venv.py DIRECTORY [run]. With `run`, a new environment gets only what it takes to use the collection, in the same versions.
-Runs under the Python that the environment is to have, with the standard library only.
+Usage: venv.py DIRECTORY [run]. With `run`, a new environment gets only what it takes to use the collection, in the same
+versions. Runs under the Python that the environment is to have, with the standard library only.
 """
 
 from __future__ import annotations

@@ -32,7 +32,10 @@ def test_row_as_data() -> None:
 
 
 def test_table_says_what_is_missed_and_why_a_peer_is_missing() -> None:
-    rows = [Row("bench", 1, 2.0, "slow", 30.0, "s", 20.0), Row("bench", 100, 49.04, "gone", None, "MB", note="cannot run: no wheel")]
+    rows = [
+        Row("bench", 1, 2.0, "slow", 30.0, "s", 20.0),
+        Row("bench", 100, 49.04, "gone", None, "MB", note="cannot run: no wheel"),
+    ]
     assert [line.split() for line in table(rows).splitlines()[1:]] == [
         ["bench", "1", "2.00", "s", "slow", "30.00", "s", "15.00", "20", "MISSED"],
         ["bench", "100", "49.0", "MB", "gone", "-", "-", "-", "cannot", "run:", "no", "wheel"],

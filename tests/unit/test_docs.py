@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.tools import arguments_table, catalogue_table, commands_table, live_table, payload
+from ansible_collections.corral.virt.tests.tools import (
+    arguments_table,
+    catalogue_table,
+    commands_table,
+    live_table,
+    payload,
+)
 from ansible_collections.corral.virt.tests.tools.guide_table import Table
 
 
 @pytest.mark.parametrize(
-    "table", [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE], ids=lambda table: table.tool
+    "table",
+    [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE],
+    ids=lambda table: table.tool,
 )
 def test_a_table_is_as_what_it_is_made_from(table: Table) -> None:
     text = table.guide.read_text()
@@ -36,7 +44,12 @@ _BLOCKS = {
     ".py": re.compile(r'^EXAMPLES = r"""(.*?)"""', re.MULTILINE | re.DOTALL),
 }
 _PLACES = ("README.md", "docs/docsite/rst/*.rst", "roles/*/README.md", "plugins/*/*.py")
-SHOWN = [path for place in _PLACES for path in sorted(payload.ROOT.glob(place)) if _BLOCKS[path.suffix].search(path.read_text())]
+SHOWN = [
+    path
+    for place in _PLACES
+    for path in sorted(payload.ROOT.glob(place))
+    if _BLOCKS[path.suffix].search(path.read_text())
+]
 
 
 def _booleans(node: yaml.Node | None) -> t.Iterator[str]:

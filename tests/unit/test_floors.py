@@ -15,8 +15,12 @@ REQUIREMENTS = (payload.ROOT / "requirements.txt").read_text()
 
 def test_the_matrix_installs_the_floor_of_each_requirement() -> None:
     code = "import matrix; print(*matrix.floors(), sep='\\n')"
-    floors = subprocess.run([sys.executable, "-c", code], cwd=payload.ROOT / "tests/tools", check=True, capture_output=True, text=True)
-    assert floors.stdout.split() == [f"{name}=={version}" for name, version in re.findall(r"^([a-z-]+)>=([\d.]+)$", REQUIREMENTS, re.M)]
+    floors = subprocess.run(
+        [sys.executable, "-c", code], cwd=payload.ROOT / "tests/tools", check=True, capture_output=True, text=True
+    )
+    assert floors.stdout.split() == [
+        f"{name}=={version}" for name, version in re.findall(r"^([a-z-]+)>=([\d.]+)$", REQUIREMENTS, re.M)
+    ]
     assert len(floors.stdout.split()) == 3
 
 

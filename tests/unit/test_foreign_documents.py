@@ -1,4 +1,5 @@
-"""What others wrote comes back as it was, and says of itself what the options can say: the test documents of libvirt and virt-manager.
+"""What others wrote comes back as it was, and says of itself what the options can say: the test documents of libvirt
+and virt-manager.
 
 They are not ours to ship. CONTRIBUTING.md tells where they are; CORRAL_FOREIGN_XML names the folder that holds them.
 """
@@ -158,6 +159,9 @@ def test_what_an_import_says(capsys: pytest.CaptureFixture[str]) -> None:
             shares.append(values(arguments(etree.tostring(root, encoding="unicode"), autostart=False)) / leaves(root))
             refused.update(set(unsaid(domain.DOMAIN, root)))
     with capsys.disabled():
-        print(f"\n{len(shares)} documents of {' and '.join(OURS)}: {sum(shares) / len(shares):.0%} of their values are said on average")
+        print(
+            f"\n{len(shares)} documents of {' and '.join(OURS)}: {sum(shares) / len(shares):.0%} of their values are "
+            "said on average"
+        )
         for (field, value), count in refused.most_common(60):
             print(f"{count:6} {field}: {value}")

@@ -44,7 +44,18 @@ def checkout(tmp_path: Path) -> Path:
 
 def ran(checkout: Path, *more: str, code: int = 0, **variables: str) -> set[str]:
     """Files that a run ran."""
-    options = ["-v", "-c", "/dev/null", "--rootdir", str(checkout), "--import-mode=importlib", "-p", "no:cacheprovider", "-p", PLUGIN]
+    options = [
+        "-v",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(checkout),
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        PLUGIN,
+    ]
     command = [sys.executable, "-m", "pytest", *options, *more, "tests/lab"]
     environment = {**ENVIRONMENT, **variables, "PYTHONPATH": str(checkout / ".cache")}
     done = subprocess.run(command, cwd=checkout, env=environment, check=False, capture_output=True, text=True)
@@ -74,6 +85,8 @@ def test_a_file_that_fails_or_was_not_run_whole_is_run_again(checkout: Path) -> 
     assert ran(checkout, code=1) == {"test_a.py"}
     (checkout / "tests/lab/test_a.py").write_text("import os\ndef test_one(): pass\ndef test_two(): os._exit(1)\n")
     ran(checkout, code=1)
-    (checkout / "tests/lab/test_a.py").write_text("def test_one(): open('plugins/c.py', 'w').write('changed meanwhile')\n")
+    (checkout / "tests/lab/test_a.py").write_text(
+        "def test_one(): open('plugins/c.py', 'w').write('changed meanwhile')\n"
+    )
     assert ran(checkout) == {"test_a.py"}
     assert ran(checkout) == ALL

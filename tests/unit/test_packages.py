@@ -14,7 +14,10 @@ from ansible_collections.corral.virt.tests.tools import packages
 def test_what_apt_prints_is_news_only_when_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], code: int
 ) -> None:
-    for name, lines in {"dpkg-query": "", "apt-get": f'echo "(Reading database ... 5%"; [ "$1" = update ] || exit {code}'}.items():
+    for name, lines in {
+        "dpkg-query": "",
+        "apt-get": f'echo "(Reading database ... 5%"; [ "$1" = update ] || exit {code}',
+    }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

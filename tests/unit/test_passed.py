@@ -12,7 +12,11 @@ import pytest
 
 from ansible_collections.corral.virt.tests.tools import passed
 
-MADE = [sys.executable, "-c", "import pathlib, sys; p = pathlib.Path('made'); p.write_text((p.exists() and p.read_text() or '') + 'x')"]
+MADE = [
+    sys.executable,
+    "-c",
+    "import pathlib, sys; p = pathlib.Path('made'); p.write_text((p.exists() and p.read_text() or '') + 'x')",
+]
 
 
 LATE = "def late():\n    from ansible_collections.corral.virt.plugins.b import (\n        one,\n        two,\n    )\n"
@@ -37,7 +41,11 @@ def made(checkout: Path) -> int:
 
 def test_what_passed_is_made_again_when_it_changes(checkout: Path) -> None:
     words = ["lint", "*.yml", "docs", "--", *MADE]
-    changes: list[t.Callable[[], object]] = [dict, lambda: (checkout / "docs/b.rst").write_text("new"), (checkout / "a.yml").unlink]
+    changes: list[t.Callable[[], object]] = [
+        dict,
+        lambda: (checkout / "docs/b.rst").write_text("new"),
+        (checkout / "a.yml").unlink,
+    ]
     for runs, change in enumerate(changes, start=1):
         change()
         assert (passed.main(words), made(checkout)) == (0, runs)
@@ -75,7 +83,12 @@ def test_importers_of_what_changed_are_tested_too(checkout: Path) -> None:
     for name, text in texts.items():
         (checkout / name).parent.mkdir(exist_ok=True, parents=True)
         (checkout / name).write_text(text)
-    assert passed.with_importers(["plugins/a.py", "docs/b.rst"], texts) == {"plugins/a.py", "plugins/b.py", "plugins/c.py", "docs/b.rst"}
+    assert passed.with_importers(["plugins/a.py", "docs/b.rst"], texts) == {
+        "plugins/a.py",
+        "plugins/b.py",
+        "plugins/c.py",
+        "docs/b.rst",
+    }
     assert passed.with_importers(["plugins/room/__init__.py"], texts) == {"plugins/room/__init__.py", "plugins/e.py"}
 
 
@@ -108,8 +121,12 @@ def test_sanity_tests_only_what_changed(checkout: Path, tested: t.Callable[[], l
     assert (tested(), tested()) == ([["docs/b.rst"]], [])
 
 
-@pytest.mark.parametrize("change", [lambda to: (to / "a.yml").unlink(), lambda to: (to / "galaxy.yml").write_text("name: virt")])
-def test_sanity_tests_everything(checkout: Path, tested: t.Callable[[], list[list[str]]], change: t.Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "change", [lambda to: (to / "a.yml").unlink(), lambda to: (to / "galaxy.yml").write_text("name: virt")]
+)
+def test_sanity_tests_everything(
+    checkout: Path, tested: t.Callable[[], list[list[str]]], change: t.Callable[[Path], object]
+) -> None:
     tested()
     change(checkout)
     assert tested() == [[]]

@@ -1,4 +1,6 @@
-"""A role's variables carry its name or the collection's: ansible-lint knows only the former, so this takes its place."""
+"""A role's variables carry its name or the collection's: ansible-lint knows only the former, so this takes its
+place.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).parents[2] / "roles"
-FILES = sorted(path for path in ROLES.glob("*/*/*.yml") if path.parent.name in ("defaults", "vars", "tasks", "handlers"))
+FILES = sorted(
+    path for path in ROLES.glob("*/*/*.yml") if path.parent.name in ("defaults", "vars", "tasks", "handlers")
+)
 SET_FACT = ("set_fact", "ansible.builtin.set_fact")
 
 
@@ -56,12 +60,17 @@ def test_options_are_public(path: Path) -> None:
 def booleans(role: str) -> set[str]:
     """Options of a role that are true or false."""
     spec = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text())["argument_specs"]
-    return {name for entry in spec.values() for name, each in entry.get("options", {}).items() if each["type"] == "bool"}
+    return {
+        name for entry in spec.values() for name, each in entry.get("options", {}).items() if each["type"] == "bool"
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=label)
 def test_a_boolean_that_is_given_as_text_means_what_it_says(path: Path) -> None:
-    """Extra variables are texts; the check of a role's options does not convert them, and "false" is true where it is not told apart."""
+    """Extra variables are texts.
+
+    The check of a role's options does not convert them, and "false" is true where it is not told apart.
+    """
     names = "|".join(sorted(booleans(path.relative_to(ROLES).parts[0]))) or "$^"
     handed_on = re.compile(rf"\"{{{{ ({names}) }}}}\"|^({names}):|#.*|name: .*")  # a module converts what it is given
     text = "\n".join(handed_on.sub("", line) for line in path.read_text().splitlines())

@@ -38,7 +38,18 @@ def test_a_run_tells_what_each_file_took(tmp_path: Path, more: list[str]) -> Non
     report = tmp_path / "report/times"
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     for _run in range(2):
-        command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *more, str(tmp_path)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            "/dev/null",
+            "--rootdir",
+            str(tmp_path),
+            *more,
+            str(tmp_path),
+        ]
         subprocess.run(command, env={**env, "CORRAL_TEST_TIMES": str(report)}, check=True, capture_output=True)
     (row,) = stages.files(report.read_text().splitlines())
     assert (row["name"], row["tests"]) == ("test_it.py", 8)
@@ -49,7 +60,8 @@ def test_a_run_tells_what_each_file_took(tmp_path: Path, more: list[str]) -> Non
 def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
     rows = [("a.py", 1.5, 2), ("b.py", 4, 1), ("a.py", 3, 1)]
     lines = [
-        json.dumps({"name": name, "seconds": seconds, "tests": tests, "slow": {f"test_{tests}": 1.0}}) for name, seconds, tests in rows
+        json.dumps({"name": name, "seconds": seconds, "tests": tests, "slow": {f"test_{tests}": 1.0}})
+        for name, seconds, tests in rows
     ]
     told = stages.files(lines)
     assert told == [

@@ -39,6 +39,7 @@ def test_no_temporary_file_lies_in_the_default_place() -> None:
     without = [
         f"{path.relative_to(payload.ROOT)}: {ast.unparse(call)}"
         for path, call in calls
-        if ast.unparse(call.func).rpartition(".")[2] not in NAMELESS and "dir" not in [keyword.arg for keyword in call.keywords]
+        if ast.unparse(call.func).rpartition(".")[2] not in NAMELESS
+        and "dir" not in [keyword.arg for keyword in call.keywords]
     ]
     assert without == [], "without dir= it is made in /tmp; give private.folder()"

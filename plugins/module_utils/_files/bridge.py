@@ -82,12 +82,16 @@ def confirm(bridge: str) -> None:
     while not os.path.exists(RESULT):
         if time.monotonic() > deadline:
             raise Failed(
-                f"cannot confirm bridge {bridge}: the service {UNIT} gave no result within {_ANSWER_S} s; see journalctl -u {UNIT}"
+                f"cannot confirm bridge {bridge}: the service {UNIT} gave no result within {_ANSWER_S} s; see "
+                f"journalctl -u {UNIT}"
             )
         time.sleep(_POLL_S)
     result = json.loads(configuration.read(RESULT))
     if not result["ok"]:
-        raise Failed(f"cannot confirm bridge {bridge}: it was taken back and the host is as before: {result['why']}; see {RESULT}")
+        raise Failed(
+            f"cannot confirm bridge {bridge}: it was taken back and the host is as before: {result['why']}; see "
+            f"{RESULT}"
+        )
 
 
 def _rendered(text: str | Document) -> str:

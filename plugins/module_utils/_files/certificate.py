@@ -72,9 +72,11 @@ def validity(certificate: t.Any) -> tuple[datetime.datetime, datetime.datetime]:
 
 
 def authority_key(certificate: t.Any) -> str:
-    """The fingerprint (SHA-1, hexadecimal) of the key that signed a certificate, as that tells it; empty where it does not.
+    """The fingerprint (SHA-1, hexadecimal) of the key that signed a certificate, as that tells it; empty where it does
+    not.
 
-    It is all that a host's certificate tells of its CA's key; `openssl x509 -noout -ext subjectKeyIdentifier` shows that of a CA.
+    It is all that a host's certificate tells of its CA's key; `openssl x509 -noout -ext subjectKeyIdentifier` shows
+    that of a CA.
     """
     found = extension(certificate, x509.AuthorityKeyIdentifier)
     return found.key_identifier.hex() if found and found.key_identifier else ""

@@ -32,7 +32,10 @@ def is_managed(content: str) -> bool:
 
 
 def hold(path: str, stack: contextlib.ExitStack) -> str:
-    """The content behind a name. It stays until the stack is closed, or the process ends; one that has no manifest nobody prunes."""
+    """The content behind a name. It stays until the stack is closed, or the process ends.
+
+    One that has no manifest nobody prunes.
+    """
     while True:
         content = os.path.realpath(path)
         with contextlib.ExitStack() as held:
@@ -42,7 +45,9 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                raise Failed(f"cannot keep image {content} from being pruned: {error.strerror}; run as who may read its pool") from error
+                raise Failed(
+                    f"cannot keep image {content} from being pruned: {error.strerror}; run as who may read its pool"
+                ) from error
             except Refused as error:
                 raise Failed(f"cannot keep image {content} from being pruned: {error}") from error
             if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited

@@ -47,7 +47,10 @@ def of(uri: str) -> Credentials | None:
     if directories:
         return _below(directories[-1])
     system = Credentials(
-        "/etc/pki/CA/cacert.pem", "/etc/pki/libvirt/clientcert.pem", "/etc/pki/libvirt/private/clientkey.pem", "/etc/pki/CA/cacrl.pem"
+        "/etc/pki/CA/cacert.pem",
+        "/etc/pki/libvirt/clientcert.pem",
+        "/etc/pki/libvirt/private/clientkey.pem",
+        "/etc/pki/CA/cacrl.pem",
     )
     if os.geteuid() == 0:
         return system
@@ -75,7 +78,10 @@ def fault(own: Credentials) -> str:
     try:
         texts = {path: _text(path) for path in (own.authority, own.certificate, own.key)}
     except OSError as error:
-        return missing(own) or f"this user (uid {os.geteuid()}) cannot read {error.filename}: {error.strerror}; run as its owner"
+        return (
+            missing(own)
+            or f"this user (uid {os.geteuid()}) cannot read {error.filename}: {error.strerror}; run as its owner"
+        )
     if not CAN_READ:
         return ""
     for path in (own.authority, own.certificate):
@@ -103,7 +109,9 @@ def load(context: ssl.SSLContext, own: Credentials) -> None:
 
 
 def _below(directory: str) -> Credentials:
-    return Credentials(*(os.path.join(directory, name) for name in ("cacert.pem", "clientcert.pem", "clientkey.pem", "cacrl.pem")))
+    return Credentials(
+        *(os.path.join(directory, name) for name in ("cacert.pem", "clientcert.pem", "clientkey.pem", "cacrl.pem"))
+    )
 
 
 def _text(path: str) -> str:
@@ -118,5 +126,8 @@ def _dates(path: str, certificate: t.Any) -> str:
     if now > end:
         return f"the certificate {path} expired on {end:%Y-%m-%d}; {_ISSUE}"
     if now < start:
-        return f"the certificate {path} is valid only from {start:%Y-%m-%d %H:%M} UTC on, here it is {now:%Y-%m-%d %H:%M}: set the clock"
+        return (
+            f"the certificate {path} is valid only from {start:%Y-%m-%d %H:%M} UTC on, here it is "
+            f"{now:%Y-%m-%d %H:%M}: set the clock"
+        )
     return ""

@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The daemon that serves TLS: whether it listens, whether it has read the files that are in place, and that it reads them now.
+"""The daemon that serves TLS: whether it listens, whether it has read the files that are in place, and that it reads
+them now.
 
-It reads them when it starts and when `virt-admin server-update-tls` says so, and tells nobody which ones it has. So what was read last
-is written down beside them: `{"set": ..., "refuses": [serials]}`. A run that is killed before that lets it read them once more.
+It reads them when it starts and when `virt-admin server-update-tls` says so, and tells nobody which ones it has. So
+what was read last is written down beside them: `{"set": ..., "refuses": [serials]}`. A run that is killed before that
+lets it read them once more.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ def serving(named: str | None) -> str | None:
     if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{_PORT:04X}") for words in lines):
         return None
     there = [name for name in DAEMONS if active(f"{name}-tls.socket")]  # not where an old daemon listens by itself
-    there += [name for name in DAEMONS if Path(f"/run/libvirt/{'libvirt' if name == 'libvirtd' else name}-admin-sock").exists()]
+    there += [
+        name
+        for name in DAEMONS
+        if Path(f"/run/libvirt/{'libvirt' if name == 'libvirtd' else name}-admin-sock").exists()
+    ]
     return named or next(iter(there), None)
 
 
@@ -47,9 +53,15 @@ def is_loaded(root: str) -> bool:
 
 
 def load(daemon: str, root: str, trust: Trust) -> None:
-    """Let it read them, close the connections of clients that have been revoked since it last did, and write that down."""
+    """Let it read them, close the connections of clients that have been revoked since it last did, and write that
+    down.
+    """
     _admin(daemon, "server-update-tls", daemon)
-    new = {serial: subject for serial, subject in trust.revoked.items() if serial not in _remembered(root).get("refuses", [])}
+    new = {
+        serial: subject
+        for serial, subject in trust.revoked.items()
+        if serial not in _remembered(root).get("refuses", [])
+    }
     # A connection that is open goes on, whatever is read.
     for client in _clients(daemon) if new else []:
         if _subject(daemon, client) in {*new.values()} - {""}:
@@ -80,7 +92,9 @@ def _clients(daemon: str) -> list[str]:
 def _subject(daemon: str, client: str) -> str:
     """Of the certificate that a client has shown; empty when it is gone."""
     try:
-        found = re.search(r"^tls_x509_dname\s*:\s*(.*?)\s*$", _admin(daemon, "client-info", daemon, client), re.MULTILINE)
+        found = re.search(
+            r"^tls_x509_dname\s*:\s*(.*?)\s*$", _admin(daemon, "client-info", daemon, client), re.MULTILINE
+        )
     except Failed:
         return ""
     return found[1] if found else ""
@@ -90,13 +104,25 @@ def _admin(daemon: str, *words: str) -> str:
     command = ["virt-admin", "-c", f"{daemon}:///system", *words]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, stdin=subprocess.DEVNULL, env=_ENVIRONMENT
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=_ENVIRONMENT,
         )
-        reason = "" if done.returncode == 0 else "; ".join(done.stderr.split("\n")).strip("; ") or f"exit code {done.returncode}"
+        reason = (
+            ""
+            if done.returncode == 0
+            else "; ".join(done.stderr.split("\n")).strip("; ") or f"exit code {done.returncode}"
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = str(error)
     if reason:
-        raise Failed(f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; mend that, and run again")
+        raise Failed(
+            f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; mend that, and run again"
+        )
     return done.stdout
 
 

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Work that outlives the connection that brought it: in the background, its answer in a file that is locked as long as it works.
+"""Work that outlives the connection that brought it: in the background, its answer in a file that is locked as long as
+it works.
 
 Ansible's own `async` does the same with six more trips to the host, and knows the end by asking again and again.
 """
@@ -28,7 +29,10 @@ _NAME_LIMIT = 15  # proc(5): comm
 
 
 def detach(name: str) -> None:
-    """From here on this is a process of its own called `name`, if the action asked for that; the action is told the answer's file."""
+    """From here on this is a process of its own called `name`, if the action asked for that.
+
+    The action is told the answer's file.
+    """
     if not os.environ.get(_ASKED):
         return
     try:

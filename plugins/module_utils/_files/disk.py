@@ -22,9 +22,11 @@ __all__ = ["hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
-# QEMU, block/file-posix.c: who writes locks the one byte, who lets nobody write or resize the others; each lock is a shared one.
+# QEMU, block/file-posix.c: who writes locks the one byte, who lets nobody write or resize the others; each lock is a
+# shared one.
 _WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
-_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a filesystem without; QEMU has none there either
+# of a filesystem without; QEMU has none there either
+_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def kind(path: str) -> str:
@@ -45,14 +47,19 @@ def locked(path: str) -> bool:
 
 
 def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
-    """Let no QEMU process write to the image until the stack is closed or this process ends; False where one does now."""
+    """Let no QEMU process write to the image until the stack is closed or this process ends.
+
+    False where one does now.
+    """
     try:
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
         for byte in _LETS_NOBODY_WRITE:
             fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise Failed(f"cannot keep {path} from being written: {error.strerror}; run as who may read its pool") from error
+            raise Failed(
+                f"cannot keep {path} from being written: {error.strerror}; run as who may read its pool"
+            ) from error
         return True
     return not _is_locked(image, path, _WRITES, 1)
 
@@ -79,7 +86,10 @@ def hidden(path: str) -> str:
 
 @contextlib.contextmanager
 def new(path: str) -> t.Iterator[str]:
-    """Inside, make the disk under the hidden name that is given; then it appears at once, complete and on disk, or not at all."""
+    """Inside, make the disk under the hidden name that is given.
+
+    Then it appears at once, complete and on disk, or not at all.
+    """
     making = hidden(path)
     remove(making)  # of a run that was killed
     try:

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring a file here, piece by piece: from a web server, from this host, and out of its packing. What was interrupted goes on."""
+"""Bring a file here, piece by piece: from a web server, from this host, and out of its packing.
+
+What was interrupted goes on.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ class _TryAgain(Exception):
 
 
 class Part:
-    """A file that is not whole yet. What it holds is kept; blocks of zeros become holes; the digest is taken while it is written."""
+    """A file that is not whole yet. What it holds is kept; blocks of zeros become holes.
+
+    The digest is taken while it is written.
+    """
 
     def __init__(self, path: str, algorithm: str | None = None, bounds: Bounds | None = None) -> None:
         self.path, self.size = path, 0
@@ -72,13 +78,20 @@ class Part:
             remove(self.path)
 
     def expect(self, size_bytes: int, needs_bytes: int | None = None) -> None:
-        """Refuse what will be too large, or leave too little room, before it is written; what a sparse file `needs` is less."""
+        """Refuse what will be too large, or leave too little room, before it is written.
+
+        What a sparse file `needs` is less.
+        """
         if self._bounds:
             needs = size_bytes if needs_bytes is None else needs_bytes
             self._refuse(self._bounds.problem(size_bytes) or self._lacks(max(0, needs - room.allocated(self.path))))
 
     def _lacks(self, needs_bytes: int) -> str:
-        return room.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool") if self._bounds else ""
+        return (
+            room.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool")
+            if self._bounds
+            else ""
+        )
 
     def _refuse(self, problem: str) -> None:
         """Nothing is left of it then."""
@@ -153,8 +166,8 @@ class Part:
             remove(self.path)
             free = os.statvfs(os.path.dirname(self.path))
             raise Failed(
-                f"cannot write {self.path}: {error.strerror} ({free.f_bavail * free.f_frsize // 1024**2} MiB are free there without it); "
-                "nothing of it is left; make room, or use another pool"
+                f"cannot write {self.path}: {error.strerror} ({free.f_bavail * free.f_frsize // 1024**2} MiB are free "
+                "there without it); nothing of it is left; make room, or use another pool"
             ) from error
 
 
@@ -166,8 +179,8 @@ def read_bytes(opener: Opener, location: str, *, retries: int) -> tuple[bytes, s
 def download(opener: Opener, location: str, part: Part, *, retries: int, tell: Tell, trusted: bool) -> None:
     """Bring what is missing of `part` from a web server; raises Failed when it cannot be had now.
 
-    What an earlier run left is only gone on with when the server says that it has the same file still, or `trusted`: what comes of it is
-    verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
+    What an earlier run left is only gone on with when the server says that it has the same file still, or `trusted`:
+    what comes of it is verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
     """
     validator = f"{part.path}.validator"
 
@@ -180,7 +193,12 @@ def download(opener: Opener, location: str, part: Part, *, retries: int, tell: T
             part.restart()
         _receive(opener, location, part, validator, "", tell)
 
-    _tried(receive, location, retries, lambda: f"; the {part.size} bytes that came are kept for the next run" if part.size else "")
+    _tried(
+        receive,
+        location,
+        retries,
+        lambda: f"; the {part.size} bytes that came are kept for the next run" if part.size else "",
+    )
 
 
 def copy(path: str, part: Part, tell: Tell) -> None:
@@ -202,7 +220,11 @@ def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
     """Unpack beside the packed file; returns the new path."""
     unpacked = f"{path}.unpacked"
     remove(unpacked)
-    with Part(unpacked, bounds=bounds) as out, open(path, "rb") as packed, _unpacking(packed, path, compression) as stream:
+    with (
+        Part(unpacked, bounds=bounds) as out,
+        open(path, "rb") as packed,
+        _unpacking(packed, path, compression) as stream,
+    ):
         total = os.fstat(packed.fileno()).st_size
         while True:
             try:
@@ -240,7 +262,8 @@ def _receive(opener: Opener, location: str, part: Part, validator: str, known: s
     asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
     try:
         with _asked(opener, location, asked) as answer:
-            if answer.status != http.client.PARTIAL_CONTENT:  # from the beginning: the server knows no ranges, or has another file now
+            # from the beginning: the server knows no ranges, or has another file now
+            if answer.status != http.client.PARTIAL_CONTENT:
                 part.restart()
                 _remember(validator, answer.headers)
             elif _range_start(answer.headers) != part.size:
@@ -295,7 +318,10 @@ def _read(opener: Opener, location: str) -> tuple[bytes, str]:
     with _asked(opener, location, {}) as answer:
         content, origin = t.cast(bytes, answer.read(_SMALL_BYTES + 1)), str(answer.geturl())
     if len(content) > _SMALL_BYTES:
-        raise Failed(f"refusing {without_secrets(location)}: it is larger than {_SMALL_BYTES} bytes; is it the list of checksums?")
+        raise Failed(
+            f"refusing {without_secrets(location)}: it is larger than {_SMALL_BYTES} bytes; is it the list of "
+            "checksums?"
+        )
     return content, origin
 
 
@@ -314,15 +340,23 @@ def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Call
             reason = str(error)
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in _WORTH_ANOTHER_TRY:
-                raise Failed(f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the address right?") from error
+                raise Failed(
+                    f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the address right?"
+                ) from error
             reason = f"HTTP {error.code} {error.reason}"
         except http.client.InvalidURL as error:  # its text may come from a redirect, with what is secret there
-            raise Failed(f"cannot fetch {shown}: its address, or the one it leads to, holds spaces or control characters") from error
+            raise Failed(
+                f"cannot fetch {shown}: its address, or the one it leads to, holds spaces or control characters"
+            ) from error
         except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
                 raise Failed(
-                    f"cannot fetch {shown}: {cause.verify_message}; name the authority that signed its certificate with ca_path"
+                    f"cannot fetch {shown}: {cause.verify_message}; name the authority that signed its certificate "
+                    "with ca_path"
                 ) from error
             reason = str(cause) or type(cause).__name__
-    raise Failed(f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host reach it?")
+    raise Failed(
+        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host "
+        "reach it?"
+    )

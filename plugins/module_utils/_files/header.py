@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The first bytes of an image, read without QEMU: which opens every file that an image names before it tells what it is."""
+"""The first bytes of an image, read without QEMU: which opens every file that an image names before it tells what it
+is.
+"""
 
 from __future__ import annotations
 

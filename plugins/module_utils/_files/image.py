@@ -25,7 +25,18 @@ from ansible_collections.corral.virt.plugins.module_utils._files.content import 
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
-__all__ = ["CHUNK", "digest_of", "look", "manifest_of", "point", "publish", "read_manifest", "verified", "verify", "vouch"]
+__all__ = [
+    "CHUNK",
+    "digest_of",
+    "look",
+    "manifest_of",
+    "point",
+    "publish",
+    "read_manifest",
+    "verified",
+    "verify",
+    "vouch",
+]
 
 CHUNK = 1024 * 1024
 
@@ -50,7 +61,8 @@ def read_manifest(text: str, what: str) -> Manifest:
     """A manifest's text as data; raises Failed."""
     try:
         known = {field.name for field in dataclasses.fields(Manifest)}
-        found = Manifest(**{key: value for key, value in json.loads(text).items() if key in known})  # a newer version may tell more
+        # a newer version may tell more
+        found = Manifest(**{key: value for key, value in json.loads(text).items() if key in known})
         found.check()
         return found
     except (ValueError, TypeError, AttributeError, BadInput) as error:
@@ -68,7 +80,10 @@ def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str
 
 
 def publish(path: str, image: Image, manifest: Manifest) -> None:
-    """Give the finished file its content's name, read-only: overlays will stand on it. Its manifest is there before it is."""
+    """Give the finished file its content's name, read-only: overlays will stand on it.
+
+    Its manifest is there before it is.
+    """
     os.chmod(path, 0o444)
     settle(path)
     beside = os.path.join(image.directory, manifest_name(manifest.content))
@@ -91,10 +106,11 @@ def verified(directory: str, content: str) -> bool:
 
 
 def verify(directory: str, content: str, offered: Manifest | None) -> Manifest | None:
-    """The manifest of a content that is what this says, or else what is `offered`; None for another one, and where nobody knows.
+    """The manifest of a content that is what this says, or else what is `offered`; None for another one, and where
+    nobody knows.
 
-    It is read again only where the file is not the very one that was verified. The manifest is of the file as it was before it was read:
-    one that somebody writes to meanwhile is not that one any more.
+    It is read again only where the file is not the very one that was verified. The manifest is of the file as it was
+    before it was read: one that somebody writes to meanwhile is not that one any more.
     """
     manifest = manifest_of(directory, content) or offered
     if manifest is None or verified(directory, content):
@@ -113,7 +129,9 @@ def _seen(manifest: Manifest, file: os.stat_result) -> Manifest:
 def manifest_of(directory: str, content: str) -> Manifest | None:
     """What is beside a content; None where nothing is, or nothing that can be read."""
     try:
-        with open(private.opened(os.path.join(directory, manifest_name(content)), os.O_RDONLY), errors="replace") as stream:
+        with open(
+            private.opened(os.path.join(directory, manifest_name(content)), os.O_RDONLY), errors="replace"
+        ) as stream:
             return read_manifest(stream.read(), content)
     except (FileNotFoundError, Failed, Refused):
         return None

@@ -99,7 +99,8 @@ def _lock(folder: str, name: str) -> str:
 
 @contextlib.contextmanager
 def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
-    """One run per name on this host: raises Refused with that text while there is another; without a text, waits for its end.
+    """One run per name on this host: raises Refused with that text while there is another; without a text, waits for
+    its end.
 
     The lock ends with the process that holds it.
     """
@@ -112,7 +113,10 @@ def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
 
 
 def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:
-    """Take the locks of these guests, and of all that were ever locked, for as long as `locks` is open; those that others hold."""
+    """Take the locks of these guests, and of all that were ever locked, for as long as `locks` is open.
+
+    Those that others hold.
+    """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file for each guest
     known = {name[: -len(_LOCK)] for name in os.listdir(private.folder()) if name.endswith(_LOCK)}

@@ -14,12 +14,23 @@ PATH = "/var/lib/libvirt/corral-maintenance.json"
 
 
 def read(path: str = PATH) -> dict[str, str | list[str]] | None:
-    """`reason` and `since`, `bridges` and `pools` that the host had then, or None. A mark that cannot be read counts: somebody set it."""
+    """`reason` and `since`, `bridges` and `pools` that the host had then, or None.
+
+    A mark that cannot be read counts: somebody set it.
+    """
     try:
         with open(path) as stream:
             found = json.load(stream)
-        return {**{k: str(found[k]) for k in ("reason", "since")}, **{k: [*map(str, found.get(k, []))] for k in ("bridges", "pools")}}
+        return {
+            **{k: str(found[k]) for k in ("reason", "since")},
+            **{k: [*map(str, found.get(k, []))] for k in ("bridges", "pools")},
+        }
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return {"reason": f"{path} cannot be read ({error}); mend or remove it", "since": "", "bridges": [], "pools": []}
+        return {
+            "reason": f"{path} cannot be read ({error}); mend or remove it",
+            "since": "",
+            "bridges": [],
+            "pools": [],
+        }

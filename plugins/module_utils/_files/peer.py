@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Why a connection to libvirt over TLS fails: what is wrong here, who answers, and what either says to the other's certificate.
+"""Why a connection to libvirt over TLS fails: what is wrong here, who answers, and what either says to the other's
+certificate.
 
-libvirt's client says "Failed to verify peer's certificate" whatever is wrong with it, and "Unable to read TLS confirmation" when its own
-is refused. So the files here are examined, and the machine that answers is asked as libvirt asks it.
+libvirt's client says "Failed to verify peer's certificate" whatever is wrong with it, and "Unable to read TLS
+confirmation" when its own is refused. So the files here are examined, and the machine that answers is asked as libvirt
+asks it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, authority_key, extension, spelled, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
+    CAN_READ,
+    authority_key,
+    extension,
+    spelled,
+    validity,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files.credentials import Credentials
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 
@@ -51,7 +59,10 @@ class _Peer:
 
 
 def why(uri: str) -> str:
-    """The cause why libvirt cannot be reached at a URI over TLS, and what mends it; empty when none is known. Within 20 s."""
+    """The cause why libvirt cannot be reached at a URI over TLS, and what mends it; empty when none is known.
+
+    Within 20 s.
+    """
     own = credentials.of(uri)
     if own is None:
         return ""
@@ -76,25 +87,38 @@ def _cause(host: str, port: int, own: Credentials, *, checked: bool) -> str:
         return f"this machine knows no address of {host} ({error.strerror}): add it to DNS or /etc/hosts"
     except ConnectionRefusedError:
         sockets = "systemctl start libvirtd-tls.socket, or virtproxyd-tls.socket"
-        return f"port {port} of {host} refuses connections: libvirt does not listen there, or a firewall says so; on {host}: {sockets}"
+        return (
+            f"port {port} of {host} refuses connections: libvirt does not listen there, or a firewall says so; on "
+            f"{host}: {sockets}"
+        )
     except socket.timeout:
-        return f"port {port} of {host} gives no answer within {_ANSWER_S} s: the machine is off or hangs, or a firewall drops packets"
+        return (
+            f"port {port} of {host} gives no answer within {_ANSWER_S} s: the machine is off or hangs, or a "
+            "firewall drops packets"
+        )
     except ssl.SSLError as error:
         reason = (error.reason or str(error))[:_SHOWN]
-        return f"port {port} of {host} completes no TLS handshake ({reason}); on {host}, `{_LOG}` tells whether libvirt listens there"
+        return (
+            f"port {port} of {host} completes no TLS handshake ({reason}); on {host}, `{_LOG}` tells whether "
+            "libvirt listens there"
+        )
     except OSError:
         return ""  # libvirt says the same
     return flaw or (_refusal(host, own) if peer.takes_ours is False else "")
 
 
 def _asked(host: str, port: int, own: Credentials, *, checked: bool) -> _Peer | None:
-    """Whoever answers, after a handshake as libvirt does it; raises SSLCertVerificationError when `checked` and its certificate is bad."""
+    """Whoever answers, after a handshake as libvirt does it.
+
+    Raises SSLCertVerificationError when `checked` and its certificate is bad.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     credentials.load(context, own)
     if checked:
         context.load_verify_locations(own.authority)
     else:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is only described, and nothing of it trusted
+        # it is only described, and nothing of it trusted
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection((host, port), timeout=_ANSWER_S) as plain:
         address = plain.getpeername()[0]
         with context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False) as secured:
@@ -136,7 +160,12 @@ def _revokes(own: Credentials, certificate: t.Any) -> bool:
     """Whether the list here, if there is one, names a certificate of our authority."""
     with contextlib.suppress(OSError, ValueError):
         with open(own.revoked, "rb") as stream:
-            return x509.load_pem_x509_crl(stream.read()).get_revoked_certificate_by_serial_number(certificate.serial_number) is not None
+            return (
+                x509.load_pem_x509_crl(stream.read()).get_revoked_certificate_by_serial_number(
+                    certificate.serial_number
+                )
+                is not None
+            )
     return False
 
 
@@ -149,13 +178,19 @@ def _flaw(host: str, peer: _Peer, own: Credentials, verdict: int) -> str:
     if verdict in _UNTRUSTED:
         return f"{its} of another authority: {_authorities(peer.certificate, own)}; {renew} with the CA of this machine"
     if verdict in _OTHER_NAME:
-        mend = f"correct the address of {host}, or if that is the machine add {host} to its pki_names and run the role corral.virt.pki"
+        mend = (
+            f"correct the address of {host}, or if that is the machine add {host} to its pki_names and run the "
+            "role corral.virt.pki"
+        )
         return f"{its}, valid for {_names(peer.certificate)} but not for {host}: {mend}"
     if verdict == _EXPIRED:
         return f"{its} that expired on {end:%Y-%m-%d}: {renew}"
     if verdict == _NOT_YET:
         now = datetime.datetime.now(datetime.timezone.utc)
-        return f"{its} that is valid only from {start:%Y-%m-%d %H:%M} UTC on, and here it is {now:%Y-%m-%d %H:%M}: set the clocks"
+        return (
+            f"{its} that is valid only from {start:%Y-%m-%d %H:%M} UTC on, and here it is {now:%Y-%m-%d %H:%M}: "
+            "set the clocks"
+        )
     if verdict == _REVOKED:
         return f"{its} that {own.revoked} revokes: issue a new one there with virt_tls and force: true"
     return ""  # OpenSSL is stricter than libvirt: this need not be the cause
@@ -183,5 +218,8 @@ def _refusal(host: str, own: Credentials) -> str:
     its = f"{host} refuses the certificate {own.certificate} of this machine, {spelled(certificate.subject)}"
     if _revokes(own, certificate):
         return f"{its}, which {own.revoked} revokes: issue a new one with virt_tls and force: true"
-    may = f"its name is not in tls_allowed_dn_list there (pki_allowed), {host} trusts another authority, revokes it, or has another date"
+    may = (
+        f"its name is not in tls_allowed_dn_list there (pki_allowed), {host} trusts another authority, revokes it, "
+        "or has another date"
+    )
     return f"{its}: {may}; on {host}, `{_LOG}` tells which"

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Work files that no other user can reach: one private folder per user, and files that are opened without following or waiting."""
+"""Work files that no other user can reach: one private folder per user, and files that are opened without following
+or waiting.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 __all__ = ["check", "folder", "make", "opened", "place"]
 
 _SYSTEM = "/run/corral"
-_NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)  # a symbolic link, a pipe or socket without a reader, a directory
+# a symbolic link, a pipe or socket without a reader, a directory
+_NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 
 
 def place() -> str:
@@ -35,7 +38,9 @@ def folder() -> str:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         make(path)
     except OSError as error:
-        raise Failed(f"cannot keep work files in {path}: {error.strerror}; set XDG_RUNTIME_DIR to a directory of your own") from error
+        raise Failed(
+            f"cannot keep work files in {path}: {error.strerror}; set XDG_RUNTIME_DIR to a directory of your own"
+        ) from error
     return path
 
 
@@ -50,13 +55,18 @@ def make(path: str, *, foreign: bool = False) -> None:
 
 
 def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
-    """Raises OSError, or Refused unless it is a directory that no other user can write to. `mend`: others may not read it either."""
+    """Raises OSError, or Refused unless it is a directory that no other user can write to.
+
+    `mend`: others may not read it either.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        raise Refused(f"cannot keep work files in {path}: it is not a directory; find out who made it, and remove it") from error
+        raise Refused(
+            f"cannot keep work files in {path}: it is not a directory; find out who made it, and remove it"
+        ) from error
     try:
         status = os.fstat(descriptor)
         mode, ours = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
@@ -66,13 +76,16 @@ def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
         os.close(descriptor)
     if mode & 0o022 or not (foreign or ours):
         raise Refused(
-            f"cannot keep work files in {path}: it belongs to user {status.st_uid} and has mode {mode:04o}, it must belong to user "
-            f"{os.geteuid()} with mode 0700; find out who made it, and remove it"
+            f"cannot keep work files in {path}: it belongs to user {status.st_uid} and has mode {mode:04o}, it must "
+            f"belong to user {os.geteuid()} with mode 0700; find out who made it, and remove it"
         )
 
 
 def opened(path: str, flags: int, mode: int = 0o600) -> int:
-    """Descriptor of a regular file; no link is followed, no pipe waited for. Raises OSError, or Refused for another kind."""
+    """Descriptor of a regular file; no link is followed, no pipe waited for.
+
+    Raises OSError, or Refused for another kind.
+    """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as error:

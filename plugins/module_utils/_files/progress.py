@@ -53,7 +53,10 @@ class Progress:
 
 
 class Note:
-    """Whether somebody left a file to tell this run something since it began; an older one was left to an earlier run."""
+    """Whether somebody left a file to tell this run something since it began.
+
+    An older one was left to an earlier run.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -77,7 +80,10 @@ class Note:
 
 
 class Watch:
-    """What a run on one guest tells, and hears. Entered by who holds the guest's lock: what another run tells and hears is not removed."""
+    """What a run on one guest tells, and hears.
+
+    Entered by who holds the guest's lock: what another run tells and hears is not removed.
+    """
 
     def __init__(self, name: str) -> None:
         path = os.path.join(private.place(), name)

@@ -22,7 +22,9 @@ _LOOK_S = 0.2
 
 
 def settings() -> tuple[bool, list[str]]:
-    """Whether libvirt takes a disk back from QEMU's user (dynamic_ownership), and the directories that it is told are shared."""
+    """Whether libvirt takes a disk back from QEMU's user (dynamic_ownership), and the directories that it is told
+    are shared.
+    """
     text = _configuration()
     shared = re.search(r"^\s*shared_filesystems\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
     return _setting(text, "dynamic_ownership") != "0", re.findall(r'"([^"]+)"', shared.group(1) if shared else "")
@@ -33,7 +35,9 @@ def displays() -> DisplayDefaults:
     text = _configuration()
     listen = {kind: _setting(text, f"{kind}_listen") for kind in ("vnc", "spice")}
     guards = {"vnc": ("vnc_tls", "vnc_password", "vnc_sasl"), "spice": ("spice_password", "spice_sasl")}
-    protected = (kind for kind, settings in guards.items() if any(_setting(text, name) not in ("", "0") for name in settings))
+    protected = (
+        kind for kind, settings in guards.items() if any(_setting(text, name) not in ("", "0") for name in settings)
+    )
     return DisplayDefaults({kind: place for kind, place in listen.items() if place}, frozenset(protected))
 
 
@@ -52,9 +56,11 @@ def _setting(text: str, name: str) -> str:
 
 
 def given_away(name: str, over: t.Callable[[], bool]) -> bool:
-    """Wait until the guest's process ends, or it is `over`. Whether libvirt ended it because the guest had arrived elsewhere.
+    """Wait until the guest's process ends, or it is `over`. Whether libvirt ended it because the guest had arrived
+    elsewhere.
 
-    It writes why before it ends a process (qemuProcessStop), and then looks only five times a second whether that is dead.
+    It writes why before it ends a process (qemuProcessStop), and then looks only five times a second whether that is
+    dead.
     """
     try:
         with open(_LOG.format(name), errors="replace") as log, open(PID_FILE.format(name)) as pid:

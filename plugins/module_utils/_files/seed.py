@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Write a NoCloud seed image, apply a seed to a disk, and make SSH host keys; the bytes stay on the host they are made on."""
+"""Write a NoCloud seed image, apply a seed to a disk, and make SSH host keys.
+
+The bytes stay on the host they are made on.
+"""
 
 from __future__ import annotations
 
@@ -65,17 +68,24 @@ def public_key(private: str) -> str:
         load = serialization.load_ssh_private_key if "OPENSSH" in private else serialization.load_pem_private_key
         public = load(private.encode(), password=None).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise BadInput(f"ssh_keys in cloud_init: a private key cannot be read ({type(error).__name__}); give it unencrypted") from None
+        raise BadInput(
+            f"ssh_keys in cloud_init: a private key cannot be read ({type(error).__name__}); give it unencrypted"
+        ) from None
     return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
 
 def _need_cryptography() -> None:
     if serialization is None:
-        raise Unsupported("making and reading SSH host keys needs cryptography; install python3-cryptography on this host")
+        raise Unsupported(
+            "making and reading SSH host keys needs cryptography; install python3-cryptography on this host"
+        )
 
 
 def host_key_in(image: bytes) -> tuple[str, str] | None:
-    """The SSH host key in a seed image of ours, so that a new seed does not change it; None where there is none to read."""
+    """The SSH host key in a seed image of ours, so that a new seed does not change it.
+
+    None where there is none to read.
+    """
     if pycdlib is None:
         return None
     opened, out = pycdlib.PyCdlib(), io.BytesIO()
@@ -93,8 +103,8 @@ def need_customize(guest: str) -> None:
     """Raises Unsupported where virt-customize is missing."""
     if shutil.which("virt-customize") is None:
         raise Unsupported(
-            f"cannot apply cloud_init of {guest} with method virt_customize: this host has no virt-customize; install libguestfs-tools "
-            "(Enterprise Linux: guestfs-tools)"
+            f"cannot apply cloud_init of {guest} with method virt_customize: this host has no virt-customize; install "
+            "libguestfs-tools (Enterprise Linux: guestfs-tools)"
         )
 
 
@@ -116,7 +126,17 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
                 with open(script, "w", encoding="utf-8") as handle:
                     handle.write(value)
             arguments += [f"--{option}", script if os.path.exists(script) else value]
-        tool = ["virt-customize", "--quiet", "--no-network", "--no-logfile", "--selinux-relabel", "--format", "qcow2", "-a", path]
+        tool = [
+            "virt-customize",
+            "--quiet",
+            "--no-network",
+            "--no-logfile",
+            "--selinux-relabel",
+            "--format",
+            "qcow2",
+            "-a",
+            path,
+        ]
         try:
             done = subprocess.run(
                 [*_ends_with_us(), *tool, *arguments],
@@ -128,7 +148,9 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
                 timeout=_CUSTOMIZE_S,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"cannot customize disk {to}: virt-customize took more than {_CUSTOMIZE_S} s; try libguestfs-test-tool") from None
+            raise Failed(
+                f"cannot customize disk {to}: virt-customize took more than {_CUSTOMIZE_S} s; try libguestfs-test-tool"
+            ) from None
     if done.returncode:
         raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
     os.replace(path, to)

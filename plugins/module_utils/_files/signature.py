@@ -21,7 +21,8 @@ _ARMOUR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?
 
 
 def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) -> bytes:
-    """The part of the content that a key of the keyring signed: all of it, or the inside where it holds its signature itself.
+    """The part of the content that a key of the keyring signed: all of it, or the inside where it holds its signature
+    itself.
 
     `keyring` is a file's path or armoured text. Raises Failed when the signature is not good.
     """
@@ -36,9 +37,13 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
             _write(f"{data}.sig", signature)
             command += [f"{data}.sig", data]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+            )
         except FileNotFoundError as error:
-            raise Unsupported(f"cannot check the signature of {what}: there is no gpgv; install gpgv (Debian) or gnupg2 (EL)") from error
+            raise Unsupported(
+                f"cannot check the signature of {what}: there is no gpgv; install gpgv (Debian) or gnupg2 (EL)"
+            ) from error
         # A signature by an expired or revoked key has a line of its own instead.
         if done.returncode or "[GNUPG:] GOODSIG " not in done.stdout:
             said = "; ".join(line.removeprefix("gpgv: ") for line in done.stderr.splitlines()) or done.stdout.strip()
@@ -66,7 +71,9 @@ def _keys(keyring: str) -> bytes:
     except ValueError as error:
         raise BadInput(f"keyring: its armoured text is damaged: {error}") from error
     if not keys:
-        raise BadInput("keyring: there is no PGP PUBLIC KEY BLOCK in it; give the path of a keyring, or a key's armoured text")
+        raise BadInput(
+            "keyring: there is no PGP PUBLIC KEY BLOCK in it; give the path of a keyring, or a key's armoured text"
+        )
     return keys
 
 

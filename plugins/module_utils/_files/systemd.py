@@ -19,7 +19,8 @@ __all__ = ["changed", "enable", "start_again", "units"]
 
 _STOP_ATTEMPTS = 5
 _LOG_LINES = 8
-_ENABLED = ("enabled", "enabled-runtime", "static", "indirect", "alias", "generated")  # for which `systemctl is-enabled` says yes
+# for which `systemctl is-enabled` says yes
+_ENABLED = ("enabled", "enabled-runtime", "static", "indirect", "alias", "generated")
 _SHOWN = "Id,LoadState,UnitFileState,ActiveState,ExecMainStartTimestampMonotonic"
 
 

@@ -46,16 +46,23 @@ class Listener:
         self._add(nic for nic in nics if nic.device and nic not in self._sockets)
 
     def heard(self) -> t.Iterator[tuple[Nic, bytes, bool]]:
-        """Every frame since the last call: the interface, how the frame begins, and whether it is on its way to the guest."""
+        """Every frame since the last call: the interface, how the frame begins, and whether it is on its way to the
+        guest.
+        """
         for nic, listening_at in self._sockets.items():
             with contextlib.suppress(OSError):  # nothing more, or the device has gone with its guest
                 for _count in range(_AT_ONCE):
                     data, extra, _flags, sender = listening_at.recvmsg(self._bytes_each, socket.CMSG_SPACE(20))
-                    if not any(level == _PACKET and kind == _AUXDATA and _tagged(value) for level, kind, value in extra):
+                    if not any(
+                        level == _PACKET and kind == _AUXDATA and _tagged(value) for level, kind, value in extra
+                    ):
                         yield nic, data, sender[2] == socket.PACKET_OUTGOING
 
     def put(self, frames: t.Iterable[tuple[str, bytes]]) -> None:
-        """Put frames to the guests behind these devices. One that cannot take more now is asked again by who calls this again."""
+        """Put frames to the guests behind these devices.
+
+        One that cannot take more now is asked again by who calls this again.
+        """
         by_device = {nic.device: one for nic, one in self._sockets.items()}
         for device, data in frames:
             if device in by_device:

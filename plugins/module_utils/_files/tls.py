@@ -33,7 +33,13 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, spelled, validity
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
+    extension,
+    parsed,
+    signed,
+    spelled,
+    validity,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import called, each, fingerprint, refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
@@ -55,7 +61,20 @@ try:
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["LOADED", "current", "describe", "general", "group", "install", "me", "name", "need_library", "pem", "public_bytes", "public_of"]
+__all__ = [
+    "LOADED",
+    "current",
+    "describe",
+    "general",
+    "group",
+    "install",
+    "me",
+    "name",
+    "need_library",
+    "pem",
+    "public_bytes",
+    "public_of",
+]
 __all__ += ["explained", "read", "request", "set_mode", "user", "write"]
 
 LOADED = "loaded"
@@ -78,14 +97,15 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
         return FoundTls(files={}, same_crl=not trust.crl)
     need_library()
     ours = _ours(trust)
-    judged = {
-        path: dataclasses.replace(file, foreign=_foreign(file.place, contents[path], ours), fault=_fault(file.place, contents, identity))
-        for path, file in files.items()
+    judged = {path: _judged(file, contents, ours, identity) for path, file in files.items()}
+    certificates = {
+        file.place.purpose: parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert"
     }
-    certificates = {file.place.purpose: parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert"}
     ca, crl = (place.path for kind in ("ca", "crl") for place in identity.places if place.kind == kind)
     text, list_there = contents.get(ca, b"").decode(errors="replace"), contents.get(crl, b"").decode(errors="replace")
-    strangers = {word for path, file in judged.items() if file.foreign for word in _vouching(file.place, contents[path], ours)}
+    strangers = {
+        word for path, file in judged.items() if file.foreign for word in _vouching(file.place, contents[path], ours)
+    }
     return FoundTls(
         files=judged,
         certificates={purpose: describe(one, ours) for purpose, one in certificates.items() if one},
@@ -94,9 +114,20 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
         stands=tuple(sorted(refused(list_there, by=each(trust.text)) or ())),
         same_crl=not trust.crl or list_there == trust.crl,
         crl=list_there,
-        held=tuple(one for file in files.values() if file.place.kind == "cert" for one in each(contents[file.place.path].decode())[:1]),
+        held=tuple(
+            one
+            for file in files.values()
+            if file.place.kind == "cert"
+            for one in each(contents[file.place.path].decode())[:1]
+        ),
         authorities=tuple(sorted(strangers)),
     )
+
+
+def _judged(file: File, contents: t.Mapping[str, bytes], ours: t.Any, identity: Identity) -> File:
+    """The same file with what is wrong with it."""
+    foreign, fault = _foreign(file.place, contents[file.place.path], ours), _fault(file.place, contents, identity)
+    return dataclasses.replace(file, foreign=foreign, fault=fault)
 
 
 def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[str] = ()) -> str:
@@ -112,11 +143,14 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
     return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def install(wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None) -> None:
-    """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept aside for them.
+def install(
+    wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None
+) -> None:
+    """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept
+    aside for them.
 
-    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key, not from that
-    authority, or not valid at the moment, Failed without a key.
+    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key, not
+    from that authority, or not valid at the moment, Failed without a key.
     """
     need_library()
     identity, store, trust = wanted.identity, Path(root, wanted.identity.store), wanted.trust
@@ -153,8 +187,8 @@ def _refuse_clocks(contents: t.Mapping[str, bytes], now: datetime.datetime, what
         start, end = validity(certificate)
         if not start <= now <= end:
             raise Refused(
-                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and here it is {now:%Y-%m-%d %H:%M}; "
-                "set the clocks of this host and of the controller"
+                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and here it is "
+                f"{now:%Y-%m-%d %H:%M}; set the clocks of this host and of the controller"
             )
 
 
@@ -177,7 +211,9 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
         if place.kind == "key":
             contents[place.path] = key
         if place.kind == "cert":
-            found = [text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)]
+            found = [
+                text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)
+            ]
             if not found:
                 raise Refused(f"{what}: none of those given is for {place.purpose}Auth")
             contents[place.path] = found[0].encode()
@@ -277,7 +313,11 @@ def describe(certificate: t.Any, authorities: t.Mapping[str, str] | None = None)
 
 def _plain_usages(usage: t.Any) -> dict[str, bool]:
     """What beside its purpose a certificate permits; one that permits to sign others is a CA."""
-    names = {"digitalSignature": "digital_signature", "keyEncipherment": "key_encipherment", "keyCertSign": "key_cert_sign"}
+    names = {
+        "digitalSignature": "digital_signature",
+        "keyEncipherment": "key_encipherment",
+        "keyCertSign": "key_cert_sign",
+    }
     return {word: bool(usage and getattr(usage, name)) for word, name in names.items()}
 
 
@@ -346,7 +386,9 @@ def name(subject: str) -> t.Any:
 def public_of(key: bytes, passphrase: str | None = None) -> bytes | None:
     """The public half of a private key (PEM); None where it cannot be read so."""
     try:
-        return public_bytes(serialization.load_pem_private_key(key, password=passphrase.encode() if passphrase else None).public_key())
+        return public_bytes(
+            serialization.load_pem_private_key(key, password=passphrase.encode() if passphrase else None).public_key()
+        )
     except (ValueError, TypeError):
         return None
 
@@ -431,7 +473,9 @@ def need_library(oldest: str = OLDEST, *, install: str = "install python3-crypto
     """Raises Unsupported without cryptography, or with one before `oldest`."""
     found = "none" if x509 is None else cryptography.__version__
     if x509 is None or _numbers(found) < _numbers(oldest):
-        raise Unsupported(f"reading and making certificates needs cryptography {oldest} or newer, found {found}; {install}")
+        raise Unsupported(
+            f"reading and making certificates needs cryptography {oldest} or newer, found {found}; {install}"
+        )
 
 
 def _numbers(version: str) -> list[int]:

@@ -26,26 +26,38 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTAL
 
 
 def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
-    """Every certificate (or CRL: `X509 CRL`) of a text in PEM; the library's own reader of several came with version 39."""
+    """Every certificate (or CRL: `X509 CRL`) of a text in PEM.
+
+    The library's own reader of several came with version 39.
+    """
     return [found[0] + "\n" for found in _BLOCK.finditer(text) if found[1] == kind]
 
 
 def trust(
-    text: str, crl: str = "", *, retired: str = "", revoked: t.Mapping[str, str] | None = None, what: str = "ca_certificate"
+    text: str,
+    crl: str = "",
+    *,
+    retired: str = "",
+    revoked: t.Mapping[str, str] | None = None,
+    what: str = "ca_certificate",
 ) -> Trust:
     """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
     if not CAN_READ:
-        return Trust(text=text, crl=crl)  # a bare host has nothing to compare it with; who makes something says what is missing
+        # a bare host has nothing to compare it with; who makes something says what is missing
+        return Trust(text=text, crl=crl)
     list_option = what.replace("certificate", "crl")
     cas = {what: each(text), "retired_ca_certificates": each(retired)}
     problems = [f"{what}: no certificate in PEM"] if text.strip() and not cas[what] else []
-    problems += [f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)]
+    problems += [
+        f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)
+    ]
     serials = refused(crl)
     if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
         problems.append(f"{list_option}: not a list of revoked certificates in PEM")
     elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
         problems.append(
-            f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; bring a newer one"
+            f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
+            "bring a newer one"
         )
     if problems:
         raise BadInput(problems)
@@ -63,7 +75,10 @@ def trust(
 
 
 def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
-    """The serials (hex) that the CRLs of a text hold, or only those of these CAs (PEM); None where one cannot be read."""
+    """The serials (hex) that the CRLs of a text hold, or only those of these CAs (PEM).
+
+    None where one cannot be read.
+    """
     try:
         lists = [x509.load_pem_x509_crl(text.encode()) for text in each(crl, "X509 CRL")]
     except ValueError:

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Where the work on one name of a pool's directory is done, by one run at a time: `.corral/NAME/`. Other programs do not look there."""
+"""Where the work on one name of a pool's directory is done, by one run at a time: `.corral/NAME/`.
+
+Other programs do not look there.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def path(named: Named, kind: str = "") -> str:
 
 @contextlib.contextmanager
 def locked(named: Named) -> t.Iterator[str]:
-    """One writer per name, who is given the place; a second run waits and then finds the work done. The lock ends with its process."""
+    """One writer per name, who is given the place; a second run waits and then finds the work done.
+
+    The lock ends with its process.
+    """
     with _lock(named):
         try:
             yield path(named)
@@ -88,7 +94,10 @@ def _lock(named: Named) -> t.IO[str]:
 def wait(named: Named) -> bool:
     """Wait for the end of a run that is at work there, and write nothing; whether one left something."""
     # Who may not look there may not work there either, and hears of it then.
-    with contextlib.suppress(FileNotFoundError, PermissionError), open(private.opened(path(named, _LOCK), os.O_RDONLY)) as handle:
+    with (
+        contextlib.suppress(FileNotFoundError, PermissionError),
+        open(private.opened(path(named, _LOCK), os.O_RDONLY)) as handle,
+    ):
         fcntl.flock(handle, fcntl.LOCK_SH)
     return os.path.isdir(path(named))
 

@@ -16,7 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._files import neighbou
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, figures, look, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
-from ansible_collections.corral.virt.plugins.module_utils._model.address import SOURCES, Claim, Guest, HostLinks, Sighting
+from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+    SOURCES,
+    Claim,
+    Guest,
+    HostLinks,
+    Sighting,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -48,7 +54,10 @@ class Outcome:
 
 
 def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed. All wait at once."""
+    """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed.
+
+    All wait at once.
+    """
     searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
     outcomes = find(connection, searches, named=True) if searches else {}
     _do(connection, _changes(outcomes))
@@ -94,7 +103,9 @@ def _do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
 def _notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[str]:
     """Recorded addresses that are another guest's now, or just this one's."""
     lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
-    return [f"{entry.address}, recorded for {before}, is {now}'s now" for entry, before, now in lost if taker in (None, now)]
+    return [
+        f"{entry.address}, recorded for {before}, is {now}'s now" for entry, before, now in lost if taker in (None, now)
+    ]
 
 
 def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Outcome]:
@@ -116,7 +127,14 @@ class _Look:
     """The state of one search."""
 
     def __init__(
-        self, connection: t.Any, searches: Searches, listener: tap.Listener | None, agents: Agents, *, here: bool, named: bool
+        self,
+        connection: t.Any,
+        searches: Searches,
+        listener: tap.Listener | None,
+        agents: Agents,
+        *,
+        here: bool,
+        named: bool,
     ) -> None:
         self.connection, self.listener, self.agents, self.here, self.named = connection, listener, agents, here, named
         self.searches = searches
@@ -142,7 +160,9 @@ class _Look:
             if not missing:
                 return self._outcomes(verdict)
             if self.listener and now_s - asked_s >= _ASK_S:
-                unseen = {uuid for uuid in missing if self._source(uuid) in ("any", "packets") and not self.claims.get(uuid)}
+                unseen = {
+                    uuid for uuid in missing if self._source(uuid) in ("any", "packets") and not self.claims.get(uuid)
+                }
                 self.listener.put(plans.questions(list(self.guests.values()), self.links, unseen))
                 asked_s = now_s
             time.sleep(_DRAIN_S)
@@ -152,7 +172,12 @@ class _Look:
 
     def _waits(self, uuid: str, verdict: plans.Verdict, now_s: float) -> bool:
         guest, believed = self.guests.get(uuid), verdict.believed.get(uuid, ())
-        if now_s - self.begun_s >= self.searches[uuid].timeout_s or guest is None or not guest.running or not guest.nics:
+        if (
+            now_s - self.begun_s >= self.searches[uuid].timeout_s
+            or guest is None
+            or not guest.running
+            or not guest.nics
+        ):
             return False
         if believed:
             self.since.setdefault(uuid, now_s)
@@ -193,7 +218,9 @@ class _Look:
                 self.agents.ask(uuid)
         for (device, address), mac in self.links.neighbours.items():
             for uuid, guest in self.guests.items() if (device, address) in self.links.live else ():
-                if self._source(uuid) in ("any", "arp", "") and any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics):
+                if self._source(uuid) in ("any", "arp", "") and any(
+                    (nic.mac, nic.bridge) == (mac, device) for nic in guest.nics
+                ):
                     self._claim(uuid, [Claim(mac, address, "arp")])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)
@@ -214,7 +241,10 @@ class _Look:
                 known[claim.mac, claim.address] = claim
 
     def _heard(self) -> list[Guest]:
-        return [dataclasses.replace(guest, claims=tuple(self.claims.get(uuid, {}).values())) for uuid, guest in self.guests.items()]
+        return [
+            dataclasses.replace(guest, claims=tuple(self.claims.get(uuid, {}).values()))
+            for uuid, guest in self.guests.items()
+        ]
 
     def _outcomes(self, verdict: plans.Verdict) -> dict[str, Outcome]:
         found = {}
@@ -222,7 +252,11 @@ class _Look:
             believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
             if guest.uuid not in self.searches and not lost:
                 continue
-            told = plans.recorded(guest, believed, lost, now_s=int(time.time()), named=self.named) if guest.running else guest.seen
+            told = (
+                plans.recorded(guest, believed, lost, now_s=int(time.time()), named=self.named)
+                if guest.running
+                else guest.seen
+            )
             entries = tuple(entry for entry in told if entry not in lost)
             found[guest.uuid] = Outcome(
                 guest.name,
@@ -241,7 +275,12 @@ class _Look:
         devices = ", ".join(nic.device for nic in guest.nics if nic.device)
         agent = "its agent" if guest.uuid in self.connected else ""
         packets = f"packets at {devices}" if self.listener and devices else ""
-        words = {"lease": "libvirt's DHCP leases", "arp": "the host's neighbour table", "packets": packets, "agent": agent}
+        words = {
+            "lease": "libvirt's DHCP leases",
+            "arp": "the host's neighbour table",
+            "packets": packets,
+            "agent": agent,
+        }
         source = self._source(guest.uuid)
         return tuple(words[one] for one in SOURCES if source in ("any", one) and words[one])
 
@@ -253,7 +292,11 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, O
     result = {key: value for key, value in one.items() if key != "awaits"}
     outcome = outcomes.get(uuid, Outcome(step.guest))
     if outcome.addresses:
-        return {**result, "addresses": list(outcome.addresses), "notes": [*result["notes"], *_notes(outcomes, outcome.name)]}
+        return {
+            **result,
+            "addresses": list(outcome.addresses),
+            "notes": [*result["notes"], *_notes(outcomes, outcome.name)],
+        }
     try:
         seen = wait.observe(connection, look.by_uuid(connection, uuid))
     except VirtError:

@@ -31,10 +31,15 @@ def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
     said["interfaces"] = said.get("interfaces", [])
     if "serials" in said:
         said.pop("serial", None)
-    said["consoles"] = [console for console in said.get("consoles", []) if console.get("target")]  # the others are serial ports
+    # the others are serial ports
+    said["consoles"] = [console for console in said.get("consoles", []) if console.get("target")]
     display = graphics.first(root)
     # One that others may reach is left alone: whether it has a password cannot be told here.
-    if display is not None and display.get("type") in ("vnc", "spice") and not beyond_loopback(graphics.display(display)):
+    if (
+        display is not None
+        and display.get("type") in ("vnc", "spice")
+        and not beyond_loopback(graphics.display(display))
+    ):
         shown = words(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))
         chosen = ("port", "tls_port") if shown.pop("autoport", False) else ()
         said["graphics"] = {key: value for key, value in shown.items() if value != -1 and key not in chosen}

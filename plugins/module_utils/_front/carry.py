@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a guest takes along beside what QEMU sends: files of its disks, its UEFI variables and TPM state, its definition when it is off."""
+"""What a guest takes along beside what QEMU sends: files of its disks, its UEFI variables and TPM state, its
+definition when it is off.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def carry(ends: Ends, uuid: str, disk: DiskMove, tell: Tell) -> None:
     made.create(ends, uuid, file, replace=disk.replace)
     made.opened(ends, uuid, file.path)
     phase = f"copying {disk.target}"
-    transfer.copy(ends.source, disk.path, ends.dest, file.pool, file.name, lambda done: tell(phase, done, file.capacity_bytes))
+    transfer.copy(
+        ends.source, disk.path, ends.dest, file.pool, file.name, lambda done: tell(phase, done, file.capacity_bytes)
+    )
     meanwhile.check_unchanged(disk.path, before, _volume(ends.source, disk.path))
     storage.refresh(ends.dest, file.pool)
     made.finished(ends, uuid, file)
@@ -51,13 +55,20 @@ def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
 
 def files(found: FoundGuest) -> list[str]:
     """What a guest that is off keeps beside its disks."""
-    state = [os.path.join(folder, name) for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid)) for name in names]
+    state = [
+        os.path.join(folder, name)
+        for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid))
+        for name in names
+    ]
     nvram = [path for path in tied.files(found.xml) if os.path.exists(path)]  # none before its first start
     return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
 
 
 def carry_file(ends: Ends, uuid: str, path: str) -> None:
-    """Copy a file that is in no pool: for that moment, its directory is one. Raises Failed for a path that somebody else uses there."""
+    """Copy a file that is in no pool: for that moment, its directory is one.
+
+    Raises Failed for a path that somebody else uses there.
+    """
     directory, name = os.path.split(path)
     meanwhile.check_room(path, user=made.users(ends.dest, uuid).get(path), taken=False)
     with directories.pool_for(ends.source, directory) as here, directories.pool_for(ends.dest, directory) as there:

@@ -39,7 +39,9 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None) -> dict[str, t.Any]:
+def converge(
+    connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None
+) -> dict[str, t.Any]:
     """Do what the parameters say; `progress` hears of long work, and without one the file of which check mode tells."""
     size_bytes = clone_spec.size_bytes(params)
     clone_spec.check_local(connection.getURI())
@@ -62,7 +64,9 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progr
         plan = plans.plan(wanted, _found(connection, wanted))
         note = workplace.path(wanted, "progress")
         if plan.steps or left:
-            plan = gate.perform(lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=plan)
+            plan = gate.perform(
+                lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=plan
+            )
     return {
         "changed": bool(plan.steps),
         "steps": [str(step) for step in plan.steps],
@@ -109,12 +113,18 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     remains = left if files.kind(left) == "file" else None
     place = room.look(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
-        needs = _copied_bytes(wanted.base) if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format) else 0
+        needs = (
+            _copied_bytes(wanted.base)
+            if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format)
+            else 0
+        )
         return FoundDisk(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
     seen = header.read(path)
     form = "raw" if path in _raw(connection) else seen.format  # a guest writes the first bytes of such a disk
     if wanted.state != "absent" and form != wanted.format:
-        return FoundDisk(kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains)
+        return FoundDisk(
+            kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains
+        )
     uses = _uses(connection, path)
     unknown = "" if uses or form == "raw" else _unknown_base(path)
     info = qemu_img.info(path, form)
@@ -126,7 +136,9 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
         format=form,
         size_bytes=info["virtual-size"],
         # What it stands on may itself be a link, which is not its content.
-        backing=os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing)) if backing else None,
+        backing=os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing))
+        if backing
+        else None,
         unknown_base=unknown,
         snapshots=bool(info.get("snapshots")),
         uses=uses,
@@ -138,7 +150,10 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
 
 
 def _unknown_base(path: str) -> str:
-    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image; empty where it is."""
+    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image.
+
+    Empty where it is.
+    """
     below = header.chain(path)
     strange = next((each for each in below[1:] if not content.is_managed(each)), None)
     return strange or header.read(path).data_file or header.read(below[-1]).backing or ""
@@ -172,7 +187,9 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
 def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     """The images of all active pools that stand on a file."""
     volumes = map(caps.volume, storage.all_volumes(connection))
-    return tuple(sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path))
+    return tuple(
+        sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path)
+    )
 
 
 def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.ClonePlan, wanted: CloneSpec) -> None:
@@ -195,7 +212,9 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.CloneP
     elif isinstance(step, plans.Flatten):
         qemu_img.rebase(step.path, None, progress=percent)
     elif isinstance(step, plans.Pull):
-        blockjob.pull(connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing))
+        blockjob.pull(
+            connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing)
+        )
     elif isinstance(step, plans.Remove):
         durable.remove(step.path)
         durable.settle(os.path.dirname(step.path))

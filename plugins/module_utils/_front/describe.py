@@ -21,8 +21,13 @@ __all__ = ["describe_guest", "describe_guests", "describe_host", "name_guests"]
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
 
-def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none") -> list[dict[str, t.Any]]:
-    """Guests by name: one call for the figures of all, one document each. `names` limits them; who goes meanwhile is left out."""
+def describe_guests(
+    connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
+) -> list[dict[str, t.Any]]:
+    """Guests by name: one call for the figures of all, one document each. `names` limits them.
+
+    Who goes meanwhile is left out.
+    """
     found = []
     for item, statistics in figures.stats(connection):
         if names is None or item.name() in names:
@@ -33,8 +38,12 @@ def describe_guests(connection: t.Any, *, names: t.Collection[str] | None = None
 
 def name_guests(connection: t.Any, *, names: t.Collection[str] | None = None) -> list[dict[str, t.Any]]:
     """Name, UUID and state of guests, by name."""
-    found = [{"name": item.name(), "uuid": item.UUIDString(), "state": state} for item, state in figures.states(connection)]
-    return sorted((guest for guest in found if names is None or guest["name"] in names), key=lambda guest: str(guest["name"]))
+    found = [
+        {"name": item.name(), "uuid": item.UUIDString(), "state": state} for item, state in figures.states(connection)
+    ]
+    return sorted(
+        (guest for guest in found if names is None or guest["name"] in names), key=lambda guest: str(guest["name"])
+    )
 
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
@@ -68,7 +77,9 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     return report
 
 
-def _hardware(root: t.Any, fields: t.Mapping[str, t.Any], sizes: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def _hardware(
+    root: t.Any, fields: t.Mapping[str, t.Any], sizes: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
     """What the guest's document says of it; `sizes` are those of its disks, by target."""
     return {
         "title": fields.get("title", ""),
@@ -96,7 +107,7 @@ def _seen(memory: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
 
 
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    """A hypervisor: processors, memory (total, and free after what its guests may use), capabilities, pools, networks, guests.
+    """A hypervisor: processors, memory (total, and free after what guests may use), capabilities, pools, guests.
 
     With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
     """
@@ -106,6 +117,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     running = [guest for guest in found if guest["state"] in ("running", "paused")]
     used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
     bridges, networks = look.links(connection)
+    found_networks = figures.networks(connection) if networks else []
     pools = [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)]
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
@@ -113,8 +125,9 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     capable = caps.domain_capabilities(details) if details else {}
     own = capable.get("host_model_xml")
     common = [*([own] if own else []), *cpus]
+    baseline = figures.baseline(connection, virt_type, capabilities["arch"], common) if cpus else None
     return {
-        **({"cpu_baseline": caps.cpu_model(figures.baseline(connection, virt_type, capabilities["arch"], common))} if cpus else {}),
+        **({"cpu_baseline": caps.cpu_model(baseline)} if baseline else {}),
         **node,
         "uuid": capabilities["uuid"],
         "arch": capabilities["arch"],
@@ -129,7 +142,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
-        "networks": [_without_xml(item, caps.network(item["xml"])) for item in figures.networks(connection)] if networks else [],
+        "networks": [_without_xml(item, caps.network(item["xml"])) for item in found_networks],
         "pools": pools,
         "guests": [_brief(guest, pools) for guest in found],
     }
@@ -144,7 +157,9 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
     disks = [item for item in guest["disks"] if item.get("source")]
     directories = {item["source"].rpartition("/")[0] for item in disks}
     volumes = {item["volume"].partition("/")[0] for item in guest["disks"] if item.get("volume")}
-    sizes = [item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks]
+    sizes = [
+        item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks
+    ]
     return {
         "name": guest["name"],
         "uuid": guest["uuid"],
@@ -168,5 +183,7 @@ def _block_sizes(figures: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
     for index in range(figures.get("block.count", 0)):
         prefix = f"block.{index}."
         known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
-        sizes[figures.get(prefix + "name", "")] = {name: figures[prefix + key] for key, name in known.items() if prefix + key in figures}
+        sizes[figures.get(prefix + "name", "")] = {
+            name: figures[prefix + key] for key, name in known.items() if prefix + key in figures
+        }
     return sizes

@@ -20,12 +20,19 @@ __all__ = ["pool_at", "pool_for"]
 def pool_at(connection: t.Any, directory: str) -> str | None:
     """The active pool that is this directory."""
     paths = {caps.pool(xml)["path"]: name for name, xml in transfer.active_pools(connection).items()}
-    return next((name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None)
+    return next(
+        (name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None
+    )
 
 
 @contextlib.contextmanager
 def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
-    """The name of an active pool that is this directory; one made for the length of the `with` block where there is none."""
+    """The name of an active pool that is this directory.
+
+    One made for the length of the `with` block where there is none.
+    """
     known = pool_at(connection, directory)
-    with contextlib.nullcontext(known) if known else transfer.opened(connection, directory, new_pool(directory)) as name:
+    with (
+        contextlib.nullcontext(known) if known else transfer.opened(connection, directory, new_pool(directory)) as name
+    ):
         yield name

@@ -16,7 +16,14 @@ from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Origin, Question, Site, SiteOf, Size
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Origin,
+    Question,
+    Site,
+    SiteOf,
+    Size,
+)
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -32,7 +39,10 @@ def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: conte
 def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
     if isinstance(question, SiteOf):
         pool = question.pool or storage.pool_at(connection, str(question.copy_of))
-        there, origin = _size(storage.volume_in(connection, pool, question.name)), _origin(connection, pool, question, locks)
+        there, origin = (
+            _size(storage.volume_in(connection, pool, question.name)),
+            _origin(connection, pool, question, locks),
+        )
         return Site(pool_directory.pool_of(connection, pool), there, origin)
     return Size(_size(storage.volume_at(connection, question.path)))
 
@@ -42,7 +52,9 @@ def _size(xml: str | None) -> int | None:
 
 
 def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> Origin | None:
-    """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run may prune."""
+    """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run
+    may prune.
+    """
     xml = None
     if question.copy_of:
         xml = storage.volume_at(connection, question.copy_of)
@@ -60,7 +72,9 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         content=content,
         format=found["format"],
         capacity_bytes=found["capacity_bytes"],
-        header=header.read(content) if here and os.path.isfile(content) else Header(found["format"], found["backing_path"]),
+        header=header.read(content)
+        if here and os.path.isfile(content)
+        else Header(found["format"], found["backing_path"]),
         managed=bool(below) and all(map(contents.is_managed, below)),
         guest=_guest_with(connection, content),
         uri=uri,

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_domain`, and what they mean: parameters in, one `GuestSpec` out. Docs: plugins/doc_fragments/domain.py.
+"""Options of `virt_domain`, and what they mean: parameters in, one `GuestSpec` out. Docs:
+plugins/doc_fragments/domain.py.
 
 What is in the XML has its option from its row; here is the rest, and what fields say together.
 """
@@ -35,7 +36,8 @@ NAMING: dict[str, t.Any] = {"allow_duplicates": {"type": "bool", "default": Fals
 
 _STR = {"type": "str"}
 _ROWS = spec(DOMAIN, without=("title", "description"))
-DICTS = {option: _ROWS.pop(option)["options"] for option in ("vcpus", "memory")}  # also a number, which is the current value
+# also a number, which is the current value
+DICTS = {option: _ROWS.pop(option)["options"] for option in ("vcpus", "memory")}
 
 GUEST_OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -75,7 +77,9 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "packets", "agent", "unknown", "none"]},
 }
-GUEST_OPTIONS["disks"]["options"].update(size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]})
+GUEST_OPTIONS["disks"]["options"].update(
+    size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]}
+)
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
 _MAKING = ("image", "clone", "size")
@@ -95,13 +99,10 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     problems += _kin_problems(params)
     uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
     image = params.get("image") and _try(lambda: _units.check_image(params["image"], what=f"image of {name}"), problems)
-    seed = None if params.get("cloud_init") is None else _try(lambda: seeds.seed(params["cloud_init"], guest=name), problems)
+    told = params.get("cloud_init")
+    seed = None if told is None else _try(lambda: seeds.seed(told, guest=name), problems)
     xml = params.get("xml") and _try(lambda: _checked_xml(params["xml"], name), problems)
-    if params.get("stop_on_reboot") is not None:
-        if "on_reboot" in fields:
-            problems.append(f"stop_on_reboot of {name}: it is short for on_reboot: destroy; give one of the two")
-        fields["on_reboot"] = "destroy" if params["stop_on_reboot"] else "restart"
-    _complete(fields, graphics, name, problems)
+    _complete(fields, graphics, params.get("stop_on_reboot"), name, problems)
     problems += [*_limits(fields, name), *_state_problems(params, name)]
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
@@ -117,7 +118,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
         uuid=uuid or None,
         renamed_from=params.get("renamed_from") or None,
         clone_of=params.get("clone_of") or None,
-        plain=tuple(option for option in DICTS if params.get(option) is not None and not isinstance(params[option], dict)),
+        plain=tuple(option for option in DICTS if not isinstance(params.get(option), (dict, type(None)))),
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
@@ -125,7 +126,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
 
 
 def _control_characters(params: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
-    spoken = {key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")}
+    spoken = {
+        key: value for key, value in params.items() if key not in ("name", "title", "description", "cloud_init", "xml")
+    }
     texts = {"title": params.get("title"), "description": params.get("description")}
     for found in (*_units.control_characters(spoken), *_units.control_characters(texts, allowed="\n\t")):
         yield found.replace(": ", f" of {name}: ", 1)
@@ -152,7 +155,10 @@ def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str
 def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
     if params["clone_of"] == params["name"]:
         yield f"{what}: a guest is no copy of itself; name another one"
-    for option, says in (("image", "the disks are copies of that guest's"), ("renamed_from", "a guest that is there is renamed, not made")):
+    for option, says in (
+        ("image", "the disks are copies of that guest's"),
+        ("renamed_from", "a guest that is there is renamed, not made"),
+    ):
         if params.get(option):
             yield f"{what}: {says}; leave out one of clone_of and {option}"
     if params.get("state") == "absent":
@@ -178,7 +184,10 @@ def _checked_xml(xml: str, guest: str) -> str:
 
 
 def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> dict[str, t.Any] | None:
-    """`vcpus: 2` and `vcpus: {current: 2}` are the same; Ansible checks dictionaries that are declared, so this one is checked here."""
+    """`vcpus: 2` and `vcpus: {current: 2}` are the same.
+
+    Ansible checks dictionaries that are declared, so this one is checked here.
+    """
     if value is None:
         return None
     said = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
@@ -187,24 +196,37 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
         known: t.Any = {"options": DICTS[option]}
         for step in unknown[:-1]:
             known = known["options"][step]
-        problems.append(f"{'.'.join((option, *unknown))} of {guest}: no such option; there are {', '.join(sorted(known['options']))}")
-    problems += [f"{option} of {guest}: {message}" for message in result.error_messages if "Supported parameters" not in message]
+        problems.append(
+            f"{'.'.join((option, *unknown))} of {guest}: no such option; there are "
+            f"{', '.join(sorted(known['options']))}"
+        )
+    problems += [
+        f"{option} of {guest}: {message}" for message in result.error_messages if "Supported parameters" not in message
+    ]
     return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
 
 
-def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str]) -> tuple[Disk, ...]:
+def _disks(
+    items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str]
+) -> tuple[Disk, ...]:
     """Disks with what is said of their volumes."""
     found = []
     for item, entry in zip(items, said):
         what = f"disk {item.name} of {guest}"
         size = entry.get("size")
-        size_bytes = None if size is None else _try(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"), problems)
+        size_bytes = (
+            None
+            if size is None
+            else _try(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"), problems)
+        )
         for option, check_word in (("image", _units.check_image), ("pool", _units.check_name)):
             if entry.get(option) is not None:
                 _try(functools.partial(check_word, entry[option], what=f"{option} of {what}"), problems)
         places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
         if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
-            problems.append(f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], *_MAKING])}")
+            problems.append(
+                f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
+            )
         if item.name == "seed":
             problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
         made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
@@ -212,8 +234,18 @@ def _disks(items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], gue
     return tuple(found)
 
 
-def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest: str, problems: list[str]) -> None:
+def _complete(
+    fields: dict[str, t.Any],
+    graphics: dict[str, t.Any] | None,
+    stop_on_reboot: bool | None,
+    guest: str,
+    problems: list[str],
+) -> None:
     """What follows from what was said."""
+    if stop_on_reboot is not None:
+        if "on_reboot" in fields:
+            problems.append(f"stop_on_reboot of {guest}: it is short for on_reboot: destroy; give one of the two")
+        fields["on_reboot"] = "destroy" if stop_on_reboot else "restart"
     topology = [f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads")]
     spoken = [field for field in fields if field.startswith("vcpus.topology.")]
     if spoken:
@@ -222,14 +254,20 @@ def _complete(fields: dict[str, t.Any], graphics: dict[str, t.Any] | None, guest
         if product > _MOST_VCPUS:
             problems.append(f"vcpus.topology of {guest}: it has {product} vcpus; a guest has at most {_MOST_VCPUS}")
         elif fields.setdefault("vcpus.maximum", product) != product:
-            problems.append(f"vcpus of {guest}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make them equal")
+            problems.append(
+                f"vcpus of {guest}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make "
+                "them equal"
+            )
     if "tags" in fields:
         fields["tags"] = tuple(sorted(set(fields["tags"])))
     if "memory.hugepage_size_kib" in fields:
         fields.setdefault("memory.hugepages", True)
     ports = {port: number for port, number in (graphics or {}).items() if port in ("port", "tls_port")}
     if graphics and ports:  # -1 is libvirt's choice
-        graphics.update(autoport=set(ports.values()) == {-1}, **{port: None if number == -1 else number for port, number in ports.items()})
+        graphics.update(
+            autoport=set(ports.values()) == {-1},
+            **{port: None if number == -1 else number for port, number in ports.items()},
+        )
     if "interfaces" in fields:
         fields["interfaces"] = tuple(map(_typed, fields["interfaces"]))
 
@@ -252,12 +290,16 @@ def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
     }
     for low, high in limits.items():
         if fields.get(low, 0) > fields.get(high, 2**62):
-            yield f"{option_of(low)} of {guest}: {shown(low, fields[low])} is above {option_of(high)}, {shown(high, fields[high])}"
+            yield (
+                f"{option_of(low)} of {guest}: {shown(low, fields[low])} is above {option_of(high)}, "
+                f"{shown(high, fields[high])}"
+            )
 
 
 def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
     problems = [
-        f"{option} of {guest}: profiles are put together on the controller; call the module as a task or with ansible -m"
+        f"{option} of {guest}: profiles are put together on the controller; call the module as a task or with ansible "
+        "-m"
         for option in ("nic_profile", "disk_profile")
         if params.get(option)
     ]
@@ -267,5 +309,8 @@ def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
     if waits and params["state"] not in ("running", "rebooted"):
         problems.append(f"wait_for_ip of {guest}: it needs state: running or state: rebooted, not {params['state']}")
     if params.get("apply") == "live" and params.get("allow_restart"):
-        problems.append(f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and allow_restart")
+        problems.append(
+            f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and "
+            "allow_restart"
+        )
     return problems

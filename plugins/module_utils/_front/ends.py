@@ -82,7 +82,14 @@ def guest(connection: t.Any, found: FoundGuest) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
     job = endpoint.job(look.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""
-    return Guest(name=found.name, uuid=found.uuid, state=found.state, keeps=look.keeps(connection, found.uuid), job=job, **tied.needs(xml))
+    return Guest(
+        name=found.name,
+        uuid=found.uuid,
+        state=found.state,
+        keeps=look.keeps(connection, found.uuid),
+        job=job,
+        **tied.needs(xml),
+    )
 
 
 def cpu_misfit(dest: t.Any, its: Host, xml: str) -> str | None:

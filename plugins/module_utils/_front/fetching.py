@@ -14,13 +14,27 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import content, fetch, header, room, signature, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    content,
+    fetch,
+    header,
+    room,
+    signature,
+    workplace,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, ImageSpec, Manifest, Source, Sums
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    ImageSpec,
+    Manifest,
+    Source,
+    Sums,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
@@ -38,7 +52,10 @@ class World:
 
 
 def published(opener: fetch.Opener, said: ImageSpec) -> tuple[Checksum | None, str]:
-    """The checksum that is asked for, and why nobody can rely on it (empty: one can); one in a list after its signature was checked."""
+    """The checksum that is asked for, and why nobody can rely on it (empty: one can).
+
+    One in a list after its signature was checked.
+    """
     sums, source = said.checksum, said.source
     if not isinstance(sums, Sums):
         return sums, ""
@@ -46,8 +63,12 @@ def published(opener: fetch.Opener, said: ImageSpec) -> tuple[Checksum | None, s
         return None, ""
     listed, origin = fetch.read_bytes(opener, sums.url, retries=said.retries)
     if said.signature:
-        beside = None if said.signature == "inline" else fetch.read_bytes(opener, said.signature, retries=said.retries)[0]
-        listed = signature.signed(listed, signature=beside, keyring=t.cast(str, said.keyring), what=without_secrets(sums.url))
+        beside = (
+            None if said.signature == "inline" else fetch.read_bytes(opener, said.signature, retries=said.retries)[0]
+        )
+        listed = signature.signed(
+            listed, signature=beside, keyring=t.cast(str, said.keyring), what=without_secrets(sums.url)
+        )
     found = arrival.listed(listed.decode(errors="replace"), sums, source)
     return found, inspect.doubt(sums.url, origin, signed=bool(said.signature), certified=said.certified)
 
@@ -76,7 +97,10 @@ class Fetching:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
         there, place = os.path.exists(self.part), room.look(self.image.directory, self.bounds.reserve_bytes)
         fits = place.free_bytes - place.kept_bytes + (room.allocated(self.part) if there else 0)
-        return {"bytes": os.path.getsize(self.part) if there else 0, "max_bytes": max(0, min(fits, self.bounds.max_bytes))}
+        return {
+            "bytes": os.path.getsize(self.part) if there else 0,
+            "max_bytes": max(0, min(fits, self.bounds.max_bytes)),
+        }
 
     def fetch(self, tell: Tell) -> Manifest:
         """Bring it here, and publish it under its content's name."""
@@ -109,7 +133,8 @@ class Fetching:
     def _manifest(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
         """Every word of it is our own."""
         image = self.image
-        known = checksum.hex if as_published and checksum.algorithm == "sha256" else None  # as it came: not read once more
+        # as it came: not read once more
+        known = checksum.hex if as_published and checksum.algorithm == "sha256" else None
         return Manifest(
             content=image.content_name(checksum.hex),
             sha256=known or files.digest_of(path, "sha256", lambda done: tell("reading", done, os.path.getsize(path))),
@@ -148,7 +173,9 @@ class Fetching:
         """The rest of the source; the action plugin has sent what comes from the controller."""
         if self.source.kind == "url":
             trusted = self.image.checksum is not None
-            fetch.download(self.world.open_url, self.source.location, part, retries=self.retries, tell=tell, trusted=trusted)
+            fetch.download(
+                self.world.open_url, self.source.location, part, retries=self.retries, tell=tell, trusted=trusted
+            )
         elif self.source.kind == "file":
             fetch.copy(self.source.location, part, tell)
         else:
@@ -171,9 +198,14 @@ class Fetching:
         return (text and files.read_manifest(text.decode(errors="replace"), f"{name} on {self.source.shown}")) or None
 
     def _receive(self, offered: Manifest, path: str, tell: Tell) -> None:
-        """The other hypervisor's content in `path`: the very bytes of the checksum, whatever its manifest says of them."""
+        """The other hypervisor's content in `path`: the very bytes of the checksum, whatever its manifest says of
+        them.
+        """
         wanted, pool = t.cast(Checksum, self.image.checksum), self.origin_pool
-        with fetch.Part(path, wanted.algorithm, self.bounds) as part, self.world.open_libvirt(self.source.location) as origin:
+        with (
+            fetch.Part(path, wanted.algorithm, self.bounds) as part,
+            self.world.open_libvirt(self.source.location) as origin,
+        ):
             if part.size > offered.bytes:
                 part.restart()
             volume = storage.volume_in(origin, pool, offered.content)
@@ -190,10 +222,15 @@ class Fetching:
             arrival.refuse_other_copy(self.image, self.source, offered, Checksum(wanted.algorithm, digest))
 
     def _seen(self, path: str, name: str) -> tuple[str, int]:
-        """Format and size of an image that no reader will be led away by: it could read any file of the host; raises Refused."""
+        """Format and size of an image that no reader will be led away by: it could read any file of the host.
+
+        Raises Refused.
+        """
         form = inspect.fetched(self.image.name, name, header.read(path))
         info = qemu_img.info(path, form)
-        arrival.refuse_more_files(self.image, [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)])
+        arrival.refuse_more_files(
+            self.image, [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
+        )
         self.bounds.check(info["virtual-size"])
         return form, info["virtual-size"]
 
@@ -237,5 +274,7 @@ def _files_read(info: t.Mapping[str, t.Any]) -> list[str]:
     """Every file that QEMU would open for the image: itself, what it stands on, and what its format spreads it over."""
     data = info.get("format-specific", {}).get("data", {})
     spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
-    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")] + [data.get("data-file")]
+    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")] + [
+        data.get("data-file")
+    ]
     return [*filter(None, named), *(file for part in spread for file in _files_read(part))]

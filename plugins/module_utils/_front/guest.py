@@ -19,7 +19,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.display import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Customizing, Question, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Customizing,
+    Question,
+    SeedDisk,
+    SeedSite,
+)
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 

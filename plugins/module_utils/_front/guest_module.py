@@ -17,8 +17,8 @@ __all__ = ["GuestModule"]
 class GuestModule(Module):
     """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
 
-    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends and quotes are
-    written in another way.
+    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends
+    and quotes are written in another way.
     """
 
     def confidential(self) -> t.Iterator[str]:

@@ -21,7 +21,13 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, ImageSpec, Manifest, Source
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    ImageSpec,
+    Manifest,
+    Source,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.room import MAX_SIZE
 from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
@@ -91,7 +97,10 @@ class _Work:
         return [*steps, *self.removing(steps)]
 
     def carry_out(self, stack: contextlib.ExitStack) -> list[plans.ImageStep]:
-        """Look again, and do what is to be done; nobody begins to stand on what is removed until the stack is closed."""
+        """Look again, and do what is to be done.
+
+        Nobody begins to stand on what is removed until the stack is closed.
+        """
         steps = self.bringing()
         self.gate.run(steps, self.do)
         gone = self.removing([], stack)
@@ -142,13 +151,18 @@ class _Work:
         return False
 
     def _verify(self, content: str, offered: Manifest | None = None) -> bool:
-        """Whether a content is what its manifest says, or what is offered; the manifest then says that this very file is."""
+        """Whether a content is what its manifest says, or what is offered.
+
+        The manifest then says that this very file is.
+        """
         manifest = files.verify(self.image.directory, content, offered)
         if manifest and not files.verified(self.image.directory, content):
             self.gate.run([plans.Vouch(self.image, manifest)], self.do)
         return manifest is not None
 
-    def removing(self, bringing: t.Sequence[plans.ImageStep], stack: contextlib.ExitStack | None = None) -> list[plans.ImageStep]:
+    def removing(
+        self, bringing: t.Sequence[plans.ImageStep], stack: contextlib.ExitStack | None = None
+    ) -> list[plans.ImageStep]:
         """Steps that remove what nobody stands on. With a stack nobody begins to, until it is closed."""
         if not (self.absent or self.said.prune):
             return []

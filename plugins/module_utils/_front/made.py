@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Files that a move makes on the destination: recorded with the guest after they were made, known again, and only then removed."""
+"""Files that a move makes on the destination: recorded with the guest after they were made, known again, and only
+then removed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
 
 
 def ours(dest: t.Any, uuid: str, memory: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
-    """Which files are there that the record says were made and that still are those; and why others of its paths are not."""
+    """Which files are there that the record says were made and that still are those.
+
+    And why others of its paths are not.
+    """
     entries = _entries(memory)
     with _listed(dest, entries):
         return _judged(dest, uuid, entries)
@@ -81,7 +86,9 @@ def _begun(dest: t.Any, path: str, size: int) -> bool:
 
 @contextlib.contextmanager
 def _listed(dest: t.Any, entries: t.Iterable[Made]) -> t.Iterator[None]:
-    """libvirt knows these files as they are now: a run that was killed may have left some, and UEFI variables are in no pool."""
+    """libvirt knows these files as they are now: a run that was killed may have left some, and UEFI variables are in
+    no pool.
+    """
     with contextlib.ExitStack() as stack:
         for directory in sorted({os.path.dirname(made.path) for made in entries}):
             with contextlib.suppress(VirtError):  # it is gone, and so are they
@@ -100,7 +107,10 @@ def clear(ends: Ends, uuid: str, paths: t.Collection[str] | None = None) -> list
 
 
 def create(ends: Ends, uuid: str, volume: Volume, *, replace: bool) -> None:
-    """Make a volume where nothing is. What an earlier run left is removed first; anything else stays, and this raises Failed."""
+    """Make a volume where nothing is. What an earlier run left is removed first.
+
+    Anything else stays, and this raises Failed.
+    """
     if replace:
         clear(ends, uuid, [volume.path])
     _enter(ends, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))

@@ -28,7 +28,9 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
     return [one for one in found if one]
 
 
-def each(wanted: t.Sequence[GuestSpec], converge: t.Callable[[GuestSpec], dict[str, t.Any]], *, at_once: int = 1) -> list[dict[str, t.Any]]:
+def each(
+    wanted: t.Sequence[GuestSpec], converge: t.Callable[[GuestSpec], dict[str, t.Any]], *, at_once: int = 1
+) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
 
     def result(one: GuestSpec) -> dict[str, t.Any]:
@@ -48,7 +50,8 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     """The results after all guests that were to have an address have one, or failed to; they wait side by side."""
     if not any("awaits" in one for one in results):
         return results
-    from ansible_collections.corral.virt.plugins.module_utils._front import addresses  # compiled only where it is needed
+    # compiled only where it is needed
+    from ansible_collections.corral.virt.plugins.module_utils._front import addresses
 
     return addresses.wait_for(connection, results)
 

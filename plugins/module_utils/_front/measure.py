@@ -17,7 +17,9 @@ __all__ = ["measured"]
 _MEASURED_S = 1
 
 
-def measured(connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
+def measured(
+    connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]
+) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """All guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
     before, begun = clocks.read(connection), time.monotonic()
     guests, node = read(), look.node(connection)
@@ -29,5 +31,7 @@ def measured(connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]) ->
         "cpus": node["cpus"],
         "cpu_percent": load.host_percent(before, after),
         "memory_mib": node["memory_mib"],
-        "memory_used_mib": sum(guest["memory"]["maximum_mib"] for guest in guests if guest["state"] in ("running", "paused")),
+        "memory_used_mib": sum(
+            guest["memory"]["maximum_mib"] for guest in guests if guest["state"] in ("running", "paused")
+        ),
     }

@@ -28,7 +28,12 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import convergen
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check, check_local, dest_uri, tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import (
+    check,
+    check_local,
+    dest_uri,
+    tuning,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -47,14 +52,19 @@ def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     check_local(name, ends.source.getURI())
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(ends, params, gate, watch)
-    another = f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end it with state: aborted"
+    another = (
+        f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end "
+        "it with state: aborted"
+    )
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: local.locked(name, another))
         gate.hold(stack, lambda: watch)
         return _Run(ends, params, gate, watch).converge()
 
 
-def _result(params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()) -> dict[str, t.Any]:
+def _result(
+    params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()
+) -> dict[str, t.Any]:
     return {
         "changed": bool(steps),
         "name": params["name"],
@@ -119,7 +129,9 @@ class _Run:
         self.figures: dict[str, t.Any] = {}
 
     def converge(self) -> dict[str, t.Any]:
-        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left until the rest is known."""
+        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left until the rest is
+        known.
+        """
         before: list[MigrateStep] = []
         while True:
             scene = self._look()
@@ -144,7 +156,9 @@ class _Run:
         if guest and begun == "here":
             seen = settle.observe(ends, guest.uuid, was_paused=bool(memory.get("moving_paused")), again=True)
         else:
-            seen = Observation(found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun)
+            seen = Observation(
+                found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun
+            )
         one = found is not None and source.uuid == dest.uuid and source.name == dest.name
         return _Scene(dataclasses.replace(seen, same_host=one), found, there, memory, source, dest)
 
@@ -188,7 +202,9 @@ class _Run:
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
             "mode": move.mode,
-            "disks": [{**disk, "disk_bytes": sent[disk["target"]]} if disk["target"] in sent else disk for disk in disks],
+            "disks": [
+                {**disk, "disk_bytes": sent[disk["target"]]} if disk["target"] in sent else disk for disk in disks
+            ],
             "images": wanted,
             "bridges": list(guest.bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
@@ -207,8 +223,15 @@ class _Run:
             source_uuid=source.uuid,
             active=found.active,
             paused=found.state == "paused",
-            autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),  # off since an earlier run
-            disks=travel.disks(self.ends, self.params, found, dest, assumed=bool(self.gate.rehearse(lambda: self.params["assume_images"]))),
+            # off since an earlier run
+            autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),
+            disks=travel.disks(
+                self.ends,
+                self.params,
+                found,
+                dest,
+                assumed=bool(self.gate.rehearse(lambda: self.params["assume_images"])),
+            ),
             files=() if found.active else tuple(carry.files(found)),
         )
 

@@ -43,7 +43,14 @@ def each(wanted: t.Sequence[Wish], at_once: int, move: t.Callable[[Wish], dict[s
             return move(wish)
         except VirtError as error:
             done = list(getattr(error, "done", ()))
-            return {"name": wish["name"], "dest": wish["dest"], "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
+            return {
+                "name": wish["name"],
+                "dest": wish["dest"],
+                "failed": True,
+                "msg": str(error),
+                "changed": bool(done),
+                "steps": done,
+            }
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(result, wanted))
@@ -52,7 +59,9 @@ def each(wanted: t.Sequence[Wish], at_once: int, move: t.Callable[[Wish], dict[s
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
     """The module's result: changed when one changed, failed with all reasons when one failed."""
     failed = [one for one in results if one.get("failed")]
-    named = [{"before_header": one["name"], "after_header": one["name"], **one["diff"]} for one in results if one.get("diff")]
+    named = [
+        {"before_header": one["name"], "after_header": one["name"], **one["diff"]} for one in results if one.get("diff")
+    ]
     return {
         "changed": any(one["changed"] for one in results),
         "results": list(results),

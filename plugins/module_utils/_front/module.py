@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What every module of the collection shares: what it may show, the connection option, and the translation of errors."""
+"""What every module of the collection shares: what it may show, the connection option, and the translation of
+errors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _TELLING = 4  # characters; to hide what is shorter would hide half of every sen
 
 
 class Module(AnsibleModule):
-    """A module that shows no secret, also none inside an URL, and nothing that a terminal obeys, whatever a guest or host is called.
+    """A module that shows no secret, also none inside an URL, and nothing that a terminal obeys, whatever a guest or
+    host is called.
 
     What Ansible does with the values of options that are `no_log`, it does here with all that is `confidential`.
     """

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options and rows: Ansible's argument spec from a table, the user's words into its fields, and a document's fields back into words."""
+"""Options and rows: Ansible's argument spec from a table, the user's words into its fields, and a document's fields
+back into words.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole, option_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
+    Flag,
+    Items,
+    Many,
+    Row,
+    Table,
+    Whole,
+    option_of,
+)
 
 __all__ = ["fields_of", "items_of", "option_of", "spec", "takes", "words"]
 
@@ -45,8 +55,13 @@ def _option(row: Row) -> dict[str, t.Any]:
     return {**row.kind.option, **({"no_log": True} if row.secret else {})}
 
 
-def fields_of(table: Table, said: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = "") -> dict[str, t.Any]:
-    """What the user said, by the fields of the table and as they are kept; what is wrong with it goes into `problems`."""
+def fields_of(
+    table: Table, said: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = ""
+) -> dict[str, t.Any]:
+    """What the user said, by the fields of the table and as they are kept.
+
+    What is wrong with it goes into `problems`.
+    """
     fields: dict[str, t.Any] = {}
     for field, row in table.items():
         value = _dig(said, option_of(field))
@@ -65,7 +80,9 @@ def fields_of(table: Table, said: t.Mapping[str, t.Any], guest: str, problems: l
     return fields
 
 
-def items_of(row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str) -> tuple[Item, ...]:
+def items_of(
+    row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str
+) -> tuple[Item, ...]:
     """The entries of a list; names are identities, so none comes twice."""
     found = []
     for entry in said:
@@ -95,7 +112,9 @@ def _named(kind: Kind, value: t.Any) -> t.Any:
 def problem(place: str, guest: str, reason: str, value: object) -> str:
     """One thing that is wrong: where, of whom, what it must be, what it is."""
     shown = repr(value)
-    return f"{place} of {guest}: {reason}" + ("" if value is None or (isinstance(value, str) and shown in reason) else f", not {shown}")
+    return f"{place} of {guest}: {reason}" + (
+        "" if value is None or (isinstance(value, str) and shown in reason) else f", not {shown}"
+    )
 
 
 def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
@@ -111,7 +130,12 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     for field, row in table.items():
         value = found.get(field)
         secret = row.secret or (isinstance(value, str) and row.display(value) != value)
-        if value is None or secret or (value is False and isinstance(row, Flag)) or (value == "none" and isinstance(row, Whole)):
+        if (
+            value is None
+            or secret
+            or (value is False and isinstance(row, Flag))
+            or (value == "none" and isinstance(row, Whole))
+        ):
             continue
         if isinstance(row, Items):
             value = _entries(row, value)

@@ -31,7 +31,10 @@ def pool_of(connection: t.Any, name: str) -> pool_files.Pool:
 
 
 def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
-    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are; `but` is a guest's UUID."""
+    """Who stands on which file of the directory: volumes of whatever pool, and guests' disks wherever they are.
+
+    `but` is a guest's UUID.
+    """
     here, found, known = os.path.realpath(place), {}, set()
     for volume in map(caps.volume, storage.all_volumes(connection)):
         known.add(volume["path"])
@@ -52,7 +55,9 @@ def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
 
 
 def _chain(path: str) -> list[str]:
-    """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be missed."""
+    """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be
+    missed.
+    """
     found: list[str] = []
     waiting = [path]
     while waiting:

@@ -13,7 +13,12 @@ from ansible_collections.corral.virt.plugins.module_utils._files import seed as 
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Customizing, HostKey, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Customizing,
+    HostKey,
+    SeedDisk,
+    SeedSite,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 
 __all__ = ["answer", "do"]

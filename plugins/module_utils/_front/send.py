@@ -32,7 +32,10 @@ _CLOCK_MS = 1000
 
 
 def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
-    """Send the guest paused, look at both ends, do the one thing that is right. Returns figures; raises Failed when it did not arrive."""
+    """Send the guest paused, look at both ends, do the one thing that is right. Returns figures.
+
+    Raises Failed when it did not arrive.
+    """
     made.opened(ends, move.uuid)
     paused = threading.Event()  # its owner may suspend it, or let it run, on the way
     if move.paused:
@@ -50,7 +53,10 @@ def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], boo
 
 
 def resolve(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
-    """Bring a migration that an earlier run began to its end, whatever that is: which files it leaves, and why. Raises Failed."""
+    """Bring a migration that an earlier run began to its end, whatever that is: which files it leaves, and why.
+
+    Raises Failed.
+    """
     if migrate.job_active(ends.source, move.uuid):
         watch(ends, move, tell, interrupted)
     seen = settle.settled(ends, move, again=True)
@@ -74,7 +80,8 @@ def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
 def watch(
     ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool], paused: threading.Event | None = None
 ) -> tuple[Watch, str | None, float]:
-    """Migrate, or follow the migration that is under way, to its end, whatever that is: what was seen, libvirt's error, and seconds.
+    """Migrate, or follow the migration that is under way, to its end, whatever that is: what was seen, libvirt's error,
+    and seconds.
 
     `paused` then says whether the guest was paused at the end, by others than the migration.
     """
@@ -102,11 +109,17 @@ def abort(ends: Ends, move: Move) -> None:
 
 @contextlib.contextmanager
 def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator[None]:
-    """Meanwhile, let it run on the destination as soon as it is dead here for good, without waiting until libvirt has told that."""
+    """Meanwhile, let it run on the destination as soon as it is dead here for good, without waiting until libvirt
+    has told that.
+    """
     over = threading.Event()
 
     def hand_over() -> None:
-        if qemu.given_away(move.guest, over.is_set) and not paused.is_set() and migrate.state_there(dest, move.uuid) == "paused":
+        if (
+            qemu.given_away(move.guest, over.is_set)
+            and not paused.is_set()
+            and migrate.state_there(dest, move.uuid) == "paused"
+        ):
             with contextlib.suppress(VirtError):  # who looks at both ends does it then
                 settle.let_run(dest, move.uuid)
 
@@ -122,7 +135,10 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
 
 
 def _lost(ends: Ends, move: Move) -> str:
-    """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job. Post-copy must wait."""
+    """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job.
+
+    Post-copy must wait.
+    """
     lost = ends.broken("dest") and not plans.may_switch(move) and ends.or_none("dest") is None
     return f"{move.dest} does not answer any more" if lost else ""
 
@@ -135,7 +151,9 @@ def _told(tell: Progress, figures: t.Mapping[str, t.Any], disks: Disks) -> None:
     """Disks first, then memory in passes."""
     if not figures.get("memory_iteration") and figures.get("disk_total"):
         each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]
-        tell("copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else "")
+        tell(
+            "copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else ""
+        )
         return
     total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
     if not total:

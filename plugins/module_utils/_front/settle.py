@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a migration leaves in two places, brought to one: observed, judged, done; and the record that tells what is ours."""
+"""What a migration leaves in two places, brought to one: observed, judged, done.
+
+And the record that tells what is ours.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,13 @@ from ansible_collections.corral.virt.plugins.module_utils._front import carry, m
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
-from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, following, judge, outcome, superseded
+from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
+    Verdict,
+    following,
+    judge,
+    outcome,
+    superseded,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
 __all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "let_run", "observe", "settled"]
@@ -27,11 +36,16 @@ _DEFINITIONS = ("/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart")
 
 
 def begin(source: t.Any, move: Move) -> None:
-    """Before anything is made: whose it is, and what goes when the guest has arrived. What is made is recorded when it has been made."""
+    """Before anything is made: whose it is, and what goes when the guest has arrived.
+
+    What is made is recorded when it has been made.
+    """
     fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
     fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
     fields["moving_suspends"] = "yes" if move.tuning.timeout_action == "suspend" else ""
-    fields["moving_goes"] = () if move.keep_source_storage else tuple(disk.path for disk in move.disks if disk.volume and disk.goes)
+    fields["moving_goes"] = (
+        () if move.keep_source_storage else tuple(disk.path for disk in move.disks if disk.volume and disk.goes)
+    )
     made.remember(look.by_uuid(source, move.uuid), fields)
 
 
@@ -98,7 +112,10 @@ def _suspended(source: t.Any, uuid: str) -> bool:
 
 
 def settled(ends: Ends, move: Move, *, again: bool = False) -> Verdict:
-    """Observe both ends, judge, do what follows, and observe again: until nothing follows. `again`: another run sent the guest."""
+    """Observe both ends, judge, do what follows, and observe again: until nothing follows.
+
+    `again`: another run sent the guest.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     acted: list[Verdict] = []
     while True:
@@ -125,7 +142,10 @@ def _act(ends: Ends, uuid: str, action: str) -> None:
 
 
 def clean_up(ends: Ends, uuid: str) -> list[str]:
-    """The guest stayed: remove the images that were made for it on the destination, and the record. Says which files stay, and why."""
+    """The guest stayed: remove the images that were made for it on the destination, and the record.
+
+    Says which files stay, and why.
+    """
     dest, source = ends.or_none("dest"), ends.or_none("source")
     if dest is None or source is None or migrate.state_there(source, uuid) == "absent":
         return []  # the record stays, and the next run does it

@@ -55,7 +55,9 @@ _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
     """What the authorities say, by name; raises BadInput with every problem."""
     problems = Problems()
-    found = {authority: problems.tried(functools.partial(_trust, params, prefix)) for authority, prefix in _PREFIXES.items()}
+    found = {
+        authority: problems.tried(functools.partial(_trust, params, prefix)) for authority, prefix in _PREFIXES.items()
+    }
     problems.refuse()
     return {authority: one for authority, one in found.items() if one}
 
@@ -75,7 +77,9 @@ def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
     texts = {f"{prefix}ca_{what}": found[name] for name, prefix in _PREFIXES.items() for what in ("certificate", "crl")}
     return {
         **{option: trust.crl if option.endswith("crl") else trust.text for option, trust in texts.items()},
-        "retired_ca_certificates": "".join(dict.fromkeys(text for trust in found.values() for text in trust.retired.values())),
+        "retired_ca_certificates": "".join(
+            dict.fromkeys(text for trust in found.values() for text in trust.retired.values())
+        ),
         "revoked": {serial: subject for trust in found.values() for serial, subject in trust.revoked.items()},
     }
 

@@ -31,8 +31,13 @@ _CLOCK_S = 2  # between a file's time and that in its manifest
 _VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this process
 
 
-def disks(ends: Ends, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool) -> tuple[DiskMove, ...]:
-    """Each disk's way, with images that can be brought `assumed` to be there; raises Refused with every disk that has none."""
+def disks(
+    ends: Ends, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool
+) -> tuple[DiskMove, ...]:
+    """Each disk's way, with images that can be brought `assumed` to be there.
+
+    Raises Refused with every disk that has none.
+    """
     document = found.live_xml or found.xml
     memory = record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
@@ -60,7 +65,12 @@ def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
         if pool:
             storage.refresh(source, pool)  # what was made behind libvirt's back counts as well
     used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
-    return {path for folder, inside in folders.items() for path in inside if os.path.basename(os.path.realpath(path)) not in used[folder]}
+    return {
+        path
+        for folder, inside in folders.items()
+        for path in inside
+        if os.path.basename(os.path.realpath(path)) not in used[folder]
+    }
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
@@ -73,7 +83,12 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
         if pool and text is not None:
             checksum = read_manifest(text.decode(errors="replace"), path).checksum
             # `debian-12.1a2b3c4d5e6f.qcow2` is a content of `debian-12.qcow2`.
-            wanted[path] = {"name": CONTENT_NAME.sub(r"\1", content), "pool": pool, "checksum": checksum, "content": content}
+            wanted[path] = {
+                "name": CONTENT_NAME.sub(r"\1", content),
+                "pool": pool,
+                "checksum": checksum,
+                "content": content,
+            }
     return list(wanted.values())
 
 
@@ -94,7 +109,9 @@ class _Look:
         owns, listed = qemu.settings()
         told_shared = next((f"{its}, shared as qemu.conf says" for its in listed if _inside(path, its)), None)
         shared_on = local.shared_filesystem(path) or told_shared
-        told = TravellingDisk(str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable")))
+        told = TravellingDisk(
+            str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))
+        )
         if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
             labels = "selinux" in caps.host(look.capabilities(self._ends.source))["security_drivers"]
             does = ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
@@ -134,7 +151,9 @@ class _Look:
             self._fresh.add(pool)
 
     def _verdict(self, base: str) -> str:
-        """same, altered (since it was verified there) or unknown: it has no manifest, or it is verified before anything moves."""
+        """same, altered (since it was verified there) or unknown: it has no manifest, or it is verified before
+        anything moves.
+        """
         directory, content = os.path.split(base)
         pool = self._pools.get(os.path.normpath(directory))
         if pool is None:
@@ -167,7 +186,11 @@ def _as_defined(file: File | None, item: t.Mapping[str, t.Any]) -> File | None:
     if file is None or item.get("format") != "raw":
         return file
     return dataclasses.replace(
-        file, format="raw", capacity_bytes=file.physical_bytes or file.capacity_bytes, backing_path=None, backing_format=None
+        file,
+        format="raw",
+        capacity_bytes=file.physical_bytes or file.capacity_bytes,
+        backing_path=None,
+        backing_format=None,
     )
 
 

@@ -22,7 +22,10 @@ _AT_ONCE = 4  # libvirt's daemon works on five calls of a client; the fifth clos
 
 
 class Agents:
-    """Questions under way, and what was answered. It takes a connection that may write; without one, nobody is asked."""
+    """Questions under way, and what was answered. It takes a connection that may write.
+
+    Without one, nobody is asked.
+    """
 
     def __init__(self, uri: str) -> None:
         self._uri = uri

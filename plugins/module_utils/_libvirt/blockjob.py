@@ -28,8 +28,11 @@ def grow(connection: Connection, uuid: str, target: str, size_bytes: int) -> Non
         domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
-def pull(connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:
-    """Copy all that a disk reads from below into it while the guest runs; stopped half-way, it stands where it stood, with its content.
+def pull(
+    connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]
+) -> None:
+    """Copy all that a disk reads from below into it while the guest runs; stopped half-way, it stands where it stood,
+    with its content.
 
     A job that a killed run left at work is waited for. Raises Timeout, or Failed when QEMU gives up.
     """
@@ -39,7 +42,10 @@ def pull(connection: Connection, uuid: str, target: str, *, timeout_s: int, prog
     with explained("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
         job = domain.blockJobInfo(target)
         if job and job["type"] != libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
-            raise Refused(f"cannot flatten {what}: another job is at work on it (virsh blockjob {guest} {target}); wait for its end")
+            raise Refused(
+                f"cannot flatten {what}: another job is at work on it (virsh blockjob {guest} {target}); wait for its "
+                "end"
+            )
         if not job:
             domain.blockPull(target, 0, 0)
         try:
@@ -61,7 +67,11 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
         if job:
             progress(job["cur"], job["end"])
     if ended.status != libvirt.VIR_DOMAIN_BLOCK_JOB_COMPLETED:
-        why = "it was cancelled" if ended.status == libvirt.VIR_DOMAIN_BLOCK_JOB_CANCELED else "QEMU gave up; is there room for all of it?"
+        why = (
+            "it was cancelled"
+            if ended.status == libvirt.VIR_DOMAIN_BLOCK_JOB_CANCELED
+            else "QEMU gave up; is there room for all of it?"
+        )
         raise Failed(f"cannot flatten {what}: {why}; it stands where it stood, with its content")
 
 
@@ -73,7 +83,10 @@ class _End(threading.Event):
 
 @contextlib.contextmanager
 def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
-    """Hear of the end of the disk's jobs. The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks."""
+    """Hear of the end of the disk's jobs.
+
+    The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks.
+    """
     ended = _End()
 
     def on_event(_connection: object, _domain: object, disk: str, _kind: int, status: int, _opaque: object) -> None:

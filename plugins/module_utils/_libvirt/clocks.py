@@ -21,7 +21,9 @@ def read(connection: Connection) -> Clocks:
     with contextlib.suppress(libvirt.libvirtError):
         host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
     with explained("read the guests of", connection.getURI()):
-        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
+        found = connection.getAllDomainStats(
+            libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
+        )
     guests = {}
     for domain, statistics in found:
         with contextlib.suppress(libvirt.libvirtError):  # it has gone meanwhile

@@ -33,7 +33,8 @@ Connection = t.Any  # libvirt.virConnect; the binding ships no types
 def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: bool = False) -> t.Iterator[Connection]:
     """A connection for the length of a `with` block; with `events`, one that can wait for them.
 
-    One that is `watched` breaks when its other end is silent for 15 s; without, calls to a host that died meanwhile never return.
+    One that is `watched` breaks when its other end is silent for 15 s; without, calls to a host that died meanwhile
+    never return.
 
     Raises Unsupported without the binding, Failed when the daemon cannot be reached.
     """
@@ -60,7 +61,10 @@ def _remedy(uri: str) -> str:
     if os.geteuid() == 0 or place.path != "/system":
         return running
     user = _user()
-    return f"this runs as {user}, not as root: set become: true (ansible_become: true), or add {user} to the group libvirt; {running}"
+    return (
+        f"this runs as {user}, not as root: set become: true (ansible_become: true), or add {user} to the group "
+        f"libvirt; {running}"
+    )
 
 
 def _user() -> str:
@@ -71,7 +75,10 @@ def _user() -> str:
 
 
 def _open(uri: str, *, readonly: bool) -> Connection:
-    """libvirt waits as long as the kernel does, minutes for each address, for a host that is off or drops packets; we do not."""
+    """libvirt waits as long as the kernel does, minutes for each address, for a host that is off or drops packets.
+
+    We do not.
+    """
     outcome: list[t.Any] = []
 
     def body() -> None:

@@ -41,7 +41,9 @@ def jobs(uri: str = _URI) -> list[str]:
     def ask() -> None:
         try:
             with opened(uri, readonly=True) as connection:
-                answer.append([f"{domain.name()}: {job}" for domain in connection.listAllDomains() for job in _jobs(domain)])
+                answer.append(
+                    [f"{domain.name()}: {job}" for domain in connection.listAllDomains() for job in _jobs(domain)]
+                )
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody knows the jobs
             answer.append([f"libvirt cannot be asked for jobs: {error}"])
 
@@ -58,7 +60,10 @@ def guests(uri: str = _URI) -> list[str]:
 
 
 def security_drivers(uri: str = _URI) -> list[str] | None:
-    """Those that keep a guest that broke out of QEMU from the others' disks; None without the binding that could ask."""
+    """Those that keep a guest that broke out of QEMU from the others' disks.
+
+    None without the binding that could ask.
+    """
     if libvirt is None:
         return None
     with opened(uri, readonly=True) as connection, explained("read capabilities of", uri):
@@ -75,7 +80,9 @@ def _jobs(domain: t.Any) -> list[str]:
         power, reason = domain.state()
         if power == libvirt.VIR_DOMAIN_PAUSED and reason in _PAUSED_FOR:
             return [_PAUSED_FOR[reason]]
-        return [f"block job on {target}" for target in brief.targets(domain.XMLDesc()) if _has_block_job(domain, target)]
+        return [
+            f"block job on {target}" for target in brief.targets(domain.XMLDesc()) if _has_block_job(domain, target)
+        ]
     except libvirt.libvirtError as error:
         code = error.get_error_code()
         if code == libvirt.VIR_ERR_NO_DOMAIN:

@@ -21,7 +21,9 @@ def define(connection: Connection, guest: str, xml: str) -> None:
 
 
 def portable(domain: t.Any) -> str:
-    """In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not know."""
+    """In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not
+    know.
+    """
     with explained("read guest", domain.name()):
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         return t.cast(str, domain.XMLDesc(flags))

@@ -123,8 +123,8 @@ def _detach(domain: t.Any, step: steps.Detach) -> None:
         answered = gone(_DETACH_S)
     if not answered:
         raise Timeout(
-            f"cannot detach {step.what} from {step.guest}: the guest did not let go of it within {_DETACH_S} s; it may still boot or be "
-            "using it. It is gone from the definition, so from the next boot on"
+            f"cannot detach {step.what} from {step.guest}: the guest did not let go of it within {_DETACH_S} s; it may "
+            "still boot or be using it. It is gone from the definition, so from the next boot on"
         )
 
 
@@ -164,14 +164,22 @@ def _set_parameters(domain: t.Any, step: steps.SetParameters) -> None:
         if step.kind == "iotune":
             domain.setBlockIoTune(step.target, dict(step.values), live)
         else:
-            verb = {"scheduler": "setSchedulerParametersFlags", "memory": "setMemoryParameters", "numa": "setNumaParameters"}[step.kind]
+            verb = {
+                "scheduler": "setSchedulerParametersFlags",
+                "memory": "setMemoryParameters",
+                "numa": "setNumaParameters",
+            }[step.kind]
             getattr(domain, verb)(dict(step.values), live)
 
 
 def _pin(domain: t.Any, step: steps.Pin) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with explained(f"pin {step.kind} of", step.guest):
-        cpus = {cpu for part in step.cpuset.split(",") for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)}
+        cpus = {
+            cpu
+            for part in step.cpuset.split(",")
+            for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
+        }
         wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, domain.connect().getCPUMap()[0])))
         if step.kind == "vcpu":
             domain.pinVcpuFlags(step.number, wanted, live)
@@ -209,7 +217,11 @@ def _set_autostart(domain: t.Any, step: steps.SetAutostart) -> None:
 
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
     volume = step.volume
-    how: dict[str, t.Any] = {"replace": step.replace, "copy_of": volume.copy_of, "capacity_bytes": volume.capacity_bytes}
+    how: dict[str, t.Any] = {
+        "replace": step.replace,
+        "copy_of": volume.copy_of,
+        "capacity_bytes": volume.capacity_bytes,
+    }
     storage.create(connection, volume.pool, step.xml, name=volume.name, **how)
 
 
@@ -234,7 +246,12 @@ def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], Non
 
 
 def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
-    element = (libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.xml or None, "corral-seen" if step.xml else None, _SEEN_NAMESPACE)
+    element = (
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+        step.xml or None,
+        "corral-seen" if step.xml else None,
+        _SEEN_NAMESPACE,
+    )
     with explained("set metadata of", step.guest):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
         domain.setMetadata(*element, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))

@@ -15,7 +15,9 @@ __all__ = ["cpu_misfit", "facts", "job"]
 
 
 def facts(connection: Connection) -> dict[str, t.Any]:
-    """Versions (9000000 is 9.0.0), free memory, network interfaces (None where nobody knows) and active virtual networks of a host."""
+    """Versions (9000000 is 9.0.0), free memory, network interfaces (None where nobody knows) and active virtual
+    networks of a host.
+    """
     with explained("read", connection.getURI()):
         memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         networks = connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)

@@ -39,7 +39,10 @@ def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence
 def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
     """State, vCPUs, memory, disks and NICs of all guests, in one call."""
     kinds = (
-        libvirt.VIR_DOMAIN_STATS_STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
+        libvirt.VIR_DOMAIN_STATS_STATE
+        | libvirt.VIR_DOMAIN_STATS_VCPU
+        | libvirt.VIR_DOMAIN_STATS_BALLOON
+        | libvirt.VIR_DOMAIN_STATS_BLOCK
     )
     with explained("read the guests of", connection.getURI()):
         return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))

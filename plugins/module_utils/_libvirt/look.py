@@ -135,12 +135,17 @@ def state_word(code: int) -> str:
 
 
 def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
-    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside it, leads nowhere."""
+    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside
+    it, leads nowhere.
+    """
     return [claim.address for claim in claims(domain, source) if claim.mac in macs]
 
 
 def claims(domain: t.Any, source: str) -> list[Claim]:
-    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`; only those that can be a host's own."""
+    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
+
+    Only those that can be a host's own.
+    """
     try:
         known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{SOURCES[source]}"))
     except libvirt.libvirtError:
@@ -197,7 +202,9 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
-    """Bridges (None behind a remote connection, where libvirt has no word for them) and virtual networks of the host."""
+    """Bridges (None behind a remote connection, where libvirt has no word for them) and virtual networks of the
+    host.
+    """
     bridges = None
     if connection.getURI() in ("qemu:///system", "qemu:///session"):
         root = "/sys/class/net"

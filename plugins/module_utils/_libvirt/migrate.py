@@ -39,7 +39,8 @@ _REMOVE_S = 15
 _END_S = 60  # an aborted job that has not ended by then is left to the next run
 
 Disks = dict[str, tuple[int, int]]
-# Seconds, libvirt's figures, and of each disk that is being copied the bytes gone through and in all -> what is done (`verb`, `value`).
+# Seconds, libvirt's figures, and of each disk that is being copied the bytes gone through and in all -> what is done
+# (`verb`, `value`).
 Tick = t.Callable[[float, t.Mapping[str, t.Any], Disks], t.Sequence[t.Any]]
 Cut = t.Callable[[], None]
 
@@ -87,9 +88,11 @@ class _Followed:
 def run(
     domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], tick: Tick, cut: Cut
 ) -> tuple[str | None, float]:
-    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and seconds: the caller looks at both ends.
+    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and seconds: the caller
+    looks at both ends.
 
-    A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not let itself be ended.
+    A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not
+    let itself be ended.
     """
     began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
     driver = _Followed(domain) if _active(domain) else _Begun(domain, dest_uri, flags, parameters)
@@ -109,7 +112,9 @@ def run(
 
 
 def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
-    """Ask for the end of the job until it is `over`: it may not have begun, or wait for a silent host, and then so does who asks."""
+    """Ask for the end of the job until it is `over`: it may not have begun, or wait for a silent host, and then so
+    does who asks.
+    """
 
     def ask() -> None:
         while not over.is_set():
@@ -128,7 +133,10 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
 
 
 def _postcopy(domain: t.Any) -> bool | None:
-    """Whether the guest runs on the destination before all of it is there; None when nobody can tell. Asked without waiting for the job."""
+    """Whether the guest runs on the destination before all of it is there; None when nobody can tell.
+
+    Asked without waiting for the job.
+    """
     with contextlib.suppress(libvirt.libvirtError):
         return _word(*domain.state()) == "postcopy"
     return None
@@ -145,7 +153,8 @@ def _active(domain: t.Any) -> bool:
     try:
         return bool(domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
     except libvirt.libvirtError as error:
-        return bool(error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT)  # it is busy; or it is off or gone: no job
+        # it is busy; or it is off or gone: no job
+        return bool(error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT)
 
 
 def _figures(domain: t.Any) -> dict[str, t.Any]:
@@ -177,13 +186,17 @@ def _take(domain: t.Any, action: t.Any) -> None:
 
 
 def paused_by_owner(domain: t.Any) -> bool | None:
-    """Whether somebody suspended the guest, or it waits for something; None when a migration holds it, or nobody can tell."""
+    """Whether somebody suspended the guest, or it waits for something.
+
+    None when a migration holds it, or nobody can tell.
+    """
     migration = (
         libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
         libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
         libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
         libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
-        libvirt.VIR_DOMAIN_PAUSED_UNKNOWN,  # QEMU stood still when a daemon that was started anew looked; an owner's pause has a reason
+        # QEMU stood still when a daemon that was started anew looked; an owner's pause has a reason
+        libvirt.VIR_DOMAIN_PAUSED_UNKNOWN,
     )
     with contextlib.suppress(libvirt.libvirtError):
         code, reason = domain.state()
@@ -195,7 +208,9 @@ def paused_by_owner(domain: t.Any) -> bool | None:
 
 
 def abort(connection: Connection, uuid: str, cut: Cut) -> None:
-    """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent hangs for minutes."""
+    """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent
+    hangs for minutes.
+    """
     domain, begun, over = look.by_uuid(connection, uuid), time.monotonic(), threading.Event()
     _end(domain, cut, over)
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
@@ -204,7 +219,10 @@ def abort(connection: Connection, uuid: str, cut: Cut) -> None:
 
 
 def measure_dirtying(domain: t.Any) -> None:
-    """Begin to measure for a second how much memory the guest writes. libvirt before 7.2, or another hypervisor, cannot."""
+    """Begin to measure for a second how much memory the guest writes.
+
+    Libvirt before 7.2, or another hypervisor, cannot.
+    """
     with contextlib.suppress(libvirt.libvirtError, AttributeError):
         domain.startDirtyRateCalc(1, 0)
 
@@ -237,7 +255,9 @@ def job_active(connection: Connection | None, uuid: str) -> bool:
 
 
 def _word(code: int, reason: int) -> str:
-    """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory, migrated after that."""
+    """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory,
+    migrated after that.
+    """
     more = {
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION): "incoming",
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY): "postcopy",
@@ -247,8 +267,11 @@ def _word(code: int, reason: int) -> str:
     return more.get((code, reason)) or look.state_word(code)
 
 
-def state_there(connection: Connection | None, uuid: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False) -> str:
-    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved` says so.
+def state_there(
+    connection: Connection | None, uuid: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False
+) -> str:
+    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved`
+    says so.
 
     A guest of the same name with another UUID is another guest: this one is absent then.
     """
@@ -283,7 +306,10 @@ def resume(connection: Connection, uuid: str) -> None:
 
 
 def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[str], bool]) -> None:
-    """Have the guest's agent set its clock, which stood still on the way. Only where `has_agent` says that one answers."""
+    """Have the guest's agent set its clock, which stood still on the way.
+
+    Only where `has_agent` says that one answers.
+    """
     domain = look.by_uuid(connection, uuid)
     with contextlib.suppress(libvirt.libvirtError):
         if has_agent(domain.XMLDesc()):
@@ -293,7 +319,8 @@ def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[
 def discard(connection: Connection, uuid: str) -> None:
     """Remove a dead copy of a guest: process and definition, never its storage; raises Failed when it runs.
 
-    libvirt may be removing it at the same time, and then refuses what it has half done: it is asked again until nothing is left.
+    libvirt may be removing it at the same time, and then refuses what it has half done: it is asked again until nothing
+    is left.
     """
     deadline = time.monotonic() + _REMOVE_S
     while True:

@@ -31,7 +31,11 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
     """Bridges, other networks, and the interfaces of guests."""
     bridges, _networks = look.links(connection)
     with explained("list the networks of", connection.getURI()):
-        networks = [(item.name(), bool(item.isActive()), item.XMLDesc(0)) for item in connection.listAllNetworks() if item.name() != name]
+        networks = [
+            (item.name(), bool(item.isActive()), item.XMLDesc(0))
+            for item in connection.listAllNetworks()
+            if item.name() != name
+        ]
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),
         tuple(networks),

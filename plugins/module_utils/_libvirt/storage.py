@@ -18,8 +18,8 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_at", "pool_xml", "read", "receive", "refresh", "send", "volume_at",
-    "volume_in", "write",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_at", "pool_xml", "read", "receive", "refresh",
+    "send", "volume_at", "volume_in", "write",
 ]  # fmt: skip
 
 
@@ -42,7 +42,10 @@ def refresh(connection: Connection, pool: str) -> None:
 
 
 def _refresh(pool: t.Any) -> None:
-    """While a copy is being made in a pool, perhaps for a run that was killed, libvirt does not look at it; no event tells the end."""
+    """While a copy is being made in a pool, perhaps for a run that was killed, libvirt does not look at it.
+
+    No event tells the end.
+    """
     deadline = time.monotonic() + _BUSY_S
     while True:
         try:
@@ -113,7 +116,10 @@ def create(
 
 
 def _create_from(pool: t.Any, xml: str, source: t.Any, capacity_bytes: int) -> None:
-    """The copy is of the size of what it is a copy of, and then grows to its own. Blocks are shared where the filesystem can."""
+    """The copy is of the size of what it is a copy of, and then grows to its own.
+
+    Blocks are shared where the filesystem can.
+    """
     try:
         made = pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
     except libvirt.libvirtError:
@@ -130,7 +136,9 @@ def read(connection: Connection, pool: str, name: str) -> bytes | None:
 
     def grow(size: int, piece: bytes = b"") -> None:
         if len(content) + size > _SMALL_BYTES:
-            raise Failed(f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; who wrote it?")
+            raise Failed(
+                f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; who wrote it?"
+            )
         content.extend(piece or bytes(size))
 
     receive(connection, pool, name, 0, lambda piece: grow(len(piece), piece), grow)
@@ -138,7 +146,12 @@ def read(connection: Connection, pool: str, name: str) -> bytes | None:
 
 
 def receive(
-    connection: Connection, pool: str, name: str, offset: int, write: t.Callable[[bytes], None], skip: t.Callable[[int], None]
+    connection: Connection,
+    pool: str,
+    name: str,
+    offset: int,
+    write: t.Callable[[bytes], None],
+    skip: t.Callable[[int], None],
 ) -> None:
     """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not."""
     with explained("read volume", f"{name} in pool {pool}"):

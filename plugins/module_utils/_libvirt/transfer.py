@@ -17,7 +17,10 @@ __all__ = ["active_pools", "copy", "digest", "opened"]
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
-    """Write the content of a volume here into the volume there, piece by piece, holes as holes; `tell` hears of the bytes that are done."""
+    """Write the content of a volume here into the volume there, piece by piece, holes as holes.
+
+    `tell` hears of the bytes that are done.
+    """
     done = 0
     with explained("copy volume", f"{path} to pool {pool}"):
         reader, writer = source.newStream(), dest.newStream()

@@ -94,7 +94,10 @@ def balloon(connection: Connection, domain: t.Any, *, kib: int) -> t.Iterator[t.
 def _events(
     connection: Connection, domain: t.Any, kinds: t.Mapping[str, _Counts]
 ) -> t.Iterator[t.Callable[[float, t.Callable[[], bool]], bool]]:
-    """Watch for kinds of events; gives a function that waits for one that counts (or for a condition) with a deadline."""
+    """Watch for kinds of events.
+
+    Gives a function that waits for one that counts (or for a condition) with a deadline.
+    """
     happened: list[object] = []
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
 

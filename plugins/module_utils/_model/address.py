@@ -28,7 +28,9 @@ def host_address(text: object) -> Address | None:
         return None
     if isinstance(found, ipaddress.IPv6Address):
         found = found.ipv4_mapped or found
-    if found is None or any((found.is_loopback, found.is_multicast, found.is_unspecified, found.is_link_local, found.is_reserved)):
+    if found is None or any(
+        (found.is_loopback, found.is_multicast, found.is_unspecified, found.is_link_local, found.is_reserved)
+    ):
         return None
     return found
 
@@ -96,7 +98,9 @@ class Guest:
 
 @dataclasses.dataclass(frozen=True)
 class HostLinks:
-    """What a hypervisor's network tells: its own addresses by device, MAC addresses, routers, and live neighbours as (device, address)."""
+    """What a hypervisor's network tells: its own addresses by device, MAC addresses, routers, and live neighbours as
+    (device, address).
+    """
 
     addresses: t.Mapping[str, tuple[Interface, ...]] = dataclasses.field(default_factory=dict)
     macs: t.Mapping[str, str] = dataclasses.field(default_factory=dict)

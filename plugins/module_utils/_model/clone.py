@@ -33,7 +33,8 @@ class Use:
     uuid: str
     state: str  # running, saved (what it ran with waits on disk), or off
     target: str | None = None  # where the running guest writes it (vda); None: beneath another image, or read-only
-    forget_xml: str | None = dataclasses.field(default=None, repr=False)  # its definition without what that says the file stands on
+    # its definition without what that says the file stands on
+    forget_xml: str | None = dataclasses.field(default=None, repr=False)
 
     @property
     def busy(self) -> bool:

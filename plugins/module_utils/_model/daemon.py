@@ -33,7 +33,10 @@ SECURITY_DRIVER = "/usr/sbin/apparmor_parser"
 
 @dataclasses.dataclass(frozen=True)
 class Daemons:
-    """Daemons that serve one host: `reads`, which files each reads when it starts; `sockets`, which daemon each of them starts."""
+    """Daemons that serve one host: `reads`, which files each reads when it starts.
+
+    `sockets`, which daemon each of them starts.
+    """
 
     server: str  # that listens for TLS, as virt-admin calls it
     settings: tuple[str, ...]  # files that take the settings of a daemon
@@ -50,7 +53,11 @@ class Daemons:
 
 def _sockets(**kinds: str) -> dict[str, str]:
     """`libvirtd="- -ro"`: two sockets of that daemon."""
-    return {f"{name}{kind[1:] if kind == '-' else kind}.socket": f"{name}.service" for name, all_ in kinds.items() for kind in all_.split()}
+    return {
+        f"{name}{kind[1:] if kind == '-' else kind}.socket": f"{name}.service"
+        for name, all_ in kinds.items()
+        for kind in all_.split()
+    }
 
 
 MONOLITHIC = Daemons(
@@ -81,7 +88,9 @@ MODULAR = Daemons(
     ),
 )
 KINDS = (MONOLITHIC, MODULAR)
-UNITS = tuple(dict.fromkeys(unit for kind in KINDS for unit in (*kind.sockets, kind.tls_socket, *kind.sockets.values())))
+UNITS = tuple(
+    dict.fromkeys(unit for kind in KINDS for unit in (*kind.sockets, kind.tls_socket, *kind.sockets.values()))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +110,10 @@ class DaemonSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What systemd says of a unit; `started`: when its process began, in seconds since the epoch by the clock of now."""
+    """What systemd says of a unit.
+
+    `started`: when its process began, in seconds since the epoch by the clock of now.
+    """
 
     exists: bool = False
     enabled: bool = False
@@ -117,7 +129,9 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Units by name, texts of files by path, and when their inodes were changed: unlike the content's time, no copy sets that back."""
+    """Units by name, texts of files by path, and when their inodes were changed: unlike the content's time, no copy
+    sets that back.
+    """
 
     units: t.Mapping[str, Unit]
     texts: t.Mapping[str, str]

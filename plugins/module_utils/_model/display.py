@@ -14,7 +14,10 @@ __all__ = ["Display", "DisplayDefaults"]
 
 @dataclasses.dataclass(frozen=True)
 class Display:
-    """One of a guest. `listens`: addresses, `network NAME`, or nothing for what the host's configuration says; none for a socket."""
+    """One of a guest. `listens`: addresses, `network NAME`, or nothing for what the host's configuration says.
+
+    None for a socket.
+    """
 
     type: str
     listens: tuple[str, ...]
@@ -24,7 +27,9 @@ class Display:
 
 @dataclasses.dataclass(frozen=True)
 class DisplayDefaults:
-    """What a host's configuration says for all its guests: where displays listen, and those it protects by a password or TLS."""
+    """What a host's configuration says for all its guests: where displays listen, and those it protects by a
+    password or TLS.
+    """
 
     listen: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     protected: frozenset[str] = frozenset()

@@ -12,7 +12,19 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
-__all__ = ["ACTIONS", "APPLY", "OFFLINE", "STATES", "Disk", "FoundGuest", "Grafted", "GuestSpec", "Original", "Seed", "Volume"]
+__all__ = [
+    "ACTIONS",
+    "APPLY",
+    "OFFLINE",
+    "STATES",
+    "Disk",
+    "FoundGuest",
+    "Grafted",
+    "GuestSpec",
+    "Original",
+    "Seed",
+    "Volume",
+]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for
@@ -64,7 +76,8 @@ class GuestSpec:
 
     name: str
     state: str = "present"
-    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of `_xml/domain.py`, by path; lists hold Items
+    # rows of `_xml/domain.py`, by path; lists hold Items
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     graphics: t.Mapping[str, t.Any] | None = None
     allow_unprotected: bool = False  # a display that anybody can use who reaches its port
     xml: str | None = dataclasses.field(default=None, repr=False)

@@ -110,7 +110,11 @@ class Image:
     def owns(self, file: str) -> bool:
         """Whether a file is a content of this image."""
         stem, dot, ending = self.name.rpartition(".")
-        ours = rf"{re.escape(stem)}\.[0-9a-f]{{12}}\.{re.escape(ending)}" if dot else rf"{re.escape(self.name)}\.[0-9a-f]{{12}}"
+        ours = (
+            rf"{re.escape(stem)}\.[0-9a-f]{{12}}\.{re.escape(ending)}"
+            if dot
+            else rf"{re.escape(self.name)}\.[0-9a-f]{{12}}"
+        )
         return re.fullmatch(ours, file) is not None
 
 
@@ -126,7 +130,8 @@ class Manifest:
     fetched: str  # RFC 3339, UTC
     verified: bool = False  # nobody on the way can have written `checksum`, and it was compared here
     as_published: bool = True  # the content is what `checksum` is of: neither unpacked nor converted
-    # Of the file as it was verified: a copy with the old times (cp -p, rsync -a, a backup) has others. 0: an earlier version wrote this.
+    # Of the file as it was verified: a copy with the old times (cp -p, rsync -a, a backup) has others. 0: an earlier
+    # version wrote this.
     inode: int = 0
     changed_ns: int = 0
 
@@ -145,10 +150,17 @@ class Manifest:
 
     def check(self) -> None:
         """Whoever wrote it may have written anything; raises ValueError or BadInput."""
-        numbers, texts = (self.bytes, self.inode, self.changed_ns), (self.content, self.sha256, self.source, self.checksum, self.fetched)
+        numbers, texts = (
+            (self.bytes, self.inode, self.changed_ns),
+            (self.content, self.sha256, self.source, self.checksum, self.fetched),
+        )
         kinds = all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in numbers)
         kinds = kinds and all(isinstance(one, str) for one in texts)
-        if not kinds or not CONTENT_NAME.search(self.content) or not isinstance(parse_checksum(f"sha256:{self.sha256}"), Checksum):
+        if (
+            not kinds
+            or not CONTENT_NAME.search(self.content)
+            or not isinstance(parse_checksum(f"sha256:{self.sha256}"), Checksum)
+        ):
             raise ValueError("it holds something else than was written there")
         if not isinstance(parse_checksum(self.checksum), Checksum):
             raise ValueError("its checksum is none")
@@ -176,21 +188,24 @@ def parse_checksum(text: str) -> Checksum | Sums:
     algorithm, colon, rest = text.partition(":")
     if not colon or algorithm not in _LENGTHS:
         raise BadInput(
-            f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with sha256: before it or not), "
-            "or none to go without"
+            f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with sha256: "
+            "before it or not), or none to go without"
         )
     if rest.startswith(_URL):
         return Sums(algorithm, rest)
     if not re.fullmatch(rf"[0-9a-fA-F]{{{_LENGTHS[algorithm]}}}", rest):
-        raise BadInput(f"checksum: a {algorithm} has {_LENGTHS[algorithm]} hexadecimal digits, this has {len(rest)} characters")
+        raise BadInput(
+            f"checksum: a {algorithm} has {_LENGTHS[algorithm]} hexadecimal digits, this has {len(rest)} characters"
+        )
     return Checksum(algorithm, rest.lower())
 
 
 def checksum_in(text: str, source: Source, sums: Sums) -> Checksum | None:
     """The strongest digest of the source's file that the list has.
 
-    Lists are GNU style (`<hex>  name`, `<hex> *name`: Debian, Ubuntu, AlmaLinux, openSUSE), BSD style (`SHA256 (name) = <hex>`: Fedora,
-    CentOS, Rocky) or a lone digest. One that belongs to this very URL (`<url>.sha256`) may name the build behind it (openSUSE).
+    Lists are GNU style (`<hex>  name`, `<hex> *name`: Debian, Ubuntu, AlmaLinux, openSUSE), BSD style (`SHA256 (name) =
+    <hex>`: Fedora, CentOS, Rocky) or a lone digest. One that belongs to this very URL (`<url>.sha256`) may name the
+    build behind it (openSUSE).
     """
     found = list(_digests(text))
     ours = [checksum for file, checksum in found if file in (source.file, "")]

@@ -19,7 +19,8 @@ class Item:
     name: str
     state: str = "present"
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of its table, by path
-    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # for one that is made now; one that exists keeps its own
+    # for one that is made now; one that exists keeps its own
+    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def with_fields(self, **more: t.Any) -> Item:
         """The same entry with some fields said."""

@@ -31,7 +31,10 @@ def host_percent(before: Clocks, after: Clocks) -> float | None:
 
 
 def guest_percent(before: Clocks, after: Clocks, uuid: str, vcpus: int) -> float | None:
-    """How much of its vCPUs a guest used; None for one that did not run at both times. Its devices' work counts, so it can be above 100."""
+    """How much of its vCPUs a guest used; None for one that did not run at both times.
+
+    Its devices' work counts, so it can be above 100.
+    """
     if uuid not in before.guests or uuid not in after.guests:
         return None
     return _rounded(after.guests[uuid] - before.guests[uuid], (after.at_ns - before.at_ns) * vcpus)

@@ -11,7 +11,21 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 
-__all__ = ["CARRY", "COPIED", "DELTA", "FULL", "SHARED", "DiskMove", "Guest", "Host", "Made", "Move", "Observation", "Pool", "Tuning"]
+__all__ = [
+    "CARRY",
+    "COPIED",
+    "DELTA",
+    "FULL",
+    "SHARED",
+    "DiskMove",
+    "Guest",
+    "Host",
+    "Made",
+    "Move",
+    "Observation",
+    "Pool",
+    "Tuning",
+]
 
 SHARED, DELTA, FULL, CARRY = "shared", "delta", "full", "carry"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
@@ -116,15 +130,17 @@ class Made:
 class Observation:
     """One look at both ends, for one guest: others of its name are none of its copies.
 
-    States: running, paused, shutdown, crashed, absent, unreachable, unknown; postcopy (of the source: a part of it is here) and migrated
-    (off, sent away); of the destination also incoming (not all of it is there) and reserved (nobody can start it).
+    States: running, paused, shutdown, crashed, absent, unreachable, unknown; postcopy (of the source: a part of it is
+    here) and migrated (off, sent away); of the destination also incoming (not all of it is there) and reserved (nobody
+    can start it).
     """
 
     source: str
     dest: str
     was_paused: bool = False  # its owner wants it so, since before the move or on the way
     job_active: bool = False  # libvirt is at work on it on the source
-    superseded: bool = False  # it was let run on the destination after it had ended on the source, and nobody wrote to its disks here since
+    # it was let run on the destination after it had ended on the source, and nobody wrote to its disks here since
+    superseded: bool = False
     begun: str = "here"  # a move of it from here: none, here (to this destination), elsewhere
     again: bool = False  # it is looked at by a run that did not send it
     same_host: bool = False  # both ends are one

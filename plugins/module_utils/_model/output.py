@@ -20,7 +20,10 @@ _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 
 def without_secrets(text: str) -> str:
-    """A text whose URLs lack user, password, query and fragment; a libvirt URI keeps its query, and a user without password."""
+    """A text whose URLs lack user, password, query and fragment.
+
+    A libvirt URI keeps its query, and a user without password.
+    """
 
     def shown(match: re.Match[str]) -> str:
         scheme, user, rest, query = match.group(1), match.group(2) or "", match.group(3), match.group(4) or ""
@@ -48,7 +51,10 @@ def secrets(value: object) -> t.Iterator[str]:
 
 
 def printable(value: t.Any, *, keep: str = "") -> t.Any:
-    """The value with `\\x1b` for an escape in each of its texts, and so on for all that a terminal obeys; `keep` stays as it is."""
+    """The value with `\\x1b` for an escape in each of its texts, and so on for all that a terminal obeys.
+
+    `keep` stays as it is.
+    """
     if isinstance(value, str):
         return _OBEYED.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), value)
     if isinstance(value, (list, tuple)):

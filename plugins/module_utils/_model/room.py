@@ -39,8 +39,8 @@ class Room(t.NamedTuple):
             return ""
         more = f"{gib_text(needed_bytes)} more must leave" if needed_bytes else "must keep"
         return (
-            f"{place} has {gib_text(self.free_bytes)} free, and {more} {gib_text(self.kept_bytes)} free (reserve); make room there, or set "
-            "a smaller reserve"
+            f"{place} has {gib_text(self.free_bytes)} free, and {more} {gib_text(self.kept_bytes)} free (reserve); "
+            "make room there, or set a smaller reserve"
         )
 
     def check(self, verb: str, needed_bytes: int, place: str) -> None:

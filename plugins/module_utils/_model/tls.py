@@ -26,7 +26,10 @@ _LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\Z")
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, crl, cert or key; a cert is for one `purpose`."""
+    """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, crl, cert or key.
+
+    A cert is for one `purpose`.
+    """
 
     path: str
     kind: str
@@ -58,7 +61,13 @@ class Identity:
 
 
 def _identity(
-    name: str, authority: str, store: str, trust: tuple[str, str], pairs: t.Mapping[str, tuple[str, str]], *, shared: bool = False
+    name: str,
+    authority: str,
+    store: str,
+    trust: tuple[str, str],
+    pairs: t.Mapping[str, tuple[str, str]],
+    *,
+    shared: bool = False,
 ) -> Identity:
     places = [Place(trust[0], "ca"), Place(trust[1], "crl")]
     for purpose, (cert, key) in pairs.items():
@@ -83,7 +92,10 @@ IDENTITIES = {
         "qemu",
         "qemu/corral",
         ("qemu/ca-cert.pem", "qemu/ca-crl.pem"),
-        {"server": ("qemu/server-cert.pem", "qemu/server-key.pem"), "client": ("qemu/client-cert.pem", "qemu/client-key.pem")},
+        {
+            "server": ("qemu/server-cert.pem", "qemu/server-key.pem"),
+            "client": ("qemu/client-cert.pem", "qemu/client-key.pem"),
+        },
         shared=True,
     ),
 }
@@ -98,7 +110,10 @@ CONTROLLER = _identity(
 
 
 def usages(purpose: str) -> tuple[str, ...]:
-    """What a certificate for a purpose permits, and nothing else. libvirt 9.0 refuses one that does not permit key encipherment."""
+    """What a certificate for a purpose permits, and nothing else.
+
+    Libvirt 9.0 refuses one that does not permit key encipherment.
+    """
     return tuple(sorted(("digitalSignature", "keyEncipherment", f"{purpose}Auth (critical)")))
 
 
@@ -127,20 +142,29 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True)
 class Trust:
-    """What an authority says at present: the CAs that are trusted, of which one signs, and who is revoked. Nothing: there is none yet."""
+    """What an authority says at present: the CAs that are trusted, of which one signs, and who is revoked.
+
+    Nothing: there is none yet.
+    """
 
     text: str = ""  # the CAs, PEM
     crl: str = ""  # PEM, of one CA or several
-    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint (SHA-256, hex) -> name, of the CAs in `text`
+    # fingerprint (SHA-256, hex) -> name, of the CAs in `text`
+    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     signer: str = ""  # fingerprint of the one that signs
-    retired: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint -> PEM, of CAs that a host may show, and loses
+    # fingerprint -> PEM, of CAs that a host may show, and loses
+    retired: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     refuses: tuple[str, ...] = ()  # serials in the CRL, hex, sorted
-    revoked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # serial in hex -> subject, of certificates that are still valid
+    # serial in hex -> subject, of certificates that are still valid
+    revoked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """One place as found, links followed. `foreign`: from another authority; `fault`: what else is wrong with the content."""
+    """One place as found, links followed. `foreign`: from another authority.
+
+    `fault`: what else is wrong with the content.
+    """
 
     place: Place
     owner: str
@@ -156,7 +180,8 @@ class FoundTls:
 
     files: t.Mapping[str, File]  # by path
     certificates: t.Mapping[str, Certificate] = dataclasses.field(default_factory=dict)  # by purpose
-    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # fingerprint of a CA (SHA-256, hex) -> its name
+    # fingerprint of a CA (SHA-256, hex) -> its name
+    trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     refuses: tuple[str, ...] = ()  # serials in the CRL, hex, sorted
     stands: tuple[str, ...] = ()  # of these, the serials that a CA has revoked that is still trusted
     same_crl: bool = True  # its text is what the authority says
@@ -192,7 +217,10 @@ def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:
         try:
             address = ipaddress.ip_address(name)
             if getattr(address, "scope_id", None):
-                problems.append(f"{what}: {name!r} has a scope, which means something on one host only; leave the scope or the address out")
+                problems.append(
+                    f"{what}: {name!r} has a scope, which means something on one host only; leave the scope or the "
+                    "address out"
+                )
             good.add(str(address))
             continue
         except ValueError:

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest: the stages from what is asked of it to a plan. They decide; what they must know of the host, they ask `Host`."""
+"""A guest: the stages from what is asked of it to a plan. They decide.
+
+What they must know of the host, they ask `Host`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
-from ansible_collections.corral.virt.plugins.module_utils._plan import cloning, live, new_guest, power, removal, rename, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import (
+    cloning,
+    live,
+    new_guest,
+    power,
+    removal,
+    rename,
+    steps,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import display as displays
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
@@ -150,12 +161,16 @@ def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
 
 
 def _described_as(original: FoundGuest, wanted: GuestSpec, base: str) -> GuestSpec:
-    return cloning.described(wanted, disk.read_all(parse(original.xml)), [nic.mac for nic in interface.nics(parse(base))])
+    return cloning.described(
+        wanted, disk.read_all(parse(original.xml)), [nic.mac for nic in interface.nics(parse(base))]
+    )
 
 
 def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     """A stable MAC for interfaces that are made now; those that exist keep theirs."""
-    named = [dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)}) for item in wanted.interfaces or ()]
+    named = [
+        dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)}) for item in wanted.interfaces or ()
+    ]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
@@ -186,7 +201,9 @@ def _document(subject: _Subject, seeding: Seeding) -> _Document:
     Problems(whole.problems(subject.base, wanted, stored)).refuse()
     unfinished = None
     if disks.making:
-        unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), {**remember, "making": disks.making}).xml
+        unfinished = domain.graft(
+            subject.base, wanted.with_fields(disks=disks.unmade()), {**remember, "making": disks.making}
+        ).xml
     return _Document(wanted, remember, stored, unfinished)
 
 

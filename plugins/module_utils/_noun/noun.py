@@ -86,8 +86,8 @@ def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     spec, found = case.spec, case.found
     if found and spec.uuid and spec.uuid != found.uuid:
         yield Refused(
-            f"cannot change uuid of {noun.kind} {spec.name} from {found.uuid} to {spec.uuid}: "
-            f"another {noun.kind} has this name; choose another name"
+            f"cannot change uuid of {noun.kind} {spec.name} from {found.uuid} to {spec.uuid}: another {noun.kind} has "
+            "this name; choose another name"
         )
 
 

@@ -29,7 +29,10 @@ _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """By the guests' UUIDs: claims that are believed, best first; why others are not; and recorded entries that are another guest's now."""
+    """By the guests' UUIDs: claims that are believed, best first; why others are not.
+
+    And recorded entries that are another guest's now.
+    """
 
     believed: t.Mapping[str, tuple[Claim, ...]]
     refused: t.Mapping[str, tuple[str, ...]]
@@ -37,7 +40,8 @@ class Verdict:
 
 
 def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verdict:
-    """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's address.
+    """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's
+    address.
 
     Before things have `settled`, who has not answered may yet do so.
     """
@@ -47,7 +51,9 @@ def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verd
     for guest in guests:
         why = {claim: _why_not(claim, guest, guests, links, settled=settled) for claim in _best(guest)}
         believed[guest.uuid] = tuple(claim for claim, reason in why.items() if not reason)
-        refused[guest.uuid] = tuple(f"{claim.address} ({claim.source}): {reason}" for claim, reason in why.items() if reason)
+        refused[guest.uuid] = tuple(
+            f"{claim.address} ({claim.source}): {reason}" for claim, reason in why.items() if reason
+        )
         for claim in believed[guest.uuid]:
             for other in guests:
                 for entry in other.seen if other.uuid != guest.uuid else ():
@@ -59,7 +65,8 @@ def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verd
 def recorded(
     guest: Guest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False
 ) -> tuple[Sighting, ...]:
-    """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it is.
+    """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
+    is.
 
     With somebody else's guest nothing is kept unless the user has `named` it.
     """
@@ -72,7 +79,9 @@ def recorded(
             new = [
                 claim
                 for claim in believed
-                if claim.mac == mac and _version(claim.address) == version and claim.address not in _spellings(guest.given)
+                if claim.mac == mac
+                and _version(claim.address) == version
+                and claim.address not in _spellings(guest.given)
             ]
             record += _entry(old[:1], new, now_s)
     return tuple(record)
@@ -86,7 +95,9 @@ def addresses(guest: Guest, believed: t.Sequence[Claim]) -> list[str]:
 
 
 def questions(guests: t.Sequence[Guest], links: HostLinks, sought: t.Collection[str]) -> t.Iterator[tuple[str, bytes]]:
-    """Frames to put to guests' interfaces, by device: whether they still have what was recorded, and who is `sought` what it has at all."""
+    """Frames to put to guests' interfaces, by device: whether they still have what was recorded, and who is `sought`
+    what it has at all.
+    """
     for guest in guests:
         for nic in guest.nics if guest.running else ():
             wanted = [entry.address for entry in guest.seen if entry.mac == nic.mac]
@@ -102,7 +113,10 @@ def questions(guests: t.Sequence[Guest], links: HostLinks, sought: t.Collection[
 
 
 def _best(guest: Guest) -> list[Claim]:
-    """Each address of each interface once, by its best claim; what does not come from one of its interfaces is not its."""
+    """Each address of each interface once, by its best claim.
+
+    What does not come from one of its interfaces is not its.
+    """
     best: dict[tuple[str, str], Claim] = {}
     for claim in guest.claims if guest.running else ():
         known = best.get((claim.mac, claim.address))
@@ -135,7 +149,12 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
     here = [interface.network for interface in _networks(nic, links, address.version)]
     if here and not any(address in network for network in here):
         return f"{nic.bridge} has {', '.join(map(str, here))}"
-    ends = [end for one in here if one.prefixlen < one.max_prefixlen - 1 for end in (one.network_address, one.broadcast_address)]
+    ends = [
+        end
+        for one in here
+        if one.prefixlen < one.max_prefixlen - 1
+        for end in (one.network_address, one.broadcast_address)
+    ]
     if address.version == 4 and address in ends:
         return "it is no address of one host"
     for device, interfaces in links.addresses.items() if not here else ():
@@ -176,7 +195,9 @@ def _held(claim: Claim, other: Guest, entry: Sighting, *, answers: bool, settled
         return ""
     if answers or not settled:
         return f"{other.name} has it"
-    return "" if claim.rank == entry.rank else f"{other.name} was seen there, and its DHCP server has not said otherwise"
+    return (
+        "" if claim.rank == entry.rank else f"{other.name} was seen there, and its DHCP server has not said otherwise"
+    )
 
 
 def _entry(old: list[Sighting], new: list[Claim], now_s: int) -> list[Sighting]:

@@ -9,10 +9,25 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source, Sums, checksum_in
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    Manifest,
+    Source,
+    Sums,
+    checksum_in,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 
-__all__ = ["chosen", "listed", "refuse_more_files", "refuse_other_bytes", "refuse_other_copy", "refuse_other_format", "refuse_unsent"]
+__all__ = [
+    "chosen",
+    "listed",
+    "refuse_more_files",
+    "refuse_other_bytes",
+    "refuse_other_copy",
+    "refuse_other_format",
+    "refuse_unsent",
+]
 __all__ += ["offers", "refuse_namesake", "unread"]
 
 
@@ -24,18 +39,24 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
     if there:
         raise _refused(image, source.shown, there[0])
     what = image.content_name(image.checksum.hex) if image.checksum else image.name
-    raise NotFound(f"cannot fetch image {image.name} from {source.shown}: its pool {pool} has no {what} that virt_image brought there")
+    raise NotFound(
+        f"cannot fetch image {image.name} from {source.shown}: its pool {pool} has no {what} that virt_image brought "
+        "there"
+    )
 
 
 def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
     """Why what another hypervisor has cannot be taken."""
     if image.checksum is not None and offer.checksum == str(image.checksum):
         return Refused(
-            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be compared with "
-            f"{image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of the file itself, taken where you "
-            "trust it"
+            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be "
+            f"compared with {image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of "
+            "the file itself, taken where you trust it"
         )
-    return Refused(f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was asked for")
+    return Refused(
+        f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was "
+        "asked for"
+    )
 
 
 def listed(text: str, sums: Sums, source: Source) -> Checksum:
@@ -43,8 +64,8 @@ def listed(text: str, sums: Sums, source: Source) -> Checksum:
     found = checksum_in(text, source, sums)
     if found is None:
         raise Failed(
-            f"cannot verify {source.shown}: {without_secrets(sums.url)} holds no {sums.algorithm or 'sha512, sha384 or sha256'} of "
-            f"{source.file}; is it the right SUMS file?"
+            f"cannot verify {source.shown}: {without_secrets(sums.url)} holds no "
+            f"{sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; is it the right SUMS file?"
         )
     return found
 
@@ -57,15 +78,17 @@ def unread(location: str, error: object) -> Failed:
 def refuse_unsent(source: Source, *, size_bytes: int) -> None:
     """Raises Failed where nothing came from the controller."""
     if not size_bytes:
-        raise Failed(f"cannot fetch {source.shown} from the controller: it did not arrive; was the action plugin bypassed?")
+        raise Failed(
+            f"cannot fetch {source.shown} from the controller: it did not arrive; was the action plugin bypassed?"
+        )
 
 
 def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
     """Raises Failed where the source has other bytes than the checksum says."""
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
-            f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the file was changed, "
-            "damaged on the way, or the checksum belongs to another version"
+            f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the "
+            "file was changed, damaged on the way, or the checksum belongs to another version"
         )
 
 
@@ -74,8 +97,8 @@ def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Chec
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
             f"refusing image {image.name}: {offered.content} from {source.shown} has {got.algorithm} {got.hex}, not "
-            f"{image.checksum.hex}: it was damaged there or on the way, or it is not what that host says; look at that host's disk, or "
-            "bring the image from its source (url, src)"
+            f"{image.checksum.hex}: it was damaged there or on the way, or it is not what that host says; look at that "
+            "host's disk, or bring the image from its source (url, src)"
         )
 
 
@@ -92,16 +115,20 @@ def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
 
 
 def offers(image: Image, offer: Manifest) -> bool:
-    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was asked for."""
+    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was
+    asked for.
+    """
     if image.checksum is None:
         return image.owns(offer.content)
     return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
 
 
 def refuse_namesake(image: Image, known: Manifest | None) -> None:
-    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be made to fit."""
+    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be
+    made to fit.
+    """
     if known and image.checksum and known.checksum != str(image.checksum):
         raise Refused(
-            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, which begins alike; "
-            "remove it (state: absent), and find out who brought it"
+            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, "
+            "which begins alike; remove it (state: absent), and find out who brought it"
         )

@@ -4,8 +4,8 @@
 # This file is private to the collection and may change at any time.
 """The roll-over of an authority: when a new CA is due, which one signs, which ones are trusted.
 
-A new CA is trusted by everybody before it signs, and an old one is trusted until nobody uses what it signed. Between these two moments
-any two hosts can verify each other, however many of them could not be reached meanwhile.
+A new CA is trusted by everybody before it signs, and an old one is trusted until nobody uses what it signed. Between
+these two moments any two hosts can verify each other, however many of them could not be reached meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Somebody with valid certificates of an authority: the CAs that they trust, and the CAs that signed what they use."""
+    """Somebody with valid certificates of an authority: the CAs that they trust, and the CAs that signed what they
+    use.
+    """
 
     name: str
     trusts: t.AbstractSet[str]
@@ -38,28 +40,40 @@ class Holder:
 
 
 def due(generations: t.Sequence[Generation], *, now: datetime.datetime, days: datetime.timedelta) -> bool:
-    """Whether a new CA is to be made: what the newest signs would outlive it before the next one is trusted everywhere."""
+    """Whether a new CA is to be made: what the newest signs would outlive it before the next one is trusted
+    everywhere.
+    """
     return not generations or generations[-1].shared or generations[-1].not_after - now < 2 * days
 
 
 def lacking(generation: Generation, holders: t.Iterable[Holder], *, name: str) -> tuple[str, ...]:
     """Who, beside `name` (who gets the CA together with its certificates), does not trust a CA yet."""
-    return tuple(sorted(holder.name for holder in holders if holder.name != name and generation.digest not in holder.trusts))
+    return tuple(
+        sorted(holder.name for holder in holders if holder.name != name and generation.digest not in holder.trusts)
+    )
 
 
-def signer(generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime) -> Generation:
+def signer(
+    generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime
+) -> Generation:
     """Who signs for `name`: the newest CA (they come oldest first) that everybody else trusts already."""
     alive = _alive(generations, now)
     known = [generation for generation in alive if not lacking(generation, holders, name=name)]
     return (known or alive[:1] or generations)[-1]
 
 
-def trusted(generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime) -> tuple[str, ...]:
-    """The CAs that `name` trusts, the one that signs first: beside it all newer ones, and the older ones that somebody uses."""
+def trusted(
+    generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime
+) -> tuple[str, ...]:
+    """The CAs that `name` trusts, the one that signs first: beside it all newer ones, and the older ones that
+    somebody uses.
+    """
     first = signer(generations, holders, name=name, now=now)
     used = {digest for holder in holders for digest in holder.uses}
     newer = generations[generations.index(first) + 1 :]
-    others = [one.digest for one in _alive(generations, now) if one is not first and (one in newer or one.digest in used)]
+    others = [
+        one.digest for one in _alive(generations, now) if one is not first and (one in newer or one.digest in used)
+    ]
     return (first.digest, *others)
 
 

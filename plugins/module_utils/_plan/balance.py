@@ -4,8 +4,8 @@
 # This file is private to the collection and may change at any time.
 """Which running guests should move so that hosts are loaded evenly. Pure.
 
-The best single move is taken again and again while it is worth it. No move relies on another: what leaves a host makes no room there
-before the next plan, so they can be done in any order, and some of them not at all.
+The best single move is taken again and again while it is worth it. No move relies on another: what leaves a host makes
+no room there before the next plan, so they can be done in any order, and some of them not at all.
 """
 
 from __future__ import annotations
@@ -51,9 +51,14 @@ class _Scale:
     """Weighs the load of hosts against the mean of all."""
 
     def __init__(self, hosts: t.Sequence[Host], policy: Policy) -> None:
-        self._rooms = {host.name: (host.cpus * policy.cpu_overcommit, host.memory_mib * policy.memory_overcommit) for host in hosts}
+        self._rooms = {
+            host.name: (host.cpus * policy.cpu_overcommit, host.memory_mib * policy.memory_overcommit) for host in hosts
+        }
         self._cpus, self._memory = (sum(room[index] for room in self._rooms.values()) for index in (0, 1))
-        self._means = sum(host.vcpus_used for host in hosts) / self._cpus, sum(host.memory_used_mib for host in hosts) / self._memory
+        self._means = (
+            sum(host.vcpus_used for host in hosts) / self._cpus,
+            sum(host.memory_used_mib for host in hosts) / self._memory,
+        )
 
     def weigh(self, host: str, vcpus: int, memory_mib: int) -> float:
         """One host's share of the squared imbalance."""
@@ -63,7 +68,10 @@ class _Scale:
 
 
 def imbalance(hosts: t.Iterable[Host], policy: Policy | None = None) -> float:
-    """How far the load of hosts is from their mean, in percent points (a weighted standard deviation); 0 when all are loaded alike."""
+    """How far the load of hosts is from their mean, in percent points (a weighted standard deviation).
+
+    0 when all are loaded alike.
+    """
     counted = _counted(hosts)
     if not counted:
         return 0.0
@@ -80,12 +88,19 @@ def plan(
     min_gain: float = 1.0,
     stay: t.Collection[str] = (),
 ) -> list[Move]:
-    """Moves, the best first; hosts in maintenance neither give nor take. Guests that `stay`, or run in two places, are left alone."""
+    """Moves, the best first; hosts in maintenance neither give nor take.
+
+    Guests that `stay`, or run in two places, are left alone.
+    """
     policy, counted = policy or Policy(), _counted(hosts)
     loads = {host.name: Load(host, policy) for host in counted}
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
     names = [one.guest.name for one in known]
-    free = {one.guest.name: one for one in known if one.host in loads and one.guest.name not in stay and names.count(one.guest.name) == 1}
+    free = {
+        one.guest.name: one
+        for one in known
+        if one.host in loads and one.guest.name not in stay and names.count(one.guest.name) == 1
+    }
     if not counted or not free:
         return []
     scale = _Scale(counted, policy)
@@ -114,7 +129,9 @@ def _best(residents: t.Iterable[Resident], loads: t.Mapping[str, Load], figures:
             left, joined = _moved(figures, source, dest, guest)
             less = weights[source] + weights[dest] - scale.weigh(source, *left) - scale.weigh(dest, *joined)
             if less > 0:
-                found.append(Move(guest.name, source, dest, _percent(now) - _percent(max(0.0, now - less)), one.cost_mib))
+                found.append(
+                    Move(guest.name, source, dest, _percent(now) - _percent(max(0.0, now - less)), one.cost_mib)
+                )
     return min(found, key=lambda move: (-round(move.gain, 6), move.cost_mib, move.guest, move.dest), default=None)
 
 

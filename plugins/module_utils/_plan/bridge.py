@@ -59,7 +59,9 @@ def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
     problems = []
     for option, value in (("name", name), ("port", wanted_port)):
         if not _NAME.fullmatch(value):
-            problems.append(f"{option}: {value!r} is no name of an interface; use up to 15 letters, digits, '.', '_' and '-'")
+            problems.append(
+                f"{option}: {value!r} is no name of an interface; use up to 15 letters, digits, '.', '_' and '-'"
+            )
     if name == wanted_port:
         problems.append(f"port: {name} cannot be a port of itself; give the bridge another name")
     if timeout_s < _SHORTEST_S:
@@ -96,10 +98,9 @@ def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> 
     """Whoever configured a port; raises Refused where the bridge is to be made by hand."""
     if owner.networkmanager and not owner.netplan:
         raise Refused(
-            f"cannot make bridge {bridge}: NetworkManager configures {name}, which is not "
-            "supported; make the bridge with `nmcli connection add type bridge "
-            f"ifname {bridge} bridge.stp no bridge.mac-address {facts.links[name]['address']}`, "
-            f"put {name} into it, and run again"
+            f"cannot make bridge {bridge}: NetworkManager configures {name}, which is not supported; make the bridge "
+            f"with `nmcli connection add type bridge ifname {bridge} bridge.stp no bridge.mac-address "
+            f"{facts.links[name]['address']}`, put {name} into it, and run again"
         )
     if owner.networkmanager or "netplan" in owner.network_file:
         return "netplan"
@@ -143,7 +144,9 @@ def decide(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange | None)
 def confirm(name: str, trial: Trial | None) -> Draft:
     """Keep the bridge that a switch is trying; raises Refused when there is none."""
     if trial is None or trial.bridge != name:
-        raise Refused(f"cannot confirm bridge {name}: no switch to it was started since the last boot; use state: present")
+        raise Refused(
+            f"cannot confirm bridge {name}: no switch to it was started since the last boot; use state: present"
+        )
     if trial.result is None:
         if not trial.running:
             raise Refused(
@@ -165,8 +168,8 @@ def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
     found = next(iter((*facts.default_routes, *holders)), None)
     if not found:
         raise Refused(
-            f"cannot make bridge {wanted.name}: {facts.host} has no default route; "
-            "name the interface that belongs into the bridge in port (bridge_port)"
+            f"cannot make bridge {wanted.name}: {facts.host} has no default route; name the interface that belongs "
+            "into the bridge in port (bridge_port)"
         )
     return found
 
@@ -205,8 +208,8 @@ def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
         raise Refused(f"cannot use bridge {name}: {wanted.port} is not in it; put it in yourself, or remove the bridge")
     if not lasting:
         raise Refused(
-            f"cannot use bridge {name}: it has no port and leads nowhere; "
-            "choose another name (bridge_name), put an interface in it, or remove it"
+            f"cannot use bridge {name}: it has no port and leads nowhere; choose another name (bridge_name), put an "
+            "interface in it, or remove it"
         )
     steps: list[HostStep] = []
     changes: list[Change] = []

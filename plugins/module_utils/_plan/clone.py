@@ -98,7 +98,9 @@ class GrowLive(_Sized):
 
 @dataclasses.dataclass(frozen=True)
 class Forget(CloneStep):
-    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something else."""
+    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something
+    else.
+    """
 
     said = "define {0.guest} (what {0.path} stands on is read from the disk)"
     guest: str
@@ -151,7 +153,9 @@ def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     """Steps until the disk is as wanted; raises BadInput, NotFound or Refused before anything is touched."""
     if found.kind in ("link", "other"):
         what = "an image: disks are made from it, and it stays as it is" if found.kind == "link" else "no file"
-        raise Refused(f"cannot bring disk {wanted.name} to state {wanted.state}: {wanted.path} is {what}; choose another name")
+        raise Refused(
+            f"cannot bring disk {wanted.name} to state {wanted.state}: {wanted.path} is {what}; choose another name"
+        )
     if wanted.state == "absent":
         return _absent(wanted, found)
     if found.kind == "nothing":
@@ -168,14 +172,18 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
     if size < base.size_bytes and not wanted.allow_shrink:
         raise BadInput(
-            f"size of {wanted.name}: {gib_text(size)} is smaller than image {base.name} ({gib_text(base.size_bytes)}), whose end "
-            "would be cut off; make it larger, or set allow_shrink: true"
+            f"size of {wanted.name}: {gib_text(size)} is smaller than image {base.name} ({gib_text(base.size_bytes)}), "
+            "whose end would be cut off; make it larger, or set allow_shrink: true"
         )
     _refuse_taken(wanted, base)
     _refuse_full(f"make disk {wanted.name}", found)
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
-    changes = (Change("disk", None, wanted.path), Change("size", None, gib_text(size)), Change("stands_on", None, below))
+    changes = (
+        Change("disk", None, wanted.path),
+        Change("size", None, gib_text(size)),
+        Change("stands_on", None, below),
+    )
     return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, stands_on=below)
 
 
@@ -184,9 +192,13 @@ def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
         raise Refused(
-            f"cannot {'copy' if wanted.copy else 'stand on'} image {base.name} for {wanted.name}: guest {user.guest} ({user.state}) "
-            "has it; "
-            + ("shut the guest down first" if wanted.copy else "use an image from virt_image, or clone: copy while the guest is off")
+            f"cannot {'copy' if wanted.copy else 'stand on'} image {base.name} for {wanted.name}: guest {user.guest} "
+            f"({user.state}) has it; "
+            + (
+                "shut the guest down first"
+                if wanted.copy
+                else "use an image from virt_image, or clone: copy while the guest is off"
+            )
         )
     if base.locked and wanted.copy:
         raise Refused(f"cannot copy image {base.name} for {wanted.name}: {_STRANGER.format(base.path)}")
@@ -198,8 +210,9 @@ _STRANGER = "a process that libvirt does not know has it open; see `fuser -v {}`
 def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     if wanted.base and found.backing and not _same_image(found.backing, wanted.base):
         raise Refused(
-            f"cannot make disk {wanted.name} from image {wanted.base.name}: it is there and stands on {found.backing}; to let it stand on "
-            "the other image, with its content as it is: state: rebased; to begin anew, remove it first"
+            f"cannot make disk {wanted.name} from image {wanted.base.name}: it is there and stands on {found.backing}; "
+            "to let it stand on the other image, with its content as it is: state: rebased; to begin anew, remove it "
+            "first"
         )
     if wanted.size_bytes is None or wanted.size_bytes == found.size_bytes:
         return now
@@ -227,7 +240,9 @@ def _grown(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
 def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
     verb = f"shrink disk {wanted.name} from {gib_text(found.size_bytes)} to {gib_text(size)}"
     if not wanted.allow_shrink:
-        raise Refused(f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true")
+        raise Refused(
+            f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true"
+        )
     _refuse_busy(verb, wanted, found)
     _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
@@ -250,7 +265,9 @@ def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     _refuse_snapshots(verb, found)
     _refuse_full(verb, found)
     changes = (Change("stands_on", found.backing, base.path),)
-    return dataclasses.replace(now, steps=(*_forgotten(wanted, found), StandOn(wanted.path, base)), changes=changes, stands_on=base.path)
+    return dataclasses.replace(
+        now, steps=(*_forgotten(wanted, found), StandOn(wanted.path, base)), changes=changes, stands_on=base.path
+    )
 
 
 def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
@@ -297,8 +314,8 @@ def _writer(verb: str, found: FoundDisk) -> Use | None:
     first = running[0]
     if len({use.guest for use in running}) > 1 or any(use.target is None for use in running):
         raise Refused(
-            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it beneath another image, read-only or shared; "
-            "shut it down first"
+            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it beneath another image, "
+            "read-only or shared; shut it down first"
         )
     return first
 
@@ -316,8 +333,9 @@ def _refuse_unknown(verb: str, found: FoundDisk) -> None:
     """A guest may have written the first bytes of the disk, when it had it as a raw one."""
     if found.unknown_base:
         raise Refused(
-            f"cannot {verb}: no guest of this host has it, and only its own first bytes say that it stands on {found.unknown_base}, which "
-            "is no image from virt_image; define the guest that has it first, or make the disk anew"
+            f"cannot {verb}: no guest of this host has it, and only its own first bytes say that it stands on "
+            f"{found.unknown_base}, which is no image from virt_image; define the guest that has it first, or make the "
+            "disk anew"
         )
 
 
@@ -328,12 +346,14 @@ def _refuse_full(verb: str, found: FoundDisk) -> None:
 
 def _refuse_snapshots(verb: str, found: FoundDisk) -> None:
     if found.snapshots:
-        raise Refused(f"cannot {verb}: snapshots inside it would be damaged; delete them first (qemu-img snapshot -l, -d)")
+        raise Refused(
+            f"cannot {verb}: snapshots inside it would be damaged; delete them first (qemu-img snapshot -l, -d)"
+        )
 
 
 def _refuse_other_format(wanted: CloneSpec, found: FoundDisk) -> None:
     if wanted.format != found.format:
         raise Refused(
-            f"cannot change disk {wanted.name} into {wanted.format}: it is {found.format}; say format: {found.format}, or make a new disk "
-            f"with image: {wanted.name} and clone: copy"
+            f"cannot change disk {wanted.name} into {wanted.format}: it is {found.format}; say format: {found.format}, "
+            f"or make a new disk with image: {wanted.name} and clone: copy"
         )

@@ -28,7 +28,9 @@ _SPOKEN = {
 
 def concerns(params: t.Mapping[str, t.Any]) -> bool:
     """Whether `name` is a disk, not an image that is brought into the pool."""
-    return params["state"] in ("rebased", "flattened") or any(params[option] for option in ("image", "size", "clone", "remove_storage"))
+    return params["state"] in ("rebased", "flattened") or any(
+        params[option] for option in ("image", "size", "clone", "remove_storage")
+    )
 
 
 def check_local(uri: str) -> None:
@@ -74,10 +76,14 @@ def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         f"name: {name} is the content of an image, which others may stand on and nobody changes; choose another name": (
             _units.CONTENT_NAME.search(name)
         ),
-        f"image: a disk is not made from itself; {name} is both": image == name and params["image_pool"] in (None, params["pool"]),
+        f"image: a disk is not made from itself; {name} is both": image == name
+        and params["image_pool"] in (None, params["pool"]),
         "image: state rebased needs it, to say what the disk is to stand on": state == "rebased" and not image,
-        "allow_shrink: it allows a smaller size; give size too": present and params["allow_shrink"] and not params["size"],
-        f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format": state != "absent" and not form,
+        "allow_shrink: it allows a smaller size; give size too": present
+        and params["allow_shrink"]
+        and not params["size"],
+        f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format": state != "absent"
+        and not form,
         "format: only qcow2 can stand on an image; set clone: copy for a raw disk": (
             present and image and form == "raw" and params["clone"] != "copy"
         ),
@@ -87,5 +93,7 @@ def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def format_of(params: t.Mapping[str, t.Any]) -> str:
-    """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what it is."""
+    """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what
+    it is.
+    """
     return str(params["format"] or _units.format_of(params["name"]) or "")

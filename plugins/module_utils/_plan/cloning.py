@@ -11,14 +11,22 @@ import json
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec, Original, Seed
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+    Disk,
+    FoundGuest,
+    GuestSpec,
+    Original,
+    Seed,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 __all__ = ["check_files", "checked", "described"]
 
 
-def checked(wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]) -> FoundGuest:
+def checked(
+    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
+) -> FoundGuest:
     """The guest to be copied; raises NotFound or Refused. `keeps` is what libvirt keeps of it, `memory` what we do."""
     what, name = f"cannot make {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
@@ -27,7 +35,9 @@ def checked(wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence
         remedy = f"shut it down first: ansible-playbook corral.virt.shutdown -e guest={name}"
         raise Refused(f"{what}: it is {original.state}, and writes to its disks while they are copied; {remedy}")
     if memory.get("moving"):
-        raise Refused(f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)")
+        raise Refused(
+            f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)"
+        )
     if memory.get("making"):
         raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
     if "managed_save" in keeps:
@@ -45,14 +55,16 @@ def described(wanted: GuestSpec, disks: t.Sequence[t.Mapping[str, t.Any]], macs:
     copied = [found for found in disks if _is_copied(found, said.get(found["name"]))]
     Problems(
         [
-            f"cannot copy disk {found['name']} of {wanted.clone_of} for {wanted.name}: it is no file; give {wanted.name} a disk of that "
-            "name with source or image, or say state: absent of it"
+            f"cannot copy disk {found['name']} of {wanted.clone_of} for {wanted.name}: it is no file; give "
+            f"{wanted.name} a disk of that name with source or image, or say state: absent of it"
             for found in copied
             if not _is_file(found)
         ]
     ).refuse()
     copies = {found["name"]: _copy(str(wanted.clone_of), found, said.get(found["name"])) for found in copied}
-    wanted = wanted.with_fields(disks=tuple({**copies, **{name: item for name, item in said.items() if name not in copies}}.values()))
+    wanted = wanted.with_fields(
+        disks=tuple({**copies, **{name: item for name, item in said.items() if name not in copies}}.values())
+    )
     return dataclasses.replace(wanted, seed=_seed(wanted, macs))
 
 
@@ -61,14 +73,16 @@ def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collectio
     both = sorted(set(before) & set(after))
     if both:
         raise Refused(
-            f"cannot make {wanted.name} as a copy of {wanted.clone_of}: the devices of both would use {', '.join(both)}; "
-            f"give those of {wanted.name} other paths, with their options or with xml"
+            f"cannot make {wanted.name} as a copy of {wanted.clone_of}: the devices of both would use "
+            f"{', '.join(both)}; give those of {wanted.name} other paths, with their options or with xml"
         )
 
 
 def _is_copied(found: t.Mapping[str, t.Any], item: Disk | None) -> bool:
     """Whether the copy needs one of its own; a medium, and what several guests may have, both have."""
-    if item and (item.state == "absent" or item.image or any(item.fields.get(way) for way in ("source", "volume", "url"))):
+    if item and (
+        item.state == "absent" or item.image or any(item.fields.get(way) for way in ("source", "volume", "url"))
+    ):
         return False
     shared = found.get("readonly") or found.get("shareable") or found.get("device", "disk") in ("cdrom", "floppy")
     return found["name"] != "seed" and not shared
@@ -76,7 +90,12 @@ def _is_copied(found: t.Mapping[str, t.Any], item: Disk | None) -> bool:
 
 def _is_file(found: t.Mapping[str, t.Any]) -> bool:
     path = str(found.get("source") or "")
-    return path.startswith("/") and not path.startswith("/dev/") and not found.get("url") and found.get("device", "disk") == "disk"
+    return (
+        path.startswith("/")
+        and not path.startswith("/dev/")
+        and not found.get("url")
+        and found.get("device", "disk") == "disk"
+    )
 
 
 def _copy(guest: str, found: t.Mapping[str, t.Any], item: Disk | None) -> Disk:
@@ -90,6 +109,9 @@ def _seed(wanted: GuestSpec, macs: t.Sequence[str]) -> Seed:
     """A copy without a seed would be its original inside: the same keys, machine ID, and addresses."""
     seed = wanted.seed or seeds.seed({}, guest=wanted.name)
     # By its MAC: until it has another machine ID, a DHCP server would know it by that of its original.
-    nics = {f"nic{number}": {"match": {"macaddress": mac}, "dhcp4": True, "dhcp-identifier": "mac"} for number, mac in enumerate(macs)}
+    nics = {
+        f"nic{number}": {"match": {"macaddress": mac}, "dhcp4": True, "dhcp-identifier": "mac"}
+        for number, mac in enumerate(macs)
+    }
     network = json.dumps({"version": 2, "ethernets": nics}, sort_keys=True) if nics else None
     return dataclasses.replace(seed, network_config=seed.network_config or network, of_a_copy=True)

@@ -4,8 +4,8 @@
 # This file is private to the collection and may change at any time.
 """What to do with a migration that does not get to its end: schedules as data, and who follows them. Pure.
 
-A pass over the memory that leaves as much to send as the best before it stalls. After so many stalled passes, the next measure is taken.
-The steps are those of oVirt's migration policies.
+A pass over the memory that leaves as much to send as the best before it stalls. After so many stalled passes, the next
+measure is taken. The steps are those of oVirt's migration policies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Action(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Begin with a downtime, then a measure after so many stalled passes; when all are taken, `last`, one after another."""
+    """Begin with a downtime, then a measure after so many stalled passes.
+
+    When all are taken, `last`, one after another.
+    """
 
     first_ms: int
     stalled: tuple[tuple[int, Action], ...]
@@ -56,7 +59,9 @@ class Pilot:
         self._next = [*schedule.stalled] if schedule else []
         after = self._next[-1][0] if self._next else 0
         # Two more stalled passes for each of the last measures: what was done before must have had a chance.
-        self._next += [(after + 2 * number, action) for number, action in enumerate(schedule.last if schedule else (), 1)]
+        self._next += [
+            (after + 2 * number, action) for number, action in enumerate(schedule.last if schedule else (), 1)
+        ]
         first_ms = tuning.max_downtime_ms or (schedule.first_ms if schedule else None)
         self._first = first_ms and Action("downtime", first_ms)
         self._pass, self._least, self._stalled = 0, 0, 0
@@ -64,7 +69,10 @@ class Pilot:
         self._sent, self._quiet_since = -1, 0.0
 
     def look(self, seconds: float, figures: t.Mapping[str, t.Any], *, answers: bool = True) -> list[Action]:
-        """What is to be done now; `figures` are libvirt's, `seconds` since the beginning, `answers` whether the destination does."""
+        """What is to be done now.
+
+        `figures` are libvirt's, `seconds` since the beginning, `answers` whether the destination does.
+        """
         actions = [self._first] if self._first and figures else []
         self._first = None if actions else self._first
         passes = int(figures.get("memory_iteration") or 0)
@@ -74,13 +82,16 @@ class Pilot:
             self._least = remaining if not self._pass else min(self._least, remaining)
             self._pass = passes
         while self._next and self._stalled >= self._next[0][0]:
-            actions.append(self._next.pop(0)[1]._replace(why=f"{self._stalled} passes did not get it nearer to its end"))
+            actions.append(
+                self._next.pop(0)[1]._replace(why=f"{self._stalled} passes did not get it nearer to its end")
+            )
         actions += [*self._switch(seconds, passes), *self._timeout(seconds)]
         self._postcopy = self._postcopy or any(action.verb == "postcopy" for action in actions)
         return [*actions, *self._stall(seconds, figures, answers)]
 
     def _stall(self, seconds: float, figures: t.Mapping[str, t.Any], answers: bool) -> list[Action]:
-        """Abort when nothing is sent although both ends answer; what runs on the destination already must wait for the network.
+        """Abort when nothing is sent although both ends answer; what runs on the destination already must wait for the
+        network.
 
         libvirt has no figures while QEMU still connects, which a path that drops large packets can make last for ever.
         """
@@ -92,7 +103,12 @@ class Pilot:
             return []
         self._quiet_since = seconds
         remedy = "does the path between the hosts let large packets through (MTU), and ports 49152-49215?"
-        return [Action("abort", why=f"nothing was sent for {self._tuning.stall_timeout_s} s although both hosts answer; {remedy}")]
+        return [
+            Action(
+                "abort",
+                why=f"nothing was sent for {self._tuning.stall_timeout_s} s although both hosts answer; {remedy}",
+            )
+        ]
 
     def _switch(self, seconds: float, passes: int) -> list[Action]:
         """To post-copy, where it is to follow after a pass or a time."""
@@ -112,7 +128,11 @@ class Pilot:
             return []
         self._late += 1
         verb = self._tuning.timeout_action if self._late == 1 else "abort"
-        return [Action(verb, why=f"it took longer than timeout, {self._tuning.timeout_s * self._late} s")] if self._late <= 2 else []
+        return (
+            [Action(verb, why=f"it took longer than timeout, {self._tuning.timeout_s * self._late} s")]
+            if self._late <= 2
+            else []
+        )
 
 
 def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
@@ -121,9 +141,15 @@ def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
     if not dirty_mib_s:
         return ""
     if not limit:
-        return f"the guest writes {dirty_mib_s} MiB of memory each second: only a link that is faster lets it converge by itself"
+        return (
+            f"the guest writes {dirty_mib_s} MiB of memory each second: only a link that is faster lets it "
+            "converge by itself"
+        )
     if dirty_mib_s <= 0.8 * limit:
-        return f"the guest writes {dirty_mib_s} MiB of memory each second, bandwidth is {limit} MiB/s: it converges by itself"
+        return (
+            f"the guest writes {dirty_mib_s} MiB of memory each second, bandwidth is {limit} MiB/s: it converges "
+            "by itself"
+        )
     helps = [name for name, met in (("auto_converge", tuning.auto_converge), ("postcopy", tuning.postcopy)) if met]
     helps += ["suspend"] if tuning.timeout_action == "suspend" or tuning.schedule == "suspend_if_needed" else []
     hopeless = "it will not converge; allow auto_converge or postcopy, or set schedule: suspend_if_needed"

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A seed for an image without cloud-init, as commands of virt-customize. Secrets stand only in scripts, never in a command's words."""
+"""A seed for an image without cloud-init, as commands of virt-customize.
+
+Secrets stand only in scripts, never in a command's words.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,55 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import S
 
 __all__ = ["commands", "problems"]
 
-_CONFIG = ("hostname", "fqdn", "timezone", "users", "ssh_authorized_keys", "ssh_keys", "ssh_deletekeys", "write_files", "package_update",
-           "packages", "runcmd")  # fmt: skip
+_CONFIG = (
+    "hostname",
+    "fqdn",
+    "timezone",
+    "users",
+    "ssh_authorized_keys",
+    "ssh_keys",
+    "ssh_deletekeys",
+    "write_files",
+    "package_update",
+    "packages",
+    "runcmd",
+)
 _WORDS = ("hostname", "fqdn", "timezone", "local-hostname")
 _META = ("local-hostname", "instance-id")
 _NIC = ("match", "dhcp4", "dhcp6", "addresses", "gateway4", "gateway6", "routes", "nameservers", "mtu", "optional")
 _ENTRIES = {
-    "users": ("name", "gecos", "groups", "shell", "uid", "sudo", "lock_passwd", "passwd", "hashed_passwd", "plain_text_passwd",
-              "ssh_authorized_keys"),
+    "users": (
+        "name",
+        "gecos",
+        "groups",
+        "shell",
+        "uid",
+        "sudo",
+        "lock_passwd",
+        "passwd",
+        "hashed_passwd",
+        "plain_text_passwd",
+        "ssh_authorized_keys",
+    ),
     "write_files": ("path", "content", "encoding", "owner", "permissions", "append", "defer"),
-}  # fmt: skip
+}
 _INSIDE = {"match": ("name", "macaddress"), "nameservers": ("addresses", "search")}
 _WORD = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9_.+:/-]*")
 _PLAIN = ("", "text/plain")
 
 
 def problems(
-    said: t.Mapping[str, t.Any], config: t.Mapping[str, t.Any], meta: t.Mapping[str, t.Any], network: t.Mapping[str, t.Any], *, guest: str
+    said: t.Mapping[str, t.Any],
+    config: t.Mapping[str, t.Any],
+    meta: t.Mapping[str, t.Any],
+    network: t.Mapping[str, t.Any],
+    *,
+    guest: str,
 ) -> t.Iterator[str]:
-    """Everything in the seed that cannot be done without cloud-init; `config`, `meta` and `network` are its documents as they were read."""
+    """Everything in the seed that cannot be done without cloud-init.
+
+    `config`, `meta` and `network` are its documents as they were read.
+    """
     where = f"of {guest}: with method virt_customize"
     if said.get("on_change") == "next_boot":
         yield f"cloud_init.on_change {where} the disk is written once, before the first start; choose ignore or refuse"
@@ -45,10 +78,20 @@ def problems(
     if network.get("version", 2) != 2:
         network = {}
         yield f"cloud_init.network_config {where} it must be of version 2"
-    unknown = {*_unknown("", config, _CONFIG), *_unknown("meta_data.", meta, _META), *_unknown_inside(config), *_unknown_of_nics(network)}
+    unknown = {
+        *_unknown("", config, _CONFIG),
+        *_unknown("meta_data.", meta, _META),
+        *_unknown_inside(config),
+        *_unknown_of_nics(network),
+    }
     if unknown:
         yield f"cloud_init {where} these cannot be applied: {', '.join(sorted(unknown))}"
-    entries = [(entry, known[0]) for option, known in _ENTRIES.items() for entry in _list(config.get(option)) if isinstance(entry, dict)]
+    entries = [
+        (entry, known[0])
+        for option, known in _ENTRIES.items()
+        for entry in _list(config.get(option))
+        if isinstance(entry, dict)
+    ]
     words = [{**config, **meta}[key] for key in _WORDS if {**config, **meta}.get(key)]
     for word in [*words, *_list(config.get("packages")), *(entry.get(name) for entry, name in entries)]:
         if not isinstance(word, str) or not _WORD.fullmatch(word):
@@ -77,7 +120,10 @@ def _unknown_of_nics(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Options of virt-customize in their order; what `run` and `firstboot` have is the script itself. `keys` are host keys by kind."""
+    """Options of virt-customize in their order; what `run` and `firstboot` have is the script itself.
+
+    `keys` are host keys by kind.
+    """
     config, network = seed.config, json.loads(seed.network_config or "{}")
     name = config.get("hostname") or config.get("fqdn") or seed.meta_data.get("local-hostname") or guest
     told = [("hostname", str(name))]
@@ -97,21 +143,35 @@ def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tupl
         content, mode = str(entry.get("content") or ""), entry.get("permissions") or "644"
         coded = _coded(content) if plain else shlex.quote(content)
         mode = f"{mode:o}" if isinstance(mode, int) else str(mode)  # YAML's 0644 is a number
-        script.append(_file(entry["path"], coded, mode=mode, owner=entry.get("owner"), append=bool(entry.get("append")), coded=True))
+        script.append(
+            _file(
+                entry["path"], coded, mode=mode, owner=entry.get("owner"), append=bool(entry.get("append")), coded=True
+            )
+        )
     return (*told, ("run", "\n".join([*script, *_network(network), ""])))
 
 
 # Cloud-init would do all of it again, with other host keys; what runs at the first boot may hold secrets.
-_START = "#!/bin/sh\nset -eu\n[ ! -d /etc/cloud ] || touch /etc/cloud/cloud-init.disabled\nchmod -f 700 /usr/lib/virt-sysprep || :"
+_START = (
+    "#!/bin/sh\nset -eu\n[ ! -d /etc/cloud ] || touch /etc/cloud/cloud-init.disabled\nchmod -f 700 "
+    "/usr/lib/virt-sysprep || :"
+)
 
 
 def _user(user: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     name = user["name"]
-    said = [f"{option} {shlex.quote(str(user[key]))}" for key, option in (("gecos", "-c"), ("shell", "-s"), ("uid", "-u")) if user.get(key)]
+    said = [
+        f"{option} {shlex.quote(str(user[key]))}"
+        for key, option in (("gecos", "-c"), ("shell", "-s"), ("uid", "-u"))
+        if user.get(key)
+    ]
     yield f"id {name} >/dev/null 2>&1 || useradd -m {' '.join(said)} {name}"
     groups = user.get("groups") or []
     for group in groups.replace(" ", "").split(",") if isinstance(groups, str) else groups:
-        yield f"getent group {shlex.quote(group)} >/dev/null || groupadd {shlex.quote(group)}; usermod -aG {shlex.quote(group)} {name}"
+        yield (
+            f"getent group {shlex.quote(group)} >/dev/null || groupadd {shlex.quote(group)}; usermod -aG "
+            f"{shlex.quote(group)} {name}"
+        )
     hashed, plain = user.get("hashed_passwd") or user.get("passwd"), user.get("plain_text_passwd")
     if hashed or plain:
         yield f"printf '%s\\n' {shlex.quote(f'{name}:{hashed or plain}')} | chpasswd{' -e' if hashed else ''}"
@@ -132,7 +192,10 @@ def _authorized(user: str, keys: object) -> t.Iterator[str]:
 
 
 def _network(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """As netplan or NetworkManager reads it, instead of what the image has; without any, the image's own, which is DHCP mostly."""
+    """As netplan or NetworkManager reads it, instead of what the image has.
+
+    Without any, the image's own, which is DHCP mostly.
+    """
     if not network:
         return
     yield "if command -v netplan >/dev/null; then rm -f /etc/netplan/*.yaml"
@@ -154,7 +217,9 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
         lines += [f"[{family}]", f"method={'auto' if nic.get(dhcp) else 'manual' if own else none}"]
         lines += [f"address{i}={one}" for i, one in enumerate(own, 1)]
         routes = [route for route in _routes(nic) if (":" in route[1]) == six]
-        lines += [f"route{i}={to},{via}{f',{metric}' if metric else ''}" for i, (to, via, metric) in enumerate(routes, 1)]
+        lines += [
+            f"route{i}={to},{via}{f',{metric}' if metric else ''}" for i, (to, via, metric) in enumerate(routes, 1)
+        ]
         servers = [str(one) for one in _list(names.get("addresses")) if (":" in str(one)) == six]
         lines += [f"dns={';'.join(servers)};"] if servers else []
         lines += [f"dns-search={';'.join(names['search'])};"] if names.get("search") and own else []
@@ -169,12 +234,30 @@ def _routes(nic: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str, object]]:
         yield ("::/0" if ":" in via else "0.0.0.0/0") if to == "default" else to, via, route.get("metric")
 
 
-def _file(path: str, content: str, *, mode: str = "600", owner: object = None, append: bool = False, coded: bool = False,
-          quoted: bool = False) -> str:  # fmt: skip
-    """Lines of shell that write a file; `quoted` says that the path is shell already, `coded` that the content is base64."""
+def _file(
+    path: str,
+    content: str,
+    *,
+    mode: str = "600",
+    owner: object = None,
+    append: bool = False,
+    coded: bool = False,
+    quoted: bool = False,
+) -> str:
+    """Lines of shell that write a file.
+
+    `quoted` says that the path is shell already, `coded` that the content is base64.
+    """
     place, data = path if quoted else shlex.quote(path), content if coded else _coded(content)
-    lines = [f'(umask 022; mkdir -p "$(dirname {place})"); (umask 077; echo {data} | base64 -d >{">" if append else ""}{place})']
-    return "\n".join([*lines, f"chmod {shlex.quote(mode)} {place}", *([f"chown {shlex.quote(str(owner))} {place}"] if owner else [])])
+    lines = [
+        (
+            f'(umask 022; mkdir -p "$(dirname {place})"); (umask 077; echo {data} | base64 -d '
+            f">{'>' if append else ''}{place})"
+        )
+    ]
+    return "\n".join(
+        [*lines, f"chmod {shlex.quote(mode)} {place}", *([f"chown {shlex.quote(str(owner))} {place}"] if owner else [])]
+    )
 
 
 def _line(command: object) -> str:

@@ -42,7 +42,11 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
     for option in ("daemon_settings", "qemu_settings"):
         for name, value in (params[option] or {}).items():
             problems += [f"{option}: {problem}" for problem in _problems(name, value)]
-    problems += [f"clients: {one!r} holds a sign that libvirt cannot read" for one in params["clients"] or () if not _is_text(one)]
+    problems += [
+        f"clients: {one!r} holds a sign that libvirt cannot read"
+        for one in params["clients"] or ()
+        if not _is_text(one)
+    ]
     if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
         problems.append(f"daemon_settings: {_CLIENTS} is what `clients` says; leave out one of them")
     if params["restart_timeout"] < 0:
@@ -87,7 +91,9 @@ def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
     return MODULAR if units["virtqemud.socket"].enabled or modular else MONOLITHIC
 
 
-def decide(wanted: DaemonSpec, there: Daemons, facts: Facts) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
+def decide(
+    wanted: DaemonSpec, there: Daemons, facts: Facts
+) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
     """Files to write and sockets to enable; and, when no guest has a job, daemons to start again."""
     steps: list[HostStep] = []
     changes: list[Change] = []
@@ -95,11 +101,15 @@ def decide(wanted: DaemonSpec, there: Daemons, facts: Facts) -> tuple[list[HostS
         before, after = block(facts.texts[path], wanted.block), _lines(settings)
         text = with_block(facts.texts[path], wanted.block, after)
         if text != facts.texts[path]:
-            steps.append(WriteFile(path, text, why=f"settings of {wanted.block}", mode=0o600 if path in PRIVATE else 0o644))
+            steps.append(
+                WriteFile(path, text, why=f"settings of {wanted.block}", mode=0o600 if path in PRIVATE else 0o644)
+            )
             changes.append(Change(path, *_shown(before, after or None)))
     sockets = _sockets(wanted, there, facts)
     if masked := [socket for socket in sockets if facts.units[socket].masked]:
-        raise Refused(f"cannot let {', '.join(masked)} listen: masked on this host; systemctl unmask {' '.join(masked)}")
+        raise Refused(
+            f"cannot let {', '.join(masked)} listen: masked on this host; systemctl unmask {' '.join(masked)}"
+        )
     disabled = [socket for socket in sockets if not facts.units[socket].enabled]
     if disabled:
         steps.append(EnableSockets(tuple(disabled)))
@@ -114,13 +124,14 @@ def decide(wanted: DaemonSpec, there: Daemons, facts: Facts) -> tuple[list[HostS
 def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
     """Why the host goes on with former settings."""
     return (
-        f"new settings of libvirt are not in force yet: these jobs go on, which a restart of {restart.what} would break: "
-        f"{'; '.join(jobs)}. When they have ended, run again"
+        f"new settings of libvirt are not in force yet: these jobs go on, which a restart of {restart.what} would "
+        f"break: {'; '.join(jobs)}. When they have ended, run again"
     )
 
 
 def due(there: Daemons, facts: Facts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()) -> list[Due]:
-    """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be changed.
+    """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be
+    changed.
 
     That is found on the host each time, so nothing is lost with a run that is killed before it restarts them.
     """
@@ -151,7 +162,10 @@ def with_block(text: str, name: str, lines: str) -> str:
     found = _pattern(name).search(text)
     if not found:
         if begin in text.splitlines() or end in text.splitlines():
-            raise Refused(f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; mend that, or remove both")
+            raise Refused(
+                f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; mend that, or "
+                "remove both"
+            )
         return new + text
     return text[: found.start()] + new + text[found.end() :]
 
@@ -211,7 +225,10 @@ def _problems(name: t.Any, value: t.Any) -> t.Iterator[str]:
         yield f"{name!r} is no name of a setting"
     parts = value if isinstance(value, list) else [value]
     if not all(_is_text(part) if isinstance(part, str) else isinstance(part, int) for part in parts):
-        yield f"{name}: libvirt cannot read {value!r}; give a number, true, false, a text without quotation marks, or a list of texts"
+        yield (
+            f"{name}: libvirt cannot read {value!r}; give a number, true, false, a text without quotation marks, or "
+            "a list of texts"
+        )
 
 
 def _is_text(value: str) -> bool:

@@ -98,8 +98,8 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
 def _refuse_start(wanted: GuestSpec, known: Known) -> None:
     if known.unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
-            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; say its disks again, to have "
-            "them made, or remove the guest"
+            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; say its "
+            "disks again, to have them made, or remove the guest"
         )
 
 
@@ -168,7 +168,10 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
     device = _defined(item, known)
     if isinstance(answer, Site):
         volume = new_disk.volume(guest, item, answer)
-        there, sight = _standing(volume.path, known, answer), _Sight(guest, item, Device(volume.path), volume, answer.size_bytes)
+        there, sight = (
+            _standing(volume.path, known, answer),
+            _Sight(guest, item, Device(volume.path), volume, answer.size_bytes),
+        )
     elif isinstance(answer, Size) and device:
         there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
     else:
@@ -205,7 +208,9 @@ def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
     grow = (sight.guest, sight.device.path, size)
     step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)
-    return _Outcome(sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", gib_text(has), gib_text(size)),))
+    return _Outcome(
+        sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", gib_text(has), gib_text(size)),)
+    )
 
 
 def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:

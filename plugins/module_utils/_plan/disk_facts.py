@@ -30,7 +30,8 @@ __all__ = [
     "SizeOf",
 ]
 
-UNMADE = ".making"  # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+# after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+UNMADE = ".making"
 SEED = "-seed.iso"
 
 
@@ -64,13 +65,19 @@ class Known:
         active: bool = False,
     ) -> Known:
         """The same of disks and record as they are read from the definition."""
-        devices = {name: Device((disk.get("source") or "").removesuffix(UNMADE), disk.get("target") or "") for name, disk in disks.items()}
+        devices = {
+            name: Device((disk.get("source") or "").removesuffix(UNMADE), disk.get("target") or "")
+            for name, disk in disks.items()
+        }
         volumes, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
         return cls(devices, volumes, making, frozenset(running), record.get("seed"), there=True, active=active)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Images that an interrupted run was making; one that the running guest has is kept as it is, whatever the record says."""
+        """Images that an interrupted run was making.
+
+        One that the running guest has is kept as it is, whatever the record says.
+        """
         return tuple(path for path in self.making if path.endswith(SEED) or path not in self.running)
 
 
@@ -83,7 +90,9 @@ class SizeOf:
 
 @dataclasses.dataclass(frozen=True)
 class SiteOf:
-    """What is there where a disk would be made, and what is the image, or disk of another guest, that it would be made from?"""
+    """What is there where a disk would be made, and what is the image, or disk of another guest, that it would be
+    made from?
+    """
 
     pool: str | None  # None: that of `copy_of`
     name: str

@@ -19,8 +19,13 @@ _LOOPBACK = "127.0.0.1"  # where libvirt lets displays listen unless it is told 
 _TLS = {"vnc": "vnc_tls in qemu.conf (hypervisor_qemu_conf)", "spice": "graphics.tls: true"}
 
 
-def check(wanted: GuestSpec, before: t.Collection[Display], after: t.Sequence[Display], defaults: DisplayDefaults) -> list[str]:
-    """Warnings about displays that anybody can use who reaches their port; raises Refused where the task is about such a one."""
+def check(
+    wanted: GuestSpec, before: t.Collection[Display], after: t.Sequence[Display], defaults: DisplayDefaults
+) -> list[str]:
+    """Warnings about displays that anybody can use who reaches their port.
+
+    Raises Refused where the task is about such a one.
+    """
     if wanted.allow_unprotected:
         return []
     notes = []
@@ -30,11 +35,14 @@ def check(wanted: GuestSpec, before: t.Collection[Display], after: t.Sequence[Di
             continue
         what = f"{display.type} of {wanted.name} on {' and '.join(places)} has neither password nor TLS"
         remedy = (
-            f"set graphics.listen: {_LOOPBACK} and use a tunnel (ssh -L), or graphics.password, or {_TLS[display.type]}, "
-            "or graphics.allow_unprotected: true"
+            f"set graphics.listen: {_LOOPBACK} and use a tunnel (ssh -L), or graphics.password, or "
+            f"{_TLS[display.type]}, or graphics.allow_unprotected: true"
         )
         if display not in before or display is _mentioned(wanted, after):
-            raise Refused(f"cannot open graphics: {what}, so whoever reaches its port has the guest's screen and keyboard; {remedy}")
+            raise Refused(
+                f"cannot open graphics: {what}, so whoever reaches its port has the guest's screen and keyboard; "
+                f"{remedy}"
+            )
         notes.append(f"{what}: whoever reaches its port has the guest's screen and keyboard; {remedy}")
     return notes
 

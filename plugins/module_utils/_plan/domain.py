@@ -32,8 +32,8 @@ class GuestPlan(step.Plan[Step]):
 def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
     """Let a maximum follow its current value where the user said only the latter.
 
-    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is exceeded. A current
-    value told by its name leaves the maximum alone where it fits below it.
+    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is
+    exceeded. A current value told by its name leaves the maximum alone where it fits below it.
     """
     fields = dict(wanted.fields)
     for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
@@ -43,7 +43,9 @@ def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
             if limit is not None and (found.get(current) or limit) > limit:
                 fields[current] = limit
         elif limit is None:
-            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[0] not in wanted.plain
+            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
+                0
+            ] not in wanted.plain
             fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
     return wanted.with_fields(**fields)
 
@@ -61,7 +63,8 @@ def plan(
 ) -> GuestPlan:
     """Steps that make the guest as wanted.
 
-    `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks are being made.
+    `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks
+    are being made.
     """
     _refuse_fixed(wanted, found, stored.changes)
     if wanted.apply == "live":
@@ -109,9 +112,16 @@ def changes(
     seeding: Seeding,
     recorded: str | None,
 ) -> tuple[Change, ...]:
-    """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked. `recorded` is the former seed."""
+    """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked.
+
+    `recorded` is the former seed.
+    """
     running = now.running.changes if now and plan.steps else ()
-    made = [*(() if wanted.apply == "live" else stored.changes), *_only_running(wanted, stored, running, plan), *seeding.disks.changes]
+    made = [
+        *(() if wanted.apply == "live" else stored.changes),
+        *_only_running(wanted, stored, running, plan),
+        *seeding.disks.changes,
+    ]
     if found is None:  # what the skeleton said was never anybody's wish
         made = [Change(change.where, None, change.after) for change in made]
     if seeding.rewritten and wanted.seed:
@@ -128,14 +138,18 @@ def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change
 
 
 def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
-    return [Change("autostart", found and found.autostart, step.on) for step in plan.steps if isinstance(step, steps.SetAutostart)]
+    return [
+        Change("autostart", found and found.autostart, step.on)
+        for step in plan.steps
+        if isinstance(step, steps.SetAutostart)
+    ]
 
 
 def saved(name: str) -> str:
     """A note on a guest that was saved while it ran."""
     return (
-        f"{name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one after "
-        f"that; to drop what was saved: virsh managedsave-remove {name}"
+        f"{name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one "
+        f"after that; to drop what was saved: virsh managedsave-remove {name}"
     )
 
 
@@ -152,15 +166,18 @@ def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) ->
         return [], [str(change) for change in now.running.changes]
     made, pending = live.live_steps(now, record_changed=record_changed)
     if pending and wanted.apply == "live":
-        raise Refused(f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot")
+        raise Refused(
+            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot"
+        )
     return made, pending
 
 
 def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
     """The steps on the definition with those on what runs.
 
-    A device is updated before the definition says so: one that the host refuses (a network that is not active) must not wait there for the
-    next boot. What is attached comes after it: a disk that a running guest has is one that its definition calls finished.
+    A device is updated before the definition says so: one that the host refuses (a network that is not active) must not
+    wait there for the next boot. What is attached comes after it: a disk that a running guest has is one that its
+    definition calls finished.
     """
     first = [step for step in reached if isinstance(step, steps.UpdateDevice)]
     defines = [at for at, step in enumerate(made) if isinstance(step, steps.Define)]
@@ -168,9 +185,11 @@ def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
     return [*made[:last], *first, *made[last:], *(step for step in reached if step not in first)]
 
 
-def awaited(wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], seen: t.Collection[str]) -> steps.WaitForAddress | None:
-    """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at which it was `seen`,
-    unless it starts only now.
+def awaited(
+    wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], seen: t.Collection[str]
+) -> steps.WaitForAddress | None:
+    """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at
+    which it was `seen`, unless it starts only now.
     """
     source = wanted.wait_for_ip or "none"
     if source == "unknown":
@@ -184,9 +203,13 @@ def awaited(wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], s
 def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequence[Change]) -> None:
     fixed = [str(change) for change in changes if live.how(change.where) == live.FIXED]
     if found is not None and fixed:
-        raise Refused(f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest")
+        raise Refused(
+            f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest"
+        )
     if found is not None and wanted.uuid and wanted.uuid != found.uuid:
-        raise Refused(f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name")
+        raise Refused(
+            f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name"
+        )
 
 
 def _restart(wanted: GuestSpec, found: FoundGuest) -> list[Step]:

@@ -4,7 +4,8 @@
 # This file is private to the collection and may change at any time.
 """Ethernet frames at a guest's interface: which address a frame shows, and the question that a guest answers. Pure.
 
-A guest writes its frames, so nothing in them is believed here: a length, a type or a checksum that is not as it must be is no answer.
+A guest writes its frames, so nothing in them is believed here: a length, a type or a checksum that is not as it must be
+is no answer.
 """
 
 from __future__ import annotations
@@ -41,10 +42,14 @@ def claim(frame: bytes, mac: str, *, outgoing: bool) -> Claim | None:
 
 
 def question(address: str, *, mac: str, sender: str, sender_mac: str) -> bytes:
-    """Who has that address? Asked of one MAC address, by the host; a guest that has it answers, whatever else it does."""
+    """Who has that address? Asked of one MAC address, by the host.
+
+    A guest that has it answers, whatever else it does.
+    """
     own, peer = (bytes.fromhex(text.replace(":", "")) for text in (sender_mac, mac))
     asked, asker = (ipaddress.IPv4Address(text).packed for text in (address, sender))
-    # Never from 0.0.0.0: to a guest that is about to take the address, that would say that another one has it (RFC 5227).
+    # Never from 0.0.0.0: to a guest that is about to take the address, that would say that another one has it (RFC
+    # 5227).
     return peer + own + struct.pack("!H", _ARP) + _ARP_HEAD + struct.pack("!H", 1) + own + asker + bytes(6) + asked
 
 
@@ -93,7 +98,12 @@ def _granted(body: bytes, own: bytes) -> bytes | None:
     if packet is None or packet[1] != _UDP or len(packet[2]) < 8:
         return None
     ports, bootp = packet[2][:4], packet[2][8:]
-    if ports != struct.pack("!HH", 67, 68) or len(bootp) < _BOOTP_BYTES + 4 or bootp[:3] != b"\2\1\6" or bootp[28:34] != own:
+    if (
+        ports != struct.pack("!HH", 67, 68)
+        or len(bootp) < _BOOTP_BYTES + 4
+        or bootp[:3] != b"\2\1\6"
+        or bootp[28:34] != own
+    ):
         return None
     if bootp[_BOOTP_BYTES : _BOOTP_BYTES + 4] != _COOKIE or _option(bootp[_BOOTP_BYTES + 4 :], _KIND) != _ACK:
         return None

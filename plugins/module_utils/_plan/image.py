@@ -15,7 +15,17 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import Ch
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Fetch", "ImageStep", "Outcome", "Point", "Remove", "Vouch"]
-__all__ += ["absent", "is_settled", "is_verified", "needs_origin", "old", "outcome", "present", "refuse_stranger", "replaced"]
+__all__ += [
+    "absent",
+    "is_settled",
+    "is_verified",
+    "needs_origin",
+    "old",
+    "outcome",
+    "present",
+    "refuse_stranger",
+    "replaced",
+]
 __all__ += ["stranger", "strangers", "superseded", "warnings"]
 
 _PROOF = "give as checksum the digest itself, or a list that comes over https or is signed (signature, keyring)"
@@ -81,8 +91,8 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     """Steps until the name points to the wanted content; raises Refused or BadInput."""
     if found.foreign and image.current:
         raise Refused(
-            f"cannot manage image {image.name}: {image.directory}/{image.name} is a plain file that this collection did not put there; "
-            "move it away, or choose another name"
+            f"cannot manage image {image.name}: {image.directory}/{image.name} is a plain file that this collection "
+            "did not put there; move it away, or choose another name"
         )
     if image.checksum is None:
         if found.target is not None:
@@ -94,7 +104,9 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     if content in found.files:
         return [Point(image, content)] if image.current and found.target != content else []
     if image.source is None:
-        raise BadInput(f"image {image.name} is not in the pool as {content}; say where it comes from with url, src or origin")
+        raise BadInput(
+            f"image {image.name} is not in the pool as {content}; say where it comes from with url, src or origin"
+        )
     return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
 
 
@@ -113,8 +125,8 @@ def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
     """Raises Refused where a file has the name of the content that was asked for, and its bytes are others."""
     if not same:
         raise Refused(
-            f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did not bring it; "
-            "look at it, and move it away"
+            f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did "
+            "not bring it; look at it, and move it away"
         )
 
 
@@ -130,12 +142,16 @@ def is_settled(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bo
 
 
 def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
-    """Steps for a content that was changed after it was verified; raises Refused when somebody stands on it, or when nobody has it."""
+    """Steps for a content that was changed after it was verified.
+
+    Raises Refused when somebody stands on it, or when nobody has it.
+    """
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
     if content in users:
         raise Refused(
-            f"cannot verify image {content}: it was changed after it was brought here, and {users[content]} stands on it; compare it with "
-            "the same image of another hypervisor, and restore it from there while no guest uses it"
+            f"cannot verify image {content}: it was changed after it was brought here, and {users[content]} stands on "
+            "it; compare it with the same image of another hypervisor, and restore it from there while no guest uses "
+            "it"
         )
     if image.source is None:
         remedy = "say where it comes from with url, src or origin"
@@ -144,7 +160,10 @@ def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
 
 
 def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:
-    """Contents of the image that we brought; without `every`, those to which its name does not point after the steps."""
+    """Contents of the image that we brought.
+
+    Without `every`, those to which its name does not point after the steps.
+    """
     points = [step.target for step in steps if isinstance(step, Point)]
     current = points[-1] if points else found.target
     return sorted(file for file in found.files - found.strangers if image.owns(file) and (every or file != current))
@@ -156,7 +175,10 @@ def strangers(found: Present) -> list[str]:
 
 
 def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
-    """Steps that remove old contents that nobody uses, and what is said of those kept; `users` is content file -> who stands on it."""
+    """Steps that remove old contents that nobody uses, and what is said of those kept.
+
+    `users` is content file -> who stands on it.
+    """
     kept = [f"kept {file}: {users[file]} stands on it" for file in files if file in users]
     return [Remove(image, file) for file in files if file not in users], kept
 
@@ -165,8 +187,8 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
     """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
     if found.foreign:
         raise Refused(
-            f"cannot remove image {image.name}: {image.directory}/{image.name} is a plain file, no image of this collection; to remove it "
-            "as a disk, with its data: remove_storage: true"
+            f"cannot remove image {image.name}: {image.directory}/{image.name} is a plain file, no image of this "
+            "collection; to remove it as a disk, with its data: remove_storage: true"
         )
     contents = old(image, found, (), every=True)
     used = [f"{users[file]} stands on {file}" for file in contents if file in users]
@@ -177,7 +199,10 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
 
 
 def is_verified(image: Image, manifest: Manifest | None) -> bool:
-    """Whether an image is what a checksum says that nobody on the way can have written; without a manifest it is yet to be fetched."""
+    """Whether an image is what a checksum says that nobody on the way can have written.
+
+    Without a manifest it is yet to be fetched.
+    """
     if manifest is None:
         return image.verified
     return manifest.verified or (image.verified and manifest.checksum == str(image.checksum))
@@ -188,7 +213,9 @@ def warnings(image: Image) -> list[str]:
     return [f"image {image.name} is NOT verified: {image.doubt}; {_PROOF}"] if image.doubt else []
 
 
-def outcome(image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None) -> Outcome:
+def outcome(
+    image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None
+) -> Outcome:
     """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
     points = [step.target for step in steps if isinstance(step, Point)]
     after = fetched or _after(image, points, before, absent=absent)

@@ -10,7 +10,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, ImageSpec, Source, Sums, parse_checksum
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    ImageSpec,
+    Source,
+    Sums,
+    parse_checksum,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
@@ -65,7 +71,9 @@ def _bounds(params: t.Mapping[str, t.Any]) -> Bounds:
 def _checksum(params: t.Mapping[str, t.Any]) -> Checksum | Sums | None:
     given = params["checksum"]
     if given is None and params["url"] and params["state"] == "present":
-        raise BadInput(f"checksum of {params['name']} is missing: nothing is downloaded unverified; give it, or say checksum: none")
+        raise BadInput(
+            f"checksum of {params['name']} is missing: nothing is downloaded unverified; give it, or say checksum: none"
+        )
     return None if given in (None, "none") else parse_checksum(given)
 
 
@@ -89,7 +97,10 @@ def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | N
     if params["url"] and not params["url"].startswith(_URL):
         yield f"url: {without_secrets(params['url'])!r} must begin with http:// or https://"
     if not params["current"] and (checksum is None or params["state"] == "absent" or params["prune"]):
-        yield "current: false brings one content and lets the name be; say with checksum which, and leave out state and prune"
+        yield (
+            "current: false brings one content and lets the name be; say with checksum which, and leave out state "
+            "and prune"
+        )
     if params["retries"] < 0:
         yield f"retries: must not be below 0, it is {params['retries']}"
     yield from _about_signature(params, isinstance(checksum, Sums))

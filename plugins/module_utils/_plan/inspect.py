@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether a file may become an image, a base or the source of a copy: a guest may have written its first bytes. Pure."""
+"""Decide whether a file may become an image, a base or the source of a copy: a guest may have written its first bytes.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,22 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
         raise Refused(f"cannot {verb} {path}: its name does not tell its format; let it end in .qcow2, .raw or .img")
     if header.format != named or named not in _OURS:
         raise Refused(
-            f"cannot {verb} {path}: by its name it is {named}, by its first bytes {header.format}, which a guest may have written; "
-            "rename it to what it is if you know where it comes from, or bring it anew with virt_image"
+            f"cannot {verb} {path}: by its name it is {named}, by its first bytes {header.format}, which a guest may "
+            "have written; rename it to what it is if you know where it comes from, or bring it anew with virt_image"
         )
     if raw and named != "raw":
-        raise Refused(f"cannot {verb} {path}: a guest has it as a raw disk, so its first bytes are the guest's; rename it to end in .raw")
+        raise Refused(
+            f"cannot {verb} {path}: a guest has it as a raw disk, so its first bytes are the guest's; rename it to "
+            "end in .raw"
+        )
     if header.data_file:
-        raise Refused(f"cannot {verb} {path}: it keeps its data in another file; convert it with qemu-img convert first")
+        raise Refused(
+            f"cannot {verb} {path}: it keeps its data in another file; convert it with qemu-img convert first"
+        )
     if header.backing is not None and not managed:
         raise Refused(
-            f"cannot {verb} {path}: it stands on {header.backing}, which is no image from virt_image; let it stand alone (virt_image "
-            "state: flattened), or bring what it stands on with virt_image"
+            f"cannot {verb} {path}: it stands on {header.backing}, which is no image from virt_image; let it stand "
+            "alone (virt_image state: flattened), or bring what it stands on with virt_image"
         )
     return named
 
@@ -62,7 +70,7 @@ def fetched(image: str, source: str, header: Header) -> str:
     declared = _ENDINGS.get(source.rpartition(".")[2].lower())
     if header.format not in _OURS and header.format != declared:
         raise Refused(
-            f"refusing image {image}: by its first bytes it is {header.format}, and the name of its source, {source}, does not say so; let "
-            f"that end in .{header.format} if it is meant to be converted"
+            f"refusing image {image}: by its first bytes it is {header.format}, and the name of its source, {source}, "
+            f"does not say so; let that end in .{header.format} if it is meant to be converted"
         )
     return header.format

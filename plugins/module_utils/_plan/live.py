@@ -34,7 +34,8 @@ _SCHEDULER = {
 _MEMTUNE = {f"memory.{limit}_kib": limit for limit in ("hard_limit", "soft_limit", "swap_hard_limit")}
 _NUMATUNE = {"numa.nodeset": "numa_nodeset"}
 
-# Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next boot.
+# Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next
+# boot.
 POLICY: dict[str, str] = {
     **dict.fromkeys(("title", "description", "tags"), METADATA),
     "vcpus.current": VCPUS,
@@ -82,12 +83,18 @@ def updates(wanted: GuestSpec) -> GuestSpec:
         for option, items in wanted.fields.items()
         if option in ("disks", "interfaces")
     }
-    graphics = {key: value for key, value in (wanted.graphics or {}).items() if key == "type" or how(f"graphics.{key}") == UPDATE}
+    graphics = {
+        key: value
+        for key, value in (wanted.graphics or {}).items()
+        if key == "type" or how(f"graphics.{key}") == UPDATE
+    }
     return dataclasses.replace(wanted, fields=lists, graphics=graphics or None, xml=None)
 
 
 def _narrowed(item: Item, option: str) -> Item:
-    return dataclasses.replace(item, fields={f: value for f, value in item.fields.items() if how(f"{option}[x].{f}") == UPDATE})
+    return dataclasses.replace(
+        item, fields={f: value for f, value in item.fields.items() if how(f"{option}[x].{f}") == UPDATE}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +161,12 @@ def _attach(now: Now, changes: Changes, device: str) -> Steps:
 
 def _update(now: Now, changes: Changes, device: str) -> Steps:
     """Of disks only removable media can be changed; a display started without a password cannot get one."""
-    media = {f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")}
-    locked = (device.startswith("disks[") and device not in media) or (device == "graphics" and changes[0].before is None)
+    media = {
+        f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")
+    }
+    locked = (device.startswith("disks[") and device not in media) or (
+        device == "graphics" and changes[0].before is None
+    )
     if locked or device not in now.updated.devices:
         return None
     fields = ", ".join(change.option[len(device) + 1 :] for change in changes)
@@ -164,16 +175,24 @@ def _update(now: Now, changes: Changes, device: str) -> Steps:
 
 def _parameters(kind: str, names: t.Mapping[str, str]) -> t.Callable[[Now, Changes, str], Steps]:
     def make(now: Now, changes: Changes, _device: str) -> Steps:
-        return [steps.SetParameters(now.wanted.name, kind, {names[change.where]: t.cast(t.Any, change.after) for change in changes})]
+        return [
+            steps.SetParameters(
+                now.wanted.name, kind, {names[change.where]: t.cast(t.Any, change.after) for change in changes}
+            )
+        ]
 
     return make
 
 
 def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
     """All limits of the disk: libvirt takes those not told for none."""
-    found: dict[str, t.Any] = next((disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {})
+    found: dict[str, t.Any] = next(
+        (disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {}
+    )
     said = next((item.fields for item in now.wanted.disks or () if f"disks[{item.name}]" == device), {})
-    values = {field[len("iotune.") :]: value for field, value in {**found, **said}.items() if field.startswith("iotune.")}
+    values = {
+        field[len("iotune.") :]: value for field, value in {**found, **said}.items() if field.startswith("iotune.")
+    }
     target = found.get("target")
     return [steps.SetParameters(now.wanted.name, "iotune", values, target=str(target))] if target else None
 
@@ -191,7 +210,11 @@ def _pins(now: Now, changes: Changes, _device: str) -> Steps:
 
 
 def _iothreads(now: Now, changes: Changes, _device: str) -> Steps:
-    return [steps.SetIothreads(now.wanted.name, int(t.cast(t.Any, changes[0].before) or 0), now.wanted.fields["vcpus.iothreads"])]
+    return [
+        steps.SetIothreads(
+            now.wanted.name, int(t.cast(t.Any, changes[0].before) or 0), now.wanted.fields["vcpus.iothreads"]
+        )
+    ]
 
 
 def _lifecycle(now: Now, changes: Changes, _device: str) -> Steps:

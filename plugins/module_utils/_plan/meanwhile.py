@@ -43,11 +43,13 @@ def check_unchanged(path: str, before: Volume, after: Volume) -> None:
 def check_room(path: str, *, user: str | None, taken: bool) -> None:
     """Raise Failed where another guest of the destination uses that path, or somebody's file stands there."""
     if user:
-        raise Failed(f"cannot copy {path}: guest {user} of the destination uses a file of that name; rename one of the guests")
+        raise Failed(
+            f"cannot copy {path}: guest {user} of the destination uses a file of that name; rename one of the guests"
+        )
     if taken:
         raise Failed(
-            f"cannot copy {path}: the destination has a file of that name, which no guest uses and no migration of this guest made; "
-            "look at it, and move it away"
+            f"cannot copy {path}: the destination has a file of that name, which no guest uses and no migration of "
+            "this guest made; look at it, and move it away"
         )
 
 

@@ -194,7 +194,10 @@ def steps(move: Move) -> list[MigrateStep]:
 
 
 def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
-    """What remains when the guest has arrived; also for a run that was interrupted there. `left` are disks on the source."""
+    """What remains when the guest has arrived; also for a run that was interrupted there.
+
+    `left` are disks on the source.
+    """
     return [
         *([Define(move)] if define else []),
         *([Resume(move)] if resume else []),
@@ -215,12 +218,15 @@ def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
 
 
 def clearing(move: Move, moving: str | None, *, alone: bool) -> list[MigrateStep]:
-    """What is left to who is `alone` with a guest whose record says that it moves there: a run that moves it clears away what it made."""
+    """What is left to who is `alone` with a guest whose record says that it moves there: a run that moves it clears
+    away what it made.
+    """
     return [Clear(move)] if moving == move.dest and alone else []
 
 
 def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
-    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that one copy runs.
+    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that
+    one copy runs.
 
     With post-copy the guest runs over there before all of it is: libvirt has no paused arrival then.
     """
@@ -266,10 +272,12 @@ def may_switch(move: Move) -> bool:
 _REMEDIES = {
     # What libvirt and QEMU say, and what to do about it.
     "ostcopy is not supported": "allow it on both hosts (sysctl vm.unprivileged_userfaultfd=1), or leave out postcopy",
-    "Unable to access credentials": "give both hosts QEMU's certificates (role corral.virt.pki), or set transport: plain",
+    "Unable to access credentials": "give both hosts QEMU's certificates (role corral.virt.pki), or set transport: "
+    "plain",
     "certificate": "look at both hosts' certificates and clocks (role corral.virt.pki makes new ones)",
     "No space left on device": "make room on the destination",
-    "Cannot read from TLS channel": "the handshake did not end; large packets that are lost do that: compare the MTU on the way",
+    "Cannot read from TLS channel": "the handshake did not end; large packets that are lost do that: compare the MTU "
+    "on the way",
 }
 
 

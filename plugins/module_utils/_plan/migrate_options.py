@@ -33,6 +33,12 @@ def check(params: Wish) -> str:
     return t.cast(str, params["name"])
 
 
+_FROM_ONE = (
+    *("bandwidth", "max_downtime", "timeout", "stall_timeout"),
+    *("postcopy_after", "postcopy_after_passes", "parallel"),
+)
+
+
 def _problems(params: Wish) -> list[str]:
     problems: list[str] = []
     for key in ("name", "dest"):
@@ -44,14 +50,19 @@ def _problems(params: Wish) -> list[str]:
         reserve_of(params["reserve"])
     except BadInput as error:
         problems += error.problems
-    numbers = ("bandwidth", "max_downtime", "timeout", "stall_timeout", "postcopy_after", "postcopy_after_passes", "parallel")
-    problems += [f"{key}: must be at least 1, not {params[key]}" for key in numbers if params[key] is not None and params[key] < 1]
+    low = [key for key in _FROM_ONE if params[key] is not None and params[key] < 1]
+    problems += [f"{key}: must be at least 1, not {params[key]}" for key in low]
     wrong = {key: value for key, value in params["disk_storage"].items() if value not in MODES}
     problems += [f"disk_storage: {key} cannot be {value!r}; one of {', '.join(MODES)}" for key, value in wrong.items()]
+    return problems + _contradictions(params)
+
+
+def _contradictions(params: Wish) -> list[str]:
     after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
     copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
     tunnelled = params["transport"] == "tunnelled"
-    switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"] + ["postcopy"] * params["postcopy"]
+    switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"]
+    switches += ["postcopy"] * params["postcopy"]
     rules = {
         "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
         "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
@@ -61,22 +72,30 @@ def _problems(params: Wish) -> list[str]:
             {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
         ),
         "compression: zlib and zstd do not go together; leave out one": {"zlib", "zstd"} <= set(params["compression"]),
-        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"] and params["parallel"],
+        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"]
+        and params["parallel"],
     }
-    return problems + [text for text, met in rules.items() if met]
+    return [text for text, met in rules.items() if met]
 
 
 def check_local(name: str, uri: str) -> None:
     """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
     if ":///" not in uri:
-        raise BadInput(f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri")
+        raise BadInput(
+            f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri"
+        )
 
 
 def check_all(guests: t.Sequence[tuple[t.Any, Wish, t.Sequence[str]]], at_once: int) -> None:
-    """Of several guests: a name as it was given, options, and what Ansible says of them. Raises BadInput with the problems of all."""
+    """Of several guests: a name as it was given, options, and what Ansible says of them.
+
+    Raises BadInput with the problems of all.
+    """
     names = [name for name, _wish, _errors in guests]
     problems = [f"guests: {name}: {text}" for name, wish, errors in guests for text in errors or _problems(wish)]
-    problems += [f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})]
+    problems += [
+        f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})
+    ]
     if at_once < 1:
         problems.append(f"at_once: must be at least 1, not {at_once}")
     if problems:

@@ -37,7 +37,9 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
             head = f"# {port} was moved to the bridge {bridge} by the role corral.virt.bridge.\n"
             changed[path] = Document(head, after)
     if len(changed) != 1:
-        raise Refused(f"cannot make bridge {bridge}: {len(changed)} files of netplan describe {port}; describe it in exactly one")
+        raise Refused(
+            f"cannot make bridge {bridge}: {len(changed)} files of netplan describe {port}; describe it in exactly one"
+        )
     path = next(iter(changed))
     lasting: dict[str, str | Document] = {**changed}
     if "cloud-init" in path:

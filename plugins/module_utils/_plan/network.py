@@ -12,7 +12,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, NetworkHost
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Live, NounPlan, Policy, Rule, Start, Stop
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Case,
+    Live,
+    NounPlan,
+    Policy,
+    Rule,
+    Start,
+    Stop,
+)
 
 __all__ = ["LIVE", "RULES"]
 
@@ -69,8 +77,8 @@ def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
     bridge = after.get("bridge")
     if bridge and bridges is not None and bridge not in bridges:
         yield NotFound(
-            f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such "
-            "bridge; make it with role corral.virt.bridge, or name one that exists"
+            f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such bridge; make it with role "
+            "corral.virt.bridge, or name one that exists"
         )
 
 
@@ -169,7 +177,8 @@ def _tags_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
 
 
 _TAGS = (
-    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges take them since libvirt 11.0"
+    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges "
+    "take them since libvirt 11.0"
 )
 
 
@@ -226,7 +235,10 @@ def _cut_off(case: Case, plan: NounPlan, running: str) -> VirtError | str:
     if case.spec.force:
         return f"guests lose network {name} until they are started anew: {running}"
     verb = "restart" if any(isinstance(step, Start) for step in plan.steps) else "stop"
-    return Refused(f"cannot {verb} network {name}: running guests would lose it: {running}; shut them down first, or set force: true")
+    return Refused(
+        f"cannot {verb} network {name}: running guests would lose it: {running}; shut them down first, or set force: "
+        "true"
+    )
 
 
 RULES: tuple[Rule, ...] = (

@@ -60,30 +60,40 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
     copied, size = item.clone == "copy", item.size_bytes
     origin = _usable(guest, image, site, copied=copied)
     if format_of(item) != "qcow2" and not copied:
-        raise BadInput(f"disk {item.name} of {guest}: only qcow2 can stand on an image; set clone: copy, or format: qcow2")
+        raise BadInput(
+            f"disk {item.name} of {guest}: only qcow2 can stand on an image; set clone: copy, or format: qcow2"
+        )
     if size is not None and size < origin.capacity_bytes:
         raise BadInput(
-            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than its image {image} ({gib_text(origin.capacity_bytes)})"
+            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than its image {image} "
+            f"({gib_text(origin.capacity_bytes)})"
         )
     return origin
 
 
 def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> Origin:
-    """The disk to be copied; raises what speaks against it. What a guest wrote into a raw disk is data, whatever it looks like."""
+    """The disk to be copied; raises what speaks against it.
+
+    What a guest wrote into a raw disk is data, whatever it looks like.
+    """
     origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
     if origin is None:
         raise NotFound(f"cannot copy {what} for {guest}: there is no {original.path}")
     if origin.written:
         raise Refused(
-            f"cannot copy {what} for {guest}: a process that libvirt does not know writes to {origin.path}; see `fuser -v {origin.path}`"
+            f"cannot copy {what} for {guest}: a process that libvirt does not know writes to {origin.path}; see "
+            f"`fuser -v {origin.path}`"
         )
     if origin.format != original.format:
         raise Refused(
-            f"cannot copy {what} for {guest}: {original.guest} has it as {original.format}, and its first bytes say {origin.format}; "
-            f"make the disk with virt_image and give {guest} that"
+            f"cannot copy {what} for {guest}: {original.guest} has it as {original.format}, and its first bytes say "
+            f"{origin.format}; make the disk with virt_image and give {guest} that"
         )
     if size is not None and size < origin.capacity_bytes:
-        raise BadInput(f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} ({gib_text(origin.capacity_bytes)})")
+        raise BadInput(
+            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} "
+            f"({gib_text(origin.capacity_bytes)})"
+        )
     return origin
 
 
@@ -91,17 +101,24 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> Origin:
     """An image that guests can have; raises what it is instead."""
     origin, pool = site.origin, site.pool.name
     if origin is None:
-        raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image")
+        raise NotFound(
+            f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image"
+        )
     if not (origin.here or copied or CONTENT_NAME.search(image)):
         raise Refused(
-            f"cannot create {guest} on image {image} over {origin.uri}: from here the content behind that name cannot be told; "
-            "name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
+            f"cannot create {guest} on image {image} over {origin.uri}: from here the content behind that name cannot "
+            "be told; name the content (as virt_image returns it), say clone: copy, or run the module on the "
+            "hypervisor"
         )
     if origin.guest is not None:  # it would break when that guest writes
-        raise Refused(f"cannot create {guest} on image {image}: it is a disk of guest {origin.guest}; use an image from virt_image")
+        raise Refused(
+            f"cannot create {guest} on image {image}: it is a disk of guest {origin.guest}; use an image from "
+            "virt_image"
+        )
     form = inspect.base(f"create {guest} from image", origin.content, origin.header, managed=origin.managed)
     if form != origin.format:
         raise Refused(
-            f"cannot create {guest} from image {origin.content}: libvirt takes it for {origin.format}; refresh pool {pool} and look"
+            f"cannot create {guest} from image {origin.content}: libvirt takes it for {origin.format}; refresh pool "
+            f"{pool} and look"
         )
     return origin

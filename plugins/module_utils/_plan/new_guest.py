@@ -22,14 +22,20 @@ _NIC = Item("eth0", fields={"type": "bridge", "bridge": "br0"})  # of the seeds'
 
 
 def described(wanted: GuestSpec) -> GuestSpec:
-    """What runs at first follows the maximum, and that the cells of NUMA; raises BadInput where nobody says how large the guest is."""
+    """What runs at first follows the maximum, and that the cells of NUMA.
+
+    Raises BadInput where nobody says how large the guest is.
+    """
     cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
     said = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
     follows = {current: said[maximum] for current, maximum in _FOLLOW if maximum in said}
     wanted = wanted.with_fields(**{**follows, **said})
     missing = [option for field, option in _NEEDED.items() if wanted.fields.get(field) is None]
     if missing:
-        raise BadInput(f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to make one")
+        raise BadInput(
+            f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to "
+            "make one"
+        )
     return wanted
 
 
@@ -39,7 +45,10 @@ def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch:
     if wanted.virt_type == "auto":
         return next((kind for kind in _PREFERRED if kind in offered), offered[0] if offered else "qemu")
     if wanted.virt_type not in offered:
-        raise Refused(f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {wanted.virt_type}; set virt_type: auto")
+        raise Refused(
+            f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {wanted.virt_type}; set "
+            "virt_type: auto"
+        )
     return wanted.virt_type
 
 
@@ -57,11 +66,22 @@ def equipped(wanted: GuestSpec) -> GuestSpec:
 
 
 def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
-    """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to start."""
-    wanted = [(item.name, kind, item.fields[kind]) for item in interfaces for kind in ("bridge", "network") if item.fields.get(kind)]
+    """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to
+    start.
+    """
+    wanted = [
+        (item.name, kind, item.fields[kind])
+        for item in interfaces
+        for kind in ("bridge", "network")
+        if item.fields.get(kind)
+    ]
     there = {"bridge": bridges, "network": networks}
     known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
-    missing = {f"{kind} {place} (interface {name})": kind for name, kind, place, those in known if those is not None and place not in those}
+    missing = {
+        f"{kind} {place} (interface {name})": kind
+        for name, kind, place, those in known
+        if those is not None and place not in those
+    }
     if missing:
         makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virt_network"}
         remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
@@ -74,15 +94,26 @@ def with_image(guest: GuestSpec) -> GuestSpec:
     first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _has_image(disk)), None)
     if guest.image and disks:
         if first is None:
-            raise BadInput(f"image of {guest.name}: none of its disks is made, so none is made from it; leave it out or give a disk for it")
+            raise BadInput(
+                f"image of {guest.name}: none of its disks is made, so none is made from it; leave it out or give a "
+                "disk for it"
+            )
         if disks[first].image not in (None, guest.image):
-            raise BadInput(f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; leave out one")
+            raise BadInput(
+                f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; "
+                "leave out one"
+            )
         disks[first] = dataclasses.replace(disks[first], image=guest.image)
     bare = [disk.name for disk in disks if disk.clone and not disk.image]
     if bare:
-        raise BadInput([f"disk {name} of {guest.name}: clone says how it is made from image; give that too" for name in bare])
+        raise BadInput(
+            [f"disk {name} of {guest.name}: clone says how it is made from image; give that too" for name in bare]
+        )
     return guest.with_fields(disks=tuple(disks)) if disks else guest
 
 
 def _has_image(disk: Disk) -> bool:
-    return not any(disk.fields.get(field) for field in ("source", "volume", "url")) and disk.fields.get("device", "disk") == "disk"
+    return (
+        not any(disk.fields.get(field) for field in ("source", "volume", "url"))
+        and disk.fields.get("device", "disk") == "disk"
+    )

@@ -4,8 +4,9 @@
 # This file is private to the collection and may change at any time.
 """Decide whether a network filter would do what it says. Pure.
 
-libvirt makes ebtables rules of some protocols and iptables rules of others. The kernel shows the packets of a bridge to the latter only
-while br_netfilter is loaded and told so; without it they stand there and match nothing. Source: libvirt, nwfilter_ebiptables_driver.c.
+libvirt makes ebtables rules of some protocols and iptables rules of others. The kernel shows the packets of a bridge to
+the latter only while br_netfilter is loaded and told so; without it they stand there and match nothing. Source:
+libvirt, nwfilter_ebiptables_driver.c.
 """
 
 from __future__ import annotations
@@ -26,22 +27,29 @@ _CALLS = {
 def problems(
     guest: str, wanted: t.Mapping[str, str], filters: t.Mapping[str, NetworkFilter], calls: t.Mapping[str, bool] | None
 ) -> list[str]:
-    """What is wrong with the filters of interfaces: interface -> filter. `calls` are the kernel's settings; None: nobody can tell."""
+    """What is wrong with the filters of interfaces: interface -> filter. `calls` are the kernel's settings.
+
+    None: nobody can tell.
+    """
     found = []
     for interface, name in wanted.items():
         place = f"filterref of interface {interface} of {guest}"
         if name not in filters:
             there = ", ".join(sorted(filters)) or "none"
-            found.append(f"{place}: this host has no network filter {name}; define it (virsh nwfilter-define), or take one of: {there}")
+            found.append(
+                f"{place}: this host has no network filter {name}; define it (virsh nwfilter-define), or take one of: "
+                f"{there}"
+            )
             continue
         protocols = frozenset[str]().union(*(filters[one].protocols for one in _reached(name, filters)))
         for call, kinds in _CALLS.items():
             idle = sorted(protocols & kinds)
             if idle and calls is not None and not calls.get(call):
                 found.append(
-                    f"{place}: the rules of {name} for {', '.join(idle)} do nothing on this host, whose packet filter does not see "
-                    "bridged packets; use a filter with rules for mac, arp, ip and ipv6 such as clean-traffic, or load br_netfilter "
-                    f"and set net.bridge.{call}=1 (role bridge: bridge_filter_guests: true)"
+                    f"{place}: the rules of {name} for {', '.join(idle)} do nothing on this host, whose packet filter "
+                    "does not see bridged packets; use a filter with rules for mac, arp, ip and ipv6 such as "
+                    f"clean-traffic, or load br_netfilter and set net.bridge.{call}=1 (role bridge: "
+                    "bridge_filter_guests: true)"
                 )
     return found
 

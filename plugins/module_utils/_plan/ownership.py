@@ -16,12 +16,17 @@ _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
 
 def foreign(
-    made: Made, seen: t.Mapping[str, t.Any], users: t.Mapping[str, str], *, begun: t.Callable[[int], bool] = lambda _size: False
+    made: Made,
+    seen: t.Mapping[str, t.Any],
+    users: t.Mapping[str, str],
+    *,
+    begun: t.Callable[[int], bool] = lambda _size: False,
 ) -> str:
-    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other guests there.
+    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other
+    guests there.
 
-    `begun` tells whether its content, of so many bytes, is what the file on the source begins with: a copy that broke off is cut at its
-    last hole.
+    `begun` tells whether its content, of so many bytes, is what the file on the source begins with: a copy that broke
+    off is cut at its last hole.
     """
     if made.path in users:
         return f"guest {users[made.path]} uses it"

@@ -4,8 +4,9 @@
 # This file is private to the collection and may change at any time.
 """Choose a hypervisor for each of many guests at once. Pure; milliseconds for thousands.
 
-Big guests first (by their dominant share of the biggest host), each to the host where it raises the sum of squared loads least; a guest
-that fits nowhere may push one smaller guest of the same batch aside. Guests that exist stay where they are, except on hosts to be left.
+Big guests first (by their dominant share of the biggest host), each to the host where it raises the sum of squared
+loads least; a guest that fits nowhere may push one smaller guest of the same batch aside. Guests that exist stay where
+they are, except on hosts to be left.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Copy(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What a hypervisor has. `guests` are those that exist there, by name; `memory_mib` is what guests may use in all."""
+    """What a hypervisor has. `guests` are those that exist there, by name.
+
+    `memory_mib` is what guests may use in all.
+    """
 
     name: str
     cpus: int
@@ -73,7 +77,10 @@ class Policy:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where a guest goes and why; `host` is None when it is refused, or deferred because hosts that may have it were not reached."""
+    """Where a guest goes and why.
+
+    `host` is None when it is refused, or deferred because hosts that may have it were not reached.
+    """
 
     guest: str
     host: str | None
@@ -108,7 +115,9 @@ class Load:
             return f"{max(0, int(self.memory_room - self.memory_mib))} MiB of memory left"
         if self.vcpus + guest.vcpus > self.cpu_room:
             return f"{max(0, int(self.cpu_room - self.vcpus))} vcpus left"
-        if guest.apart and (guest.apart in self.apart or any(other.apart == guest.apart for other in self.batch.values())):
+        if guest.apart and (
+            guest.apart in self.apart or any(other.apart == guest.apart for other in self.batch.values())
+        ):
             return f"has a guest of group {guest.apart}, which stay apart"
         return None
 
@@ -140,7 +149,8 @@ def place(
 ) -> list[Placement]:
     """A placement for every guest, in the order given.
 
-    `unreached` hosts may hold guests that were not seen; guests that exist on hosts to `leave` are placed anew, those that are off last.
+    `unreached` hosts may hold guests that were not seen; guests that exist on hosts to `leave` are placed anew, those
+    that are off last.
     """
     policy = policy or Policy()
     staying = [host for host in hosts if host.name not in leave]
@@ -157,14 +167,22 @@ def place(
                 loads[known.host].apart.add(guest.apart)
     biggest_memory = max((load.memory_room for load in loads.values()), default=1.0)
     biggest_cpu = max((load.cpu_room for load in loads.values()), default=1.0)
-    off = {name for host in hosts for name in host.guests} - {name for host in hosts for name, copy in host.guests.items() if copy.active}
-    for guest in sorted(new, key=lambda g: (g.name in off, -max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)):
+    off = {name for host in hosts for name in host.guests} - {
+        name for host in hosts for name, copy in host.guests.items() if copy.active
+    }
+    for guest in sorted(
+        new, key=lambda g: (g.name in off, -max(g.memory_mib / biggest_memory, g.vcpus / biggest_cpu), g.name)
+    ):
         done[guest.name] = _choose(guest, loads, done)
     return [done[guest.name] for guest in guests]
 
 
-def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]) -> Placement | None:
-    """What is settled before any choice: it exists, it asks for an unknown host, or it may exist where we cannot look."""
+def _known(
+    guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]
+) -> Placement | None:
+    """What is settled before any choice: it exists, it asks for an unknown host, or it may exist where we cannot
+    look.
+    """
     copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
     copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
     holders = [host for host in hosts if host.name in copies]
@@ -181,7 +199,11 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], le
         host = (running or holders)[0].name
         if host in leave:
             return None
-        why = "it is there" if guest.host in (None, host) else f"it is there; move it to {guest.host} with playbook migrate"
+        why = (
+            "it is there"
+            if guest.host in (None, host)
+            else f"it is there; move it to {guest.host} with playbook migrate"
+        )
         return Placement(guest.name, host, why, exists=True)
     known = sorted([host.name for host in hosts] + list(unreached))
     if guest.host is not None and guest.host not in known:
@@ -189,7 +211,10 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], le
     if unreached:
         # Making it here could make it twice.
         there = ", ".join(sorted(unreached))
-        why = f"{there} could not be reached and may have it; bring that host back, or take it out of the inventory; {_dead(unreached)}"
+        why = (
+            f"{there} could not be reached and may have it; bring that host back, or take it out of the inventory; "
+            f"{_dead(unreached)}"
+        )
         return Placement(guest.name, None, why, deferred=True)
     return None
 
@@ -198,16 +223,26 @@ def _dead(hosts: t.Sequence[str]) -> str:
     return f"where it is dead: -e gone={','.join(sorted(hosts))}"
 
 
-def _in_two_places(name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]) -> Placement:
+def _in_two_places(
+    name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]
+) -> Placement:
     """A guest on its way has a copy on both hosts, of which at most one runs; only two that run are an error."""
     running = {where: copy for where, copy in copies.items() if copy.state == "running"}
     names = " and ".join(running)
     if len({copy.uuid for copy in running.values()}) > 1:
         told = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
-        return Placement(name, None, f"{len(running)} guests have this name ({told}); rename one of them (virsh domrename)")
+        return Placement(
+            name, None, f"{len(running)} guests have this name ({told}); rename one of them (virsh domrename)"
+        )
     if len(running) > 1:
-        return Placement(name, None, f"it runs on {names} at once; nothing was touched: compare both copies, then destroy the wrong one")
-    source, dest = next(((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), ("", None))
+        return Placement(
+            name,
+            None,
+            f"it runs on {names} at once; nothing was touched: compare both copies, then destroy the wrong one",
+        )
+    source, dest = next(
+        ((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), ("", None)
+    )
     dest = dest or next((copy.moving for copy in copies.values() if copy.moving), None)
     if source in leave and dest in hosts and dest not in leave:
         return Placement(name, dest, f"it is moving to {dest}")
@@ -215,7 +250,10 @@ def _in_two_places(name: str, copies: t.Mapping[str, Copy], leave: t.Collection[
         remedy = f"run again when it is there, or settle it (playbook migrate -e guest={name} -e to={dest})"
         return Placement(name, None, f"it is moving to {dest}; {remedy}", deferred=True)
     told = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
-    why = f"it is {told}, as while somebody migrates it; run again when it is on one host, or compare the copies when nobody does"
+    why = (
+        f"it is {told}, as while somebody migrates it; run again when it is on one host, or compare the copies when "
+        "nobody does"
+    )
     return Placement(name, None, why, deferred=True)
 
 
@@ -227,7 +265,13 @@ def _choose(guest: Guest, loads: t.Mapping[str, Load], done: dict[str, Placement
     if fits:
         best = min(fits, key=lambda name: (loads[name].cost(guest), name))
         loads[best].put(guest)
-        why = "asked for" if guest.host else "the only one with room" if len(fits) == 1 else f"least loaded after it, of {len(fits)}"
+        why = (
+            "asked for"
+            if guest.host
+            else "the only one with room"
+            if len(fits) == 1
+            else f"least loaded after it, of {len(fits)}"
+        )
         return Placement(guest.name, best, why)
     pushed = _push_aside(guest, loads, done) if guest.host is None else None
     if pushed is not None:

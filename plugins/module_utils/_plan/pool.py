@@ -31,9 +31,8 @@ def _stays(case: Case, _plan: NounPlan) -> Findings:
     if case.found and case.changed("path") and case.stored.before.get("type") == "dir":
         before, after = case.stored.before.get("path"), case.stored.after.get("path")
         yield Refused(
-            f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests "
-            "would stay behind; choose another name, or remove the pool first "
-            "(state: absent leaves the files)"
+            f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests would stay behind; "
+            "choose another name, or remove the pool first (state: absent leaves the files)"
         )
 
 

@@ -20,11 +20,13 @@ __all__ = ["check_state", "power_off", "state_change", "state_steps"]
 def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) -> None:
     """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
     if found is None and wanted.state in ("reset", "rebooted"):
-        raise NotFound(f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here")
+        raise NotFound(
+            f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here"
+        )
     if found is not None and moving and found.state != "running" and wanted.state != "present":
         raise Refused(
-            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish it with "
-            "virt_migrate (playbook migrate), which looks at both hosts"
+            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish "
+            "it with virt_migrate (playbook migrate), which looks at both hosts"
         )
 
 
@@ -58,12 +60,15 @@ def state_steps(wanted: GuestSpec, found: FoundGuest | None) -> list[Step]:
 
 
 def power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> list[Step]:
-    """A paused guest would not hear that it shall shut down; one that crashed is kept (on_crash) because somebody wants to look at it."""
+    """A paused guest would not hear that it shall shut down.
+
+    One that crashed is kept (on_crash) because somebody wants to look at it.
+    """
     if found.state == "crashed":
         if not wanted.force:
             raise Refused(
-                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash keeps it to be looked at; "
-                "set force: true to give that up"
+                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash keeps it to be "
+                "looked at; set force: true to give that up"
             )
         return [steps.Destroy(wanted.name)]
     wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []

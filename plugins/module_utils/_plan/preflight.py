@@ -16,13 +16,18 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import m
 __all__ = ["check", "findings", "uses_ports"]
 
 _KEPT = {
-    "managed_save": "it was saved and would wake as it was saved; start it, or drop that state (virsh managedsave-remove {name})",
-    "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list {name})",
-    "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list {name})",
+    "managed_save": "it was saved and would wake as it was saved; start it, or drop that state (virsh "
+    "managedsave-remove {name})",
+    "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list "
+    "{name})",
+    "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list "
+    "{name})",
 }
 
 
-def check(move: Move, guest: Guest, source: Host, dest: Host, *, lacks: str | None = None, deaf: str | None = None) -> None:
+def check(
+    move: Move, guest: Guest, source: Host, dest: Host, *, lacks: str | None = None, deaf: str | None = None
+) -> None:
     """Raise Refused with all of it.
 
     `lacks` says why the destination cannot give it its processor, `deaf` why its ports cannot be reached.
@@ -50,22 +55,33 @@ def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:
 def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
     if source.uuid == dest.uuid:
         yield (
-            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are one host, or cloned ones; set host_uuid "
-            "in libvirtd.conf (virtqemud.conf) of one"
+            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are one host, or cloned ones; "
+            "set host_uuid in libvirtd.conf (virtqemud.conf) of one"
         )
     other = dest.guests.get(guest.name)
     if other is not None and other[0] == guest.uuid:
-        yield f"{move.dest} has the same guest already ({other[1]}); look at it there, then remove the one that is wrong"
+        yield (
+            f"{move.dest} has the same guest already ({other[1]}); look at it there, then remove the one that is wrong"
+        )
     elif other is not None:
-        yield f"{move.dest} has another guest of that name ({other[1]}, UUID {other[0]}); rename one of them (virsh domrename)"
+        yield (
+            f"{move.dest} has another guest of that name ({other[1]}, UUID {other[0]}); rename one of them (virsh "
+            "domrename)"
+        )
     twin = next((name for name, (its, _state) in dest.guests.items() if its == guest.uuid and name != guest.name), None)
     if twin:
-        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the one that is wrong"
+        yield (
+            f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the one that "
+            "is wrong"
+        )
 
 
 def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
-        yield f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {guest.memory_mib} MiB; free some there"
+        yield (
+            f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {guest.memory_mib} MiB; "
+            "free some there"
+        )
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
         room = Room(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
@@ -81,8 +97,8 @@ def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.It
         yield f"{move.dest} does not know machine type {guest.machine}: its QEMU is older or other; upgrade it"
     if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:
         yield (
-            f"the guest has the very processor of {source.name} (host-passthrough), and that of {move.dest} differs; give it a CPU model "
-            "both have (virt_host_info baseline tells one), or move it while it is off"
+            f"the guest has the very processor of {source.name} (host-passthrough), and that of {move.dest} differs; "
+            "give it a CPU model both have (virt_host_info baseline tells one), or move it while it is off"
         )
     missing = [f"bridge {bridge}" for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
     missing += [f"virtual network {network}" for network in guest.networks if network not in dest.networks]
@@ -92,7 +108,10 @@ def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.It
 
 def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> t.Iterator[str]:
     if guest.devices and move.active:
-        yield f"it uses {', '.join(guest.devices)} of {source.name}, which cannot travel; detach that, or move the guest while it is off"
+        yield (
+            f"it uses {', '.join(guest.devices)} of {source.name}, which cannot travel; detach that, or move the "
+            "guest while it is off"
+        )
     for kept in guest.keeps:
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:
@@ -103,8 +122,8 @@ def _transport(move: Move, _guest: Guest, _source: Host, _dest: Host) -> t.Itera
     copied = [disk.target for disk in move.disks if disk.how in COPIED]
     if move.active and copied and move.tuning.transport == "tunnelled":
         yield (
-            f"{', '.join(copied)} would have to be copied, and a tunnel carries no storage copy; use transport: tls, or put that on shared "
-            "storage (storage: shared, where it is already)"
+            f"{', '.join(copied)} would have to be copied, and a tunnel carries no storage copy; use transport: tls, "
+            "or put that on shared storage (storage: shared, where it is already)"
         )
 
 
@@ -116,17 +135,31 @@ def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator
     lost = "the name in the certificate is lost on the way"
     traps = (
         # libvirt's own release notes: what is broken, and in which version that ended.
-        ("10.3", tuning.parallel and copied and tuning.transport == "tls", f"parallel with tls and disks to copy ({lost})"),
-        ("10.3", tuning.postcopy and copied and tuning.transport == "tls", f"postcopy with tls and disks to copy ({lost})"),
+        (
+            "10.3",
+            tuning.parallel and copied and tuning.transport == "tls",
+            f"parallel with tls and disks to copy ({lost})",
+        ),
+        (
+            "10.3",
+            tuning.postcopy and copied and tuning.transport == "tls",
+            f"postcopy with tls and disks to copy ({lost})",
+        ),
         ("9.4", {"zlib", "zstd"} & set(tuning.compression), "compression of parallel connections"),
     )
     for version, met, what in traps:
         major, minor = map(int, version.split("."))
         if met and either < major * 1_000_000 + minor * 1000:
-            yield f"libvirt before {version} (here {_version(either)}) cannot do {what}; leave that out, or upgrade both hosts"
+            yield (
+                f"libvirt before {version} (here {_version(either)}) cannot do {what}; leave that out, or upgrade "
+                "both hosts"
+            )
     qemu = min(source.qemu_version, dest.qemu_version)
     if may_switch(move) and tuning.parallel and qemu < 10_001_000:
-        yield f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; leave out one"
+        yield (
+            f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; leave "
+            "out one"
+        )
 
 
 def _version(number: int) -> str:

@@ -34,8 +34,8 @@ def absent(
 ) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
 
-    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody knows afterwards
-    whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody
+    knows afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
     delete = functools.partial(_deletion, uri)
     if found is None:
@@ -69,4 +69,7 @@ def _deletion(uri: str, path: str) -> str:
 def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
     """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
     if wanted.uuid and wanted.uuid != found.uuid:
-        raise Refused(f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at it again")
+        raise Refused(
+            f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at "
+            "it again"
+        )

@@ -22,7 +22,12 @@ _NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
 
 
 def rename(
-    wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    former: FoundGuest | None,
+    *,
+    keeps: t.Sequence[str],
+    memory: t.Mapping[str, t.Any],
 ) -> steps.Rename | None:
     """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
 
@@ -38,12 +43,20 @@ def rename(
     if wanted.uuid and wanted.uuid != former.uuid:
         raise Refused(f"{what}: the guest of that name has UUID {former.uuid}, not {wanted.uuid}; look at it again")
     if former.active:
-        raise Refused(f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e guest={former.name}")
+        raise Refused(
+            f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e "
+            f"guest={former.name}"
+        )
     if memory.get("moving"):
-        raise Refused(f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)")
+        raise Refused(
+            f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)"
+        )
     if memory.get("making"):
         raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
     if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
         remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
-        raise Refused(f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: {remedy}")
+        raise Refused(
+            f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: "
+            f"{remedy}"
+        )
     return steps.Rename(former.name, wanted.name)

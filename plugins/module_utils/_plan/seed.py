@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What goes into a NoCloud seed. Source: https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html"""
+"""What goes into a NoCloud seed.
+
+Source: https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,14 @@ METHODS = ("nocloud", OFFLINE)
 DOCUMENTS = ("user_data", "meta_data", "network_config", "vendor_data")
 _HEADER = "#cloud-config"
 _FIRST_LINE = re.compile(
-    r"#!|#include(-once)?\s*$|#part-handler\s*$|#cloud-boothook\s*$|#cloud-config(-archive|-jsonp)?\s*$|## template: jinja\s*$"
+    r"#!|#include(-once)?\s*$|#part-handler\s*$|#cloud-boothook\s*$|#cloud-config(-archive|-jsonp)?\s*$|## template: "
+    r"jinja\s*$"
     r"|(Content-Type|MIME-Version):"
 )
 _KINDS = ("ed25519", "ecdsa", "rsa")  # of host keys, in the order in which clients like them
 _OFF = ("false", "no", "off", "0")
-# Early at each boot; what it does, it does once. DHCP and the journal tell machines by their ID, and the disk has that of the original.
+# Early at each boot; what it does, it does once. DHCP and the journal tell machines by their ID, and the disk has that
+# of the original.
 _OWN_MACHINE_ID = """#cloud-boothook
 #!/bin/sh
 cloud-init-per instance machine-id-of-a-copy sh -c '
@@ -49,14 +54,18 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
     network = _network(options.get("network_config"), where["network_config"], problems)
     method, on_change = options.get("method") or METHODS[0], options.get("on_change") or "ignore"
     if vendor_data.startswith(("Content-Type:", "MIME-Version:")):
-        problems.append(f"{where['vendor_data']}: it shares its file with the SSH host key; instead of MIME give {_HEADER}-archive")
+        problems.append(
+            f"{where['vendor_data']}: it shares its file with the SSH host key; instead of MIME give {_HEADER}-archive"
+        )
     if meta_data.get("instance-id") and on_change == "next_boot":
-        problems.append(f"{where['meta_data']}: on_change: next_boot works by a new instance-id; leave out the one that never changes")
+        why = "on_change: next_boot works by a new instance-id; leave out the one that never changes"
+        problems.append(f"{where['meta_data']}: {why}")
     if method == OFFLINE:
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
     if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in _OFF:
-        problems.append(f"{where['user_data']}: vendor_data.enabled: false keeps the SSH host key out, too; leave it out, or give ssh_keys")
+        why = "vendor_data.enabled: false keeps the SSH host key out, too; leave it out, or give ssh_keys"
+        problems.append(f"{where['user_data']}: {why}")
     if problems:
         raise BadInput(problems)
     spoken = [user_data, meta_data, network, *([vendor_data, method] if vendor_data or method == OFFLINE else [])]
@@ -81,7 +90,10 @@ def instance_id(wanted: Seed, guest: str) -> str:
 
 
 def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, str]:
-    """The seed's files. The guest's SSH host key travels as vendor data, so that user data stays as the user wrote it."""
+    """The seed's files.
+
+    The guest's SSH host key travels as vendor data, so that user data stays as the user wrote it.
+    """
     meta_data = {"local-hostname": guest, **wanted.meta_data, "instance-id": instance_id(wanted, guest)}
     private, public = host_key
     ours = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": private, "ed25519_public": public}}
@@ -96,7 +108,10 @@ def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, s
 
 
 def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
-    """The user's vendor data and ours: in one cloud-config where that can be. Ours is the last line of text after `#cloud-config`."""
+    """The user's vendor data and ours: in one cloud-config where that can be.
+
+    Ours is the last line of text after `#cloud-config`.
+    """
     parts = []
     if wanted.vendor_data and (not wanted.vendor_config or not ours):
         parts.append(("plain", wanted.vendor_data))
@@ -113,7 +128,10 @@ def _mime(parts: t.Iterable[tuple[str, str]]) -> str:
     A cloud-config-archive, which cloud-init also knows, stops the boot with its release 24.4.
     """
     coded = 'plain; charset="utf-8"\nContent-Transfer-Encoding: base64\n\n'
-    written = (f"{coded}{base64.encodebytes(text.encode()).decode()}" if kind == "plain" else f"{kind}\n\n{text}" for kind, text in parts)
+    written = (
+        f"{coded}{base64.encodebytes(text.encode()).decode()}" if kind == "plain" else f"{kind}\n\n{text}"
+        for kind, text in parts
+    )
     mime = 'Content-Type: multipart/mixed; boundary="corral"\nMIME-Version: 1.0\n\n'
     return f"{mime}{''.join(f'--corral{chr(10)}Content-Type: text/{one}' for one in written)}--corral--\n"
 
@@ -128,7 +146,9 @@ def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[
         elif _FIRST_LINE.match(first):
             return value, {}
         else:
-            problems.append(f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or give a mapping")
+            problems.append(
+                f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or give a mapping"
+            )
     elif not isinstance(value, (dict, str)) and value is not None:
         problems.append(f"{what}: must be a mapping or text, not {type(value).__name__}")
     return (f"{_HEADER}\n{json.dumps(config, sort_keys=True)}\n", config) if config else ("", {})
@@ -152,7 +172,10 @@ def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
 
 
 def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
-    """A network config of version 1 or 2. `network:` as the only key is how netplan files and cloud images' docs show it."""
+    """A network config of version 1 or 2.
+
+    `network:` as the only key is how netplan files and cloud images' docs show it.
+    """
     network = _mapping(value, what, problems)
     if set(network) == {"network"}:
         network = _mapping(network["network"], what, problems)
@@ -160,10 +183,14 @@ def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
         return network
     if network.get("version") not in (1, 2):
         problems.append(f"{what}: version must be 1 or 2, not {network.get('version')!r}")
-    elif network["version"] == 1 and not (isinstance(network.get("config"), list) and all(isinstance(i, dict) for i in network["config"])):
+    elif network["version"] == 1 and not (
+        isinstance(network.get("config"), list) and all(isinstance(i, dict) for i in network["config"])
+    ):
         problems.append(f"{what}: version 1 needs config, a list of mappings")
     sections = [name for name in network if name not in ("version", "renderer", "config")]
-    wrong = [name for name in sections if any(nic is not None and not isinstance(nic, dict) for nic in _nics(network[name]))]
+    wrong = [
+        name for name in sections if any(nic is not None and not isinstance(nic, dict) for nic in _nics(network[name]))
+    ]
     problems += [f"{what}: {name} must be a mapping of mappings" for name in wrong]
     if not wrong:
         for address, given in _addresses(network):
@@ -189,7 +216,9 @@ def _list(value: object) -> list[t.Any]:
 def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
     """Static addresses of a version 1 or 2 network config without their prefix length, and as they are given."""
     nics = [_dict(nic) for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in _nics(network.get(kind))]
-    given = [next(iter(item), "") if isinstance(item, dict) else item for nic in nics for item in _list(nic.get("addresses"))]
+    given = [
+        next(iter(item), "") if isinstance(item, dict) else item for nic in nics for item in _list(nic.get("addresses"))
+    ]
     subnets = [_dict(one) for entry in _list(network.get("config")) for one in _list(_dict(entry).get("subnets"))]
     for address in [*given, *(one["address"] for one in subnets if one.get("address"))]:
         yield re.sub(r"/\d+$", "", str(address)), address
@@ -200,5 +229,8 @@ def _host_keys(value: object, what: str, problems: list[str]) -> dict[str, str]:
     found = {kind: _dict(value).get(f"{kind}_private") for kind in _KINDS}
     keys = {kind: key for kind, key in found.items() if isinstance(key, str)}
     if value not in (None, {}) and not keys:
-        problems.append(f"{what}: has no private key; give one of {', '.join(f'{kind}_private' for kind in _KINDS)}, or leave it out")
+        problems.append(
+            f"{what}: has no private key; give one of {', '.join(f'{kind}_private' for kind in _KINDS)}, or leave it "
+            "out"
+        )
     return keys

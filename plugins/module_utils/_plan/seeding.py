@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what a guest's seed needs: nothing, a seed disk, or its system disk customized before the first start. Pure."""
+"""Decide what a guest's seed needs: nothing, a seed disk, or its system disk customized before the first start.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,19 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import O
 from ansible_collections.corral.virt.plugins.module_utils._plan import customize, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import STARTED, DiskPlan, NewVolume
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import SEED, Customizing, Known, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    SEED,
+    Customizing,
+    Known,
+    SeedDisk,
+    SeedSite,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
 __all__ = ["UNSEEDED", "Seeding", "case_of", "plan", "question"]
 
-UNSEEDED = ".unseeded"  # after the path of a disk to which the seed is being applied: such a file there is, so no definition names it
+# after the path of a disk to which the seed is being applied: such a file there is, so no definition names it
+UNSEEDED = ".unseeded"
 
 # What becomes of a seed. The last two are refused.
 WRITE, REWRITE, CUSTOMIZE, DONE, IGNORED = "write", "rewrite", "customize", "done", "ignored"
@@ -97,8 +107,8 @@ def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
     if unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
-            f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; say its cloud_init again, "
-            "to have it made, or remove the guest"
+            f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; say its "
+            "cloud_init again, to have it made, or remove the guest"
         )
     return dataclasses.replace(disks, left=(*disks.left, *unfinished))
 
@@ -108,8 +118,8 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     differs = f"cloud_init of {guest} differs from the seed it was made with"
     if case == TOO_LATE:
         raise Refused(
-            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is made from an image now; "
-            "give it an image when it is made, or use method: nocloud"
+            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is made from an image "
+            "now; give it an image when it is made, or use method: nocloud"
         )
     if case == DIFFERS:
         raise Refused(f"{differs}; set cloud_init.on_change to next_boot or ignore")
@@ -125,9 +135,13 @@ def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked
     """
     path = asked.path or pool_files.file_in(t.cast(Pool, site.pool), asked.name)
     if site.exists and not asked.ours:
-        raise Refused(f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first")
+        raise Refused(
+            f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first"
+        )
     volume = Volume(pool=asked.pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
-    step = steps.WriteSeed(wanted.name, volume, seeds.files(seed, guest=wanted.name, host_key=site.host_key), replace=asked.ours)
+    step = steps.WriteSeed(
+        wanted.name, volume, seeds.files(seed, guest=wanted.name, host_key=site.host_key), replace=asked.ours
+    )
     item = Disk("seed", fields={"source": path, "format": "raw", "bus": "virtio", "readonly": True})
     others = tuple(disk for disk in disks.disks or () if disk.name != "seed")
     made = dataclasses.replace(disks, disks=(*others, item), making=(*disks.making, path), steps=(step, *disks.steps))
@@ -138,8 +152,8 @@ def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, 
     """The system disk is made under another name, the seed applied to it; then it appears."""
     if not site.here:
         raise Refused(
-            f"cannot apply cloud_init of {wanted.name} with method virt_customize over {site.uri}: it needs the disk's file; "
-            "run the module on the hypervisor, or use method: nocloud"
+            f"cannot apply cloud_init of {wanted.name} with method virt_customize over {site.uri}: it needs the disk's "
+            "file; run the module on the hypervisor, or use method: nocloud"
         )
     disk = t.cast(steps.CreateVolume, _overlay(disks))
     volume = dataclasses.replace(disk.volume, name=disk.volume.name + UNSEEDED, path=disk.volume.path + UNSEEDED)

@@ -93,7 +93,13 @@ class CreateVolume(Step):
     def __str__(self) -> str:
         volume = self.volume
         what = f"create disk {volume.path} ({gib_text(volume.capacity_bytes)}, {volume.format}"
-        below = f", on {volume.backing_path}" if volume.backing_path else f", copy of {volume.copy_of}" if volume.copy_of else ""
+        below = (
+            f", on {volume.backing_path}"
+            if volume.backing_path
+            else f", copy of {volume.copy_of}"
+            if volume.copy_of
+            else ""
+        )
         return f"{what}{below})"
 
 
@@ -227,7 +233,10 @@ class SetParameters(Step):
 
     def __str__(self) -> str:
         what = f"{self.kind}{f' of {self.target}' if self.target else ''}"
-        return f"set {what} of running {self.guest} ({', '.join(f'{name}={self._shown(value)}' for name, value in self.values.items())})"
+        return (
+            f"set {what} of running {self.guest} "
+            f"({', '.join(f'{name}={self._shown(value)}' for name, value in self.values.items())})"
+        )
 
     def _shown(self, value: object) -> object:
         return size_text(value) if self.kind == "memory" and isinstance(value, int) else value
@@ -242,7 +251,10 @@ class Pin(Step):
     cpuset: str
 
     def __str__(self) -> str:
-        return f"pin {self.kind}{'' if self.kind == 'emulator' else f' {self.number}'} of running {self.guest} to {self.cpuset}"
+        return (
+            f"pin {self.kind}{'' if self.kind == 'emulator' else f' {self.number}'} of running {self.guest} to "
+            f"{self.cpuset}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,21 +321,30 @@ class Seen:
     disk_reads: int | None = None  # since it was started
     packets_sent: int | None = None  # likewise
     agent: str | None = None  # connected or disconnected; None: no channel
-    leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # its networks, and how many each has given to anyone
+    # its networks, and how many each has given to anyone
+    leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     console: tuple[str, ...] = ()
 
     def facts(self, source: str = "") -> str:
         """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
         lease = source in ("any", "lease")
         reads = sys.maxsize if self.disk_reads is None else self.disk_reads
-        agent = {None: "no channel for one", "disconnected": "not connected (still booting, or not installed)"}.get(self.agent, self.agent)
+        agent = {None: "no channel for one", "disconnected": "not connected (still booting, or not installed)"}.get(
+            self.agent, self.agent
+        )
         told = [
             (f"it is {self.state}", self.state not in ("running", "shutdown")),
             ("no ACPI in its definition", not self.acpi and not source),
-            (f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from", reads <= _FIRMWARE_READS),
+            (
+                f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from",
+                reads <= _FIRMWARE_READS,
+            ),
             (f"guest agent: {agent}", self.state != "shutdown"),
             (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
-            *((f"leases of network {name}: none for it, {count} for others", lease) for name, count in self.leases.items()),
+            *(
+                (f"leases of network {name}: none for it, {count} for others", lease)
+                for name, count in self.leases.items()
+            ),
             ("no network of libvirt's gives it leases (use any)", source == "lease" and not self.leases),
             (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
         ]
@@ -355,7 +376,10 @@ class Shutdown(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Reboot(Shutdown):
-    """Ask the guest to reboot, and wait until it does; one that powers off instead (on_reboot: destroy) is started again."""
+    """Ask the guest to reboot, and wait until it does.
+
+    One that powers off instead (on_reboot: destroy) is started again.
+    """
 
     verb: t.ClassVar[str] = "reboot"
     last_resort: t.ClassVar[str] = "reset"
@@ -393,20 +417,29 @@ class Undefine(Step):
 
 @dataclasses.dataclass(frozen=True)
 class WaitForAddress:
-    """What is waited for after the steps of all guests: an address of this one, from that source. No step: nothing changes by it."""
+    """What is waited for after the steps of all guests: an address of this one, from that source.
+
+    No step: nothing changes by it.
+    """
 
     guest: str
     source: str
     timeout_s: int
 
     def too_late(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
-        """What to say when it has none: where it was looked for, and which addresses were seen there and are not believed."""
+        """What to say when it has none: where it was looked for, and which addresses were seen there and are not
+        believed.
+        """
         if seen.state == "shutdown":
             return f"no address of {self.guest}: it powered off meanwhile ({seen.facts()}); start it again"
-        facts = [f"tried: {', '.join(tried) or self.source}", *(f"not believed: {claim}" for claim in refused), seen.facts(self.source)]
+        facts = [
+            f"tried: {', '.join(tried) or self.source}",
+            *(f"not believed: {claim}" for claim in refused),
+            seen.facts(self.source),
+        ]
         return (
-            f"no address of {self.guest} within {self.timeout_s} s ({'; '.join(facts)}); see `virsh console {self.guest}`, "
-            "give it a static address (cloud_init.network_config), or raise wait_timeout"
+            f"no address of {self.guest} within {self.timeout_s} s ({'; '.join(facts)}); see `virsh console "
+            f"{self.guest}`, give it a static address (cloud_init.network_config), or raise wait_timeout"
         )
 
 

@@ -16,7 +16,14 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import File, FoundTls, Identity, Place, TlsSpec, usages
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+    File,
+    FoundTls,
+    Identity,
+    Place,
+    TlsSpec,
+    usages,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
@@ -96,7 +103,9 @@ class Load(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Remember(Step):
-    """Note that no daemon runs that could have read anything else: one that starts later reads what is in place then."""
+    """Note that no daemon runs that could have read anything else: one that starts later reads what is in place
+    then.
+    """
 
     changes = False
 
@@ -110,14 +119,24 @@ class TlsPlan(step.Plan[Step]):
 
 
 def plan(
-    wanted: t.Mapping[str, TlsSpec], found: t.Mapping[str, FoundTls], signed: t.Mapping[str, str], *, now: datetime.datetime
+    wanted: t.Mapping[str, TlsSpec],
+    found: t.Mapping[str, FoundTls],
+    signed: t.Mapping[str, str],
+    *,
+    now: datetime.datetime,
 ) -> TlsPlan:
-    """Everything for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided. Raises Refused."""
+    """Everything for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided.
+
+    Raises Refused.
+    """
     refuse_foreign([(goal, found[name]) for name, goal in wanted.items()])
     plans = [
-        TlsPlan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now) for name, goal in wanted.items()
+        TlsPlan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now)
+        for name, goal in wanted.items()
     ]
-    return TlsPlan(tuple(step for one in plans for step in one.steps), tuple(change for one in plans for change in one.changes))
+    return TlsPlan(
+        tuple(step for one in plans for step in one.steps), tuple(change for one in plans for change in one.changes)
+    )
 
 
 def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> tuple[Step, ...]:
@@ -129,12 +148,21 @@ def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is
 
 def _is_libvirts(step: Step) -> bool:
     """Whether a step puts other files in libvirt's place, or begins to."""
-    identity = step.identity if isinstance(step, Request) else step.wanted.identity if isinstance(step, (Install, SetTrust)) else None
+    identity = (
+        step.identity
+        if isinstance(step, Request)
+        else step.wanted.identity
+        if isinstance(step, (Install, SetTrust))
+        else None
+    )
     return bool(identity and identity.name == "libvirt")
 
 
 def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPlan:
-    """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions. The first mends the rest."""
+    """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions.
+
+    The first mends the rest.
+    """
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
     if {*found.stands} - {*wanted.trust.refuses}:
         trust = []  # what another controller revoked stays so: this one has yet to learn of it
@@ -147,27 +175,50 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
 
 
-def renewal(identity: str, name: str, *, renew_before: datetime.timedelta, days: datetime.timedelta) -> datetime.timedelta:
-    """How long before its end a certificate is renewed: up to twice `renew_before`, so that not all hosts renew on one day."""
+def renewal(
+    identity: str, name: str, *, renew_before: datetime.timedelta, days: datetime.timedelta
+) -> datetime.timedelta:
+    """How long before its end a certificate is renewed: up to twice `renew_before`, so that not all hosts renew on
+    one day.
+    """
     spread = min(renew_before, (days - renew_before) / 2)
     turn = int(hashlib.sha256(f"{identity} {name}".encode()).hexdigest(), 16) % 1000
     return renew_before + spread * turn / 1000
 
 
 def refuse_foreign(found: t.Sequence[tuple[TlsSpec, FoundTls]]) -> None:
-    """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now. Raises Refused."""
-    theirs = sorted({authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities})
+    """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now.
+
+    Raises Refused.
+    """
+    theirs = sorted(
+        {authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities}
+    )
     if theirs:
         name = found[0][0].common_name
         ours = sorted({called for wanted, _state in found for called in wanted.trust.trusts.values()})
         raise Refused(
             f"cannot give {name} certificates: it belongs to another authority. There: {', '.join(theirs)}. Here: "
-            f"{', '.join(ours) or 'none yet'}. Bring the directory of that authority to this controller (ca_dir; pki_ca_dir of role "
-            "pki), or say replace_authority: true (pki_replace_authority), which shuts out every client and hypervisor of the other one"
+            f"{', '.join(ours) or 'none yet'}. Bring the directory of that authority to this controller (ca_dir; "
+            "pki_ca_dir of role pki), or say replace_authority: true (pki_replace_authority), which shuts out every "
+            "client and hypervisor of the other one"
         )
 
 
-_ORDER = ["authority", "files", "subject", "names", "usage", "revoked", "issuer", "not_after", "key", "renewal", "trusts", "refuses"]
+_ORDER = [
+    "authority",
+    "files",
+    "subject",
+    "names",
+    "usage",
+    "revoked",
+    "issuer",
+    "not_after",
+    "key",
+    "renewal",
+    "trusts",
+    "refuses",
+]
 
 
 def _why(changes: t.Iterable[Change]) -> str:
@@ -180,7 +231,11 @@ def _changes(wanted: TlsSpec, found: FoundTls, now: datetime.datetime) -> t.Iter
     if any(file.foreign for file in found.files.values()):
         yield Change(f"{prefix}.authority", ", ".join(found.authorities) or "another authority", "this authority")
     parts = [place for place in wanted.identity.places if place.kind in ("cert", "key")]
-    faults = {place.path: found.files[place.path].fault for place in parts if place.path in found.files and found.files[place.path].fault}
+    faults = {
+        place.path: found.files[place.path].fault
+        for place in parts
+        if place.path in found.files and found.files[place.path].fault
+    }
     missing = [place.path for place in parts if place.path not in found.files]
     if missing or faults:
         before = [f"{path} {fault}" for path, fault in sorted(faults.items())]

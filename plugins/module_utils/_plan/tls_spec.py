@@ -23,9 +23,14 @@ def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     problems.tried(lambda: check_name(params["name"], what="name"))
     found = problems.tried(lambda: check_names(params["names"] or [], what=f"names of {params['name']}"))
     if not 0 <= params["renew_before"] < params["days"]:
-        problems.found.append(f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would renew")
+        problems.found.append(
+            f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would "
+            "renew"
+        )
     if params["days"] > _MOST_DAYS:
-        problems.found.append(f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it")
+        problems.found.append(
+            f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it"
+        )
     if not params["identities"]:
         problems.found.append("identities: name at least one of " + ", ".join(IDENTITIES))
     problems.refuse()

@@ -73,7 +73,8 @@ def ways(
 ) -> list[DiskMove]:
     """How each disk of a guest travels; raises Refused with every one that cannot.
 
-    `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks of.
+    `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks
+    of.
     """
     moves, refused = travel(disks, active=active)
     problems = [f"disk {path} waits for the next boot; plug it in or take it out first" for path in sorted(waiting)]
@@ -84,12 +85,17 @@ def ways(
 
 
 def may_go(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
-    """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read (`fixed`) the `owned`."""
+    """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read
+    (`fixed`) the `owned`.
+    """
     return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
 
 
 def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
-    """How each disk of a guest travels, and what is refused. libvirt copies all of a guest's disks whole, or of all what differs."""
+    """How each disk of a guest travels, and what is refused.
+
+    Libvirt copies all of a guest's disks whole, or of all what differs.
+    """
     moves, problems = {}, []
     for disk in disks:
         try:
@@ -103,9 +109,13 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
     for disk, move in moves.items() if whole else ():
         if move.how == DELTA and disk.mode == "delta":
             remedy = f"use storage: full for it, or delta for {whole}"
-            problems.append(f"disk {disk.target}: {whole} travels whole, and libvirt copies all disks of a guest alike; {remedy}")
+            problems.append(
+                f"disk {disk.target}: {whole} travels whole, and libvirt copies all disks of a guest alike; {remedy}"
+            )
         elif move.how == DELTA:
-            moves[disk] = _flattened(disk, move, f"{whole} travels whole, and libvirt copies all disks of a guest alike")
+            moves[disk] = _flattened(
+                disk, move, f"{whole} travels whole, and libvirt copies all disks of a guest alike"
+            )
     return list(moves.values()), problems
 
 
@@ -129,58 +139,74 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     if file.backing_path is None:
         return move
     if not why:
-        return dataclasses.replace(move, how=DELTA, why=f"{file.backing_path} is {'brought' if bring else 'there'}", volume=based)
+        return dataclasses.replace(
+            move, how=DELTA, why=f"{file.backing_path} is {'brought' if bring else 'there'}", volume=based
+        )
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
     return _flattened(disk, move, why)
 
 
 def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
-    """It stays where it is. On storage that only the user calls shared, libvirt must take nothing back from a guest that has left."""
+    """It stays where it is.
+
+    On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
+    """
     move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage that you call shared'}")
     if not active or not disk.vouched or disk.fixed:
         return move
     if disk.relabelled:
         raise Refused(
-            f"disk {disk.target}: libvirt does not know that {disk.path} is shared, and would {disk.relabelled} when the guest has left; "
-            "name its directory in shared_filesystems of /etc/libvirt/qemu.conf on both hosts, where libvirt has that setting, or move "
-            "the guest while it is off"
+            f"disk {disk.target}: libvirt does not know that {disk.path} is shared, and would {disk.relabelled} when "
+            "the guest has left; name its directory in shared_filesystems of /etc/libvirt/qemu.conf on both hosts, "
+            "where libvirt has that setting, or move the guest while it is off"
         )
     return dataclasses.replace(move, vouched=True)
 
 
 def _unsafe(disk: TravellingDisk) -> str:
     told = f"cache {disk.cache}" if disk.cache else "the default cache"
-    return f"disk {disk.target}: {told} is not safe on storage that only you call shared; set cache: none, and start the guest anew"
+    return (
+        f"disk {disk.target}: {told} is not safe on storage that only you call shared; set cache: none, and start "
+        "the guest anew"
+    )
 
 
 def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
     """It stands alone there."""
     whole = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
     alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
-    return dataclasses.replace(move, how=FULL, why=why, volume=alone, bytes_to_move=whole, room_bytes=whole, flatten=True)
+    return dataclasses.replace(
+        move, how=FULL, why=why, volume=alone, bytes_to_move=whole, room_bytes=whole, flatten=True
+    )
 
 
 def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:
     if disk.shareable:
         raise Refused(
-            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk the others use; put it on shared storage"
+            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk the others use; put it on "
+            "shared storage"
         )
     if disk.pool is None:
         directory = os.path.dirname(disk.path)
         raise Refused(f"disk {disk.target}: the destination has no active storage pool at {directory}; make one there")
     if disk.taken and not disk.ours:
         raise Refused(
-            f"disk {disk.target}: {disk.path} exists on the destination already, and no migration of ours made it; if it is the same "
-            "file, set storage: shared; if it is a leftover, look at it and remove it there"
+            f"disk {disk.target}: {disk.path} exists on the destination already, and no migration of ours made it; if "
+            "it is the same file, set storage: shared; if it is a leftover, look at it and remove it there"
         )
     if disk.file is None:
-        raise Refused(f"disk {disk.target}: {disk.path} is in no active storage pool of the source; make a pool for its directory")
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is in no active storage pool of the source; make a pool for its directory"
+        )
     return disk.pool, disk.file
 
 
 def _named_for_content(disk: TravellingDisk) -> bool:
-    """The same name is the same content only where the name holds the content's checksum; else the user must vouch for it."""
+    """The same name is the same content only where the name holds the content's checksum.
+
+    Else the user must vouch for it.
+    """
     return bool(disk.file and disk.file.backing_path and CONTENT_NAME.search(disk.file.backing_path))
 
 
@@ -192,7 +218,10 @@ def _without_base(disk: TravellingDisk) -> str:
     if disk.base is None or disk.base_there is None:
         return f"its base {base} is not on the destination"
     if disk.base_altered:
-        return f"its base {base} was written to on the destination after virt_image brought it there: remove it there (virt_image)"
+        return (
+            f"its base {base} was written to on the destination after virt_image brought it there: remove it there "
+            "(virt_image)"
+        )
     if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
         return f"its base {base} is of another size on the destination"
     known = _named_for_content(disk) and not disk.base_unknown
@@ -200,4 +229,7 @@ def _without_base(disk: TravellingDisk) -> str:
 
 
 def _refuse_bare(disk: TravellingDisk, why: str) -> t.NoReturn:
-    raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or let the disk stand alone (virt_image state: flattened)")
+    raise Refused(
+        f"disk {disk.target}: {why}; bring it there with virt_image, or let the disk stand alone (virt_image state: "
+        "flattened)"
+    )

@@ -4,10 +4,10 @@
 # This file is private to the collection and may change at any time.
 """What is seen of a guest on two hosts: what that means, and the one thing to do about it. Pure.
 
-Every run goes round in one loop: observe both ends, judge, do what follows, observe again. This table is all that decides: for a move
-that begins, for one that was interrupted and is found again, for one that is to be aborted, and for what is left when libvirt's call has
-returned. What libvirt returned decides nothing: it can report a failure for a guest that arrived. A guest is sent paused, so that at most
-one copy runs until both ends were seen.
+Every run goes round in one loop: observe both ends, judge, do what follows, observe again. This table is all that
+decides: for a move that begins, for one that was interrupted and is found again, for one that is to be aborted, and for
+what is left when libvirt's call has returned. What libvirt returned decides nothing: it can report a failure for a
+guest that arrived. A guest is sent paused, so that at most one copy runs until both ends were seen.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
 
 __all__ = [
-    "ARRIVED", "DONE_BY", "OPEN", "STAYED", "TABLES", "Row", "Verdict", "begun", "check", "check_abort", "check_arrived", "check_settled",
-    "following", "foreseen", "judge", "outcome", "superseded", "task", "unsettled",
+    "ARRIVED", "DONE_BY", "OPEN", "STAYED", "TABLES", "Row", "Verdict", "begun", "check", "check_abort",
+    "check_arrived", "check_settled", "following", "foreseen", "judge", "outcome", "superseded", "task",
+    "unsettled",
 ]  # fmt: skip
 
-ARRIVED, STAYED, OPEN = "arrived", "stayed", "open"  # where the guest is when nothing is left to be done; open: nobody may decide
+# where the guest is when nothing is left to be done; open: nobody may decide
+ARRIVED, STAYED, OPEN = "arrived", "stayed", "open"
 
 # What is done, and where the guest is then.
 _ENDS = {
@@ -66,7 +68,9 @@ class Row(t.NamedTuple):
     def holds(self, seen: Observation) -> bool:
         """Whether it is about what was seen."""
         ends = ((self.source, seen.source), (self.dest, seen.dest))
-        return all(states == "*" or state in states.split() for states, state in ends) and (not self.when or bool(getattr(seen, self.when)))
+        return all(states == "*" or state in states.split() for states, state in ends) and (
+            not self.when or bool(getattr(seen, self.when))
+        )
 
 
 def _row(source: str, dest: str, when: str, state: str, action: str, meaning: str) -> Row:
@@ -84,23 +88,28 @@ _NOT_BEGUN = (
 
 _ELSEWHERE = (
     _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
-    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is under way, or was interrupted"),
+    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is under way, or was "
+                                                "interrupted"),
 )  # fmt: skip
 
 _BEGUN = (
     _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
     # It ran on the destination before all of it was there.
     _row("postcopy", "absent shutdown crashed", "", "memory lost", "nothing~",
-         "post-copy, and {dest} on the destination: what of its memory was there is lost; destroy and undefine it here, and start it there "
+         "post-copy, and {dest} on the destination: what of its memory was there is lost; destroy and undefine it "
+         "here, and start it there "
          "from its disks, which are newer"),
     _row("postcopy", "*", "", "memory on both", "nothing~",
-         "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or resume it "
+         "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
+         "resume it "
          "(virsh migrate --postcopy-resume)"),
     # Nobody can tell yet.
     _row("*", "*", "job_active", "under way", "nothing~",
          "libvirt is still at work on it; wait, or end it with state: aborted, and run again"),
-    _row("unreachable", "*", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again when both can"),
-    _row("*", "unreachable", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again when both can"),
+    _row("unreachable", "*", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again "
+                                                       "when both can"),
+    _row("*", "unreachable", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again "
+                                                       "when both can"),
     _row("running", "running", "", "split", "nothing",
          "split: it runs on both ends; nothing was touched, compare them and destroy the wrong one"),
     # The source has it no more.
@@ -113,11 +122,14 @@ _BEGUN = (
     _row("absent", "*", "", "stopped", "nothing", "stopped on the way (source: absent, destination: {dest})"),
     # libvirt gave it away, and left its definition on the source.
     _row("migrated", "running", "", "left behind", "clean_source", "arrived; its definition was left on the source"),
-    _row("migrated", "paused", "was_paused", "left behind", "clean_source", "arrived; its definition was left on the source"),
-    _row("migrated", "paused", "", "left behind, paused", "resume_dest", "arrived, paused; its definition was left on the source"),
+    _row("migrated", "paused", "was_paused", "left behind", "clean_source", "arrived; its definition was left on the "
+                                                                            "source"),
+    _row("migrated", "paused", "", "left behind, paused", "resume_dest", "arrived, paused; its definition was left on "
+                                                                         "the source"),
     _row("migrated", "incoming", "", "gone too early", "nothing~", "given away by the source before all of it arrived"),
     _row("migrated", "absent", "", "given away", "nothing",
-         "given away by the source, and the destination has it no more; nothing was touched; if its disks are left there, they are newer: "
+         "given away by the source, and the destination has it no more; nothing was touched; if its disks are left "
+         "there, they are newer: "
          "define it there with them, and undefine it here; else start it here, and run again"),
     # It is off on the source: its owner stopped it, or it crashed, or the host did.
     _row("shutdown crashed", "running", "superseded", "superseded", "clean_source",
@@ -128,10 +140,13 @@ _BEGUN = (
     _row("shutdown crashed migrated", "reserved", "", "stopped here", "clean_dest",
          "it stopped on the source meanwhile; what was begun on the destination never ran"),
     _row("shutdown crashed", "paused", "", "nobody can tell", "nothing",
-         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; when the source's host died "
-         "on the way, resume it there (virsh resume) and undefine it here; when it was used here since, destroy and undefine it there"),
+         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; when the "
+         "source's host died on the way, resume it there (virsh resume) and undefine it here; when it was used here "
+         "since, destroy and "
+         "undefine it there"),
     _row("shutdown crashed migrated", "*", "", "nobody can tell", "nothing",
-         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; compare their disks; then "
+         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; compare "
+         "their disks; then "
          "undefine the one that is wrong"),
     # The source has it, whole.
     _row("running", "absent", "", "here", "rolled_back", "still on the source"),
@@ -139,7 +154,8 @@ _BEGUN = (
     _row("paused", "absent", "", "here, paused", "resume_source", "still on the source, paused"),
     _row("paused", "running", "was_paused", "split", "nothing",
          "paused on the source as before, and running on the destination; nothing was touched, compare them"),
-    _row("paused", "running", "", "held back", "clean_source", "runs on the destination; a paused copy was left on the source"),
+    _row("paused", "running", "", "held back", "clean_source", "runs on the destination; a paused copy was left on "
+                                                               "the source"),
     _row("paused", "incoming", "", "undecided", "clean_dest~", "not yet decided by libvirt"),
     _row("running paused", "paused incoming reserved shutdown crashed migrated", "", "dead copy", "clean_dest",
          "still on the source; a dead copy was left on the destination"),
@@ -150,7 +166,10 @@ TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
 
 
 def begun(memory: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
-    """Whether a move of a guest has begun, as its record tells; `here`: the record is that of the source, else that of the destination."""
+    """Whether a move of a guest has begun, as its record tells.
+
+    `here`: the record is that of the source, else that of the destination.
+    """
     if not here:
         return "here" if source_uuid and memory.get("moving_from") == source_uuid else "none"
     moving = memory.get("moving")
@@ -166,13 +185,15 @@ def judge(seen: Observation) -> Verdict:
 def superseded(let_run_s: float, written_s: t.Iterable[float | None]) -> bool:
     """Whether what the source has is old: it was let run on the destination, and no disk here was written since.
 
-    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may have been written.
+    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may
+    have been written.
     """
     return bool(let_run_s) and all(each is not None and each <= let_run_s for each in written_s)
 
 
 def following(verdict: Verdict, acted: t.Sequence[Verdict], *, late: bool) -> str:
-    """What to do next: `wait`, an action, or nothing more. `acted` are verdicts that were acted upon; each action is taken once.
+    """What to do next: `wait`, an action, or nothing more. `acted` are verdicts that were acted upon; each action is
+    taken once.
 
     `late`: libvirt has had its time. It is not waited for once something was done: then what was done decides.
     """
@@ -189,7 +210,9 @@ def outcome(acted: t.Sequence[Verdict], last: Verdict) -> Verdict:
 
 
 def task(seen: Observation, verdict: Verdict) -> str:
-    """What a run does about a guest that it finds so: leave it, move it, finish what was left when it had arrived, or settle it first."""
+    """What a run does about a guest that it finds so: leave it, move it, finish what was left when it had arrived,
+    or settle it first.
+    """
     if verdict.action in ("leave", "move"):
         return verdict.action
     if verdict.action == "rolled_back":
@@ -198,15 +221,18 @@ def task(seen: Observation, verdict: Verdict) -> str:
 
 
 def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) -> None:
-    """Raise NotFound or Refused where nobody may go on. `source` and `dest` are hosts, `moving` where the guest is being moved to."""
+    """Raise NotFound or Refused where nobody may go on.
+
+    `source` and `dest` are hosts, `moving` where the guest is being moved to.
+    """
     if verdict.action != "nothing" or verdict.wait:
         return
     if verdict.state == "missing":
         raise NotFound(f"cannot migrate {guest}: it is neither on {source} nor on {dest}; where is it?")
     if verdict.state == "on its way":
         raise Refused(
-            f"cannot migrate {guest} to {dest}: its migration to {moving} is under way, or was interrupted; let that one end "
-            f"first, or end it and clear away what it left with dest: {moving} and state: aborted"
+            f"cannot migrate {guest} to {dest}: its migration to {moving} is under way, or was interrupted; let that "
+            f"one end first, or end it and clear away what it left with dest: {moving} and state: aborted"
         )
     raise Refused(f"cannot migrate {guest}: seen on both hosts: {verdict.meaning}")
 
@@ -217,7 +243,9 @@ def foreseen(verdict: Verdict) -> bool:
 
 
 def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.Sequence[str]) -> None:
-    """Raise Failed when a guest that was sent is not there: why, and what was seen instead, with what is `left` of it."""
+    """Raise Failed when a guest that was sent is not there: why, and what was seen instead, with what is `left` of
+    it.
+    """
     if verdict.end != ARRIVED:
         told = "; ".join([verdict.meaning, *left])
         raise Failed(f"cannot migrate {guest} to {dest}: {reason}. Seen on both hosts: {told}")
@@ -237,4 +265,6 @@ def check_settled(verdict: Verdict, guest: str, dest: str, *, still: bool = Fals
 def check_abort(guest: str, source: str) -> None:
     """Raise Refused when a guest's migration, in that state of the source, cannot be ended any more."""
     if source == "postcopy":
-        raise Refused(f"cannot end the migration of {guest}: in post-copy it would be lost; let it arrive, then move it back")
+        raise Refused(
+            f"cannot end the migration of {guest}: in post-copy it would be lost; let it arrive, then move it back"
+        )

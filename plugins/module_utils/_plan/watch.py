@@ -26,8 +26,11 @@ class Watch:
         self.suspends = False  # it was told to: that the guest stands still is its doing
         self._passes, self._throttle_percent, self._measures = 0, 0, list[str]()
 
-    def tick(self, seconds: float, figures: t.Mapping[str, t.Any], disks: Disks, *, broken: str, answers: bool) -> list[Action]:
-        """What is to be done now. `figures` are libvirt's, none before and after its job, `seconds` since the beginning.
+    def tick(
+        self, seconds: float, figures: t.Mapping[str, t.Any], disks: Disks, *, broken: str, answers: bool
+    ) -> list[Action]:
+        """What is to be done now. `figures` are libvirt's, none before and after its job, `seconds` since the
+        beginning.
 
         `broken` is why it must end, `answers` whether the destination does.
         """
@@ -36,7 +39,9 @@ class Watch:
         self._throttle_percent = max(self._throttle_percent, int(figures.get("auto_converge_throttle") or 0))
         end = [Action("abort", why=broken)] if broken else []
         actions = _until_abort([*end, *self._pilot.look(seconds, figures, answers=answers)])
-        self._measures += [" ".join(filter(None, (one.verb, str(one.value or ""), one.why and f"({one.why})"))) for one in actions]
+        self._measures += [
+            " ".join(filter(None, (one.verb, str(one.value or ""), one.why and f"({one.why})"))) for one in actions
+        ]
         self.suspends = self.suspends or any(action.verb == "suspend" for action in actions)
         if actions and actions[-1].verb == "abort":
             self.why = actions[-1].why

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Call qemu-img: arguments as a list, answers as JSON, never a shell. It keeps QEMU's locks: an image in use is not written."""
+"""Call qemu-img: arguments as a list, answers as JSON, never a shell.
+
+It keeps QEMU's locks: an image in use is not written.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
 _GIB = 1024**3
 _OUT_OF_MEMORY = re.compile(
-    "annot allocate memory|ould not allocate|failed to (allocate|map segment)|thread_create.*unavailable|out of memory", re.I
+    "annot allocate memory|ould not allocate|failed to (allocate|map segment)|thread_create.*unavailable|out of memory",
+    re.I,
 )
 
 
@@ -64,8 +68,8 @@ def convert(path: str, to: str, *, from_format: str, to_format: str, progress: P
 def rebase(path: str, base: str | None, *, base_format: str = "", progress: Progress | None = None) -> None:
     """Let the qcow2 `path` stand on `base`, or on nothing, with the same content.
 
-    In its usual cache mode qemu-img says in the file what it stands on before all that was copied is found in it: who kills it then
-    loses data. With writethrough that comes last.
+    In its usual cache mode qemu-img says in the file what it stands on before all that was copied is found in it: who
+    kills it then loses data. With writethrough that comes last.
     """
     below = ["-b", base, "-F", base_format] if base else ["-b", ""]
     verb = f"{'rebase' if base else 'flatten'} disk"
@@ -92,7 +96,9 @@ def _answer(verb: str, path: str, arguments: t.Sequence[str], limits: _Limits) -
     return json.loads(_run(verb, path, [*arguments, "--output=json", path], limits=limits))
 
 
-def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | None = None, limits: _Limits = _WORK) -> str:
+def _run(
+    verb: str, what: str, arguments: t.Sequence[str], progress: Progress | None = None, limits: _Limits = _WORK
+) -> str:
     def prepare() -> None:
         _die_with_us()
         _limit(resource.RLIMIT_AS, limits.memory_bytes)
@@ -109,7 +115,9 @@ def _run(verb: str, what: str, arguments: t.Sequence[str], progress: Progress | 
                 preexec_fn=prepare,  # noqa: PLW1509 (no thread of ours does more than wait)
             )
         except FileNotFoundError as error:
-            raise Unsupported(f"cannot {verb} {what}: there is no qemu-img; install qemu-utils (qemu-img) on this host") from error
+            raise Unsupported(
+                f"cannot {verb} {what}: there is no qemu-img; install qemu-utils (qemu-img) on this host"
+            ) from error
         with process:
             try:
                 said = _listened(t.cast("t.IO[bytes]", process.stdout), progress)
@@ -153,8 +161,8 @@ def _exceeded(errors: str, code: int, limits: _Limits) -> str:
 def _failure(verb: str, what: str, errors: str, code: int, limits: _Limits) -> Failed:
     if exceeded := _exceeded(errors, code, limits):
         return Failed(
-            f"cannot {verb} {what}: qemu-img reached its limit of {exceeded}; the image is damaged or was made to exhaust the host: "
-            "check it with qemu-img check on a machine that may fail, and bring it anew"
+            f"cannot {verb} {what}: qemu-img reached its limit of {exceeded}; the image is damaged or was made to "
+            "exhaust the host: check it with qemu-img check on a machine that may fail, and bring it anew"
         )
     lines = [line for line in errors.replace("qemu-img: ", "").splitlines() if line.strip()]
     remedy = ""

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The few things of libvirt's documents that doers look at. With the standard library alone: they ask before a host has lxml."""
+"""The few things of libvirt's documents that doers look at.
+
+With the standard library alone: they ask before a host has lxml.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def guest(xml: str) -> Brief:
     return Brief(
         acpi=live.find("features/acpi") is not None,
         agent=None if channel is None else channel.get("state", "disconnected"),
-        networks=frozenset(item.get("network", "") for item in live.iterfind("devices/interface[@type='network']/source")),
+        networks=frozenset(
+            item.get("network", "") for item in live.iterfind("devices/interface[@type='network']/source")
+        ),
         consoles=tuple(filter(None, kept)),
     )
 

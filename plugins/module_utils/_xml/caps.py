@@ -15,7 +15,9 @@ __all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", 
 
 
 def host(xml: str) -> dict[str, t.Any]:
-    """uuid, arch, cpu model and vendor, the drivers that confine guests, and the domain types each guest architecture can run."""
+    """uuid, arch, cpu model and vendor, the drivers that confine guests, and the domain types each guest
+    architecture can run.
+    """
     root = parse(xml)
     model = root.find("host/cpu/model")
     return {
@@ -25,8 +27,14 @@ def host(xml: str) -> dict[str, t.Any]:
         "cpu_model": None if model is None else model.text,
         "cpu_vendor": root.findtext("host/cpu/vendor"),
         "security_drivers": [model.text for model in root.findall("host/secmodel/model") if model.text != "none"],
-        "virt_types": {arch.get("name"): [domain.get("type") for domain in arch.findall("domain")] for arch in root.findall("guest/arch")},
-        "machines": {arch.get("name"): sorted({machine.text for machine in arch.iter("machine")}) for arch in root.findall("guest/arch")},
+        "virt_types": {
+            arch.get("name"): [domain.get("type") for domain in arch.findall("domain")]
+            for arch in root.findall("guest/arch")
+        },
+        "machines": {
+            arch.get("name"): sorted({machine.text for machine in arch.iter("machine")})
+            for arch in root.findall("guest/arch")
+        },
     }
 
 

@@ -31,7 +31,11 @@ def links(xml: str, located: Located) -> list[Link]:
 def raw_sources(xml: str) -> set[str]:
     """Paths of a definition's disks that the guest writes as they are: their first bytes are the guest's."""
     disks = [disk for disk in parse(xml).iterfind("devices/disk") if disk.find("driver[@type='raw']") is not None]
-    return {str(disk.find("source").get("file")) for disk in disks if disk.find("source") is not None and disk.find("source").get("file")}
+    return {
+        str(disk.find("source").get("file"))
+        for disk in disks
+        if disk.find("source") is not None and disk.find("source").get("file")
+    }
 
 
 def without_below(xml: str, path: str, located: Located) -> str | None:

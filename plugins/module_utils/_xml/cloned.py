@@ -59,7 +59,9 @@ def document(xml: str, *, name: str, uuid: str) -> str:
 
 
 def own_files(xml: str) -> frozenset[str]:
-    """Paths of files and sockets that a guest's QEMU makes or writes, beside its disks: two guests cannot have the same."""
+    """Paths of files and sockets that a guest's QEMU makes or writes, beside its disks: two guests cannot have the
+    same.
+    """
     return frozenset(map(str, _all(parse(xml), _FILES)))
 
 

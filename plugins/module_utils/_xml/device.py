@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rows of the other devices that a guest can have several of: ports, channels, passed-through devices, shared folders."""
+"""The rows of the other devices that a guest can have several of: ports, channels, passed-through devices, shared
+folders.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ _TARGETS = {
 
 def _ports(tag: str) -> Items:
     table = {"port": Row("target/@port", k.INT), "target": Row("target/@type", _TARGETS[tag]), **PORT}
-    return Items(f"devices/{tag}", table=table, key="port", new=_new_port, settle=settle_port, shown=("type", "path", "service"))
+    return Items(
+        f"devices/{tag}", table=table, key="port", new=_new_port, settle=settle_port, shown=("type", "path", "service")
+    )
 
 
 def _new_port(device: Element, item: Item) -> None:
@@ -79,7 +83,9 @@ def _check_channel(_element: Element, values: row.Values) -> t.Iterator[str]:
 CHANNELS = Items(
     "devices/channel",
     table={
-        "name": Row("target/@name", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a port name such as org.qemu.guest_agent.0")),
+        "name": Row(
+            "target/@name", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a port name such as org.qemu.guest_agent.0")
+        ),
         **PORT,
         "type": Row("./@type", k.choice("unix", "spicevmc", "qemu-vdagent", "pty", "file", "dev", "tcp", "null")),
         "path": dataclasses.replace(PORT["path"], due={"type": ("file", "dev")}),  # libvirt finds one for a socket
@@ -174,7 +180,10 @@ def _forget_access(device: Element) -> None:
 
 def _check_filesystem(_element: Element, values: row.Values) -> t.Iterator[str]:
     if values.get("driver") == "virtiofs" and values.get("accessmode", "passthrough") != "passthrough":
-        yield f"driver virtiofs has accessmode passthrough only, not {values['accessmode']}; leave it out, or say driver: path"
+        yield (
+            f"driver virtiofs has accessmode passthrough only, not {values['accessmode']}; leave it out, or say "
+            "driver: path"
+        )
 
 
 _VIRTIOFS = {"driver": ("virtiofs",)}
@@ -235,20 +244,47 @@ def _new_controller(device: Element, item: Item) -> None:
 
 _MODELS = {
     "scsi": (
-        "virtio-scsi", "virtio-transitional", "virtio-non-transitional", "lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi", "ibmvscsi",
-        "ncr53c90", "dc390", "am53c974",
+        "virtio-scsi",
+        "virtio-transitional",
+        "virtio-non-transitional",
+        "lsilogic",
+        "lsisas1068",
+        "lsisas1078",
+        "vmpvscsi",
+        "ibmvscsi",
+        "ncr53c90",
+        "dc390",
+        "am53c974",
     ),
     "usb": (
-        "qemu-xhci", "nec-xhci", "piix3-uhci", "piix4-uhci", "ehci", "ich9-ehci1", "ich9-uhci1", "ich9-uhci2", "ich9-uhci3",
-        "vt82c686b-uhci", "pci-ohci", "none",
+        "qemu-xhci",
+        "nec-xhci",
+        "piix3-uhci",
+        "piix4-uhci",
+        "ehci",
+        "ich9-ehci1",
+        "ich9-uhci1",
+        "ich9-uhci2",
+        "ich9-uhci3",
+        "vt82c686b-uhci",
+        "pci-ohci",
+        "none",
     ),
     "pci": (
-        "pcie-root-port", "pcie-to-pci-bridge", "pci-bridge", "dmi-to-pci-bridge", "pcie-switch-upstream-port",
-        "pcie-switch-downstream-port", "pci-expander-bus", "pcie-expander-bus", "pci-root", "pcie-root",
+        "pcie-root-port",
+        "pcie-to-pci-bridge",
+        "pci-bridge",
+        "dmi-to-pci-bridge",
+        "pcie-switch-upstream-port",
+        "pcie-switch-downstream-port",
+        "pci-expander-bus",
+        "pcie-expander-bus",
+        "pci-root",
+        "pcie-root",
     ),
     "virtio-serial": ("virtio", "virtio-transitional", "virtio-non-transitional"),
     "ide": ("piix3", "piix4", "ich6"),
-}  # fmt: skip
+}
 _SERIAL, _SCSI = {"type": ("virtio-serial",)}, {"type": ("scsi",)}
 _ANY_MODEL = k.choice(*dict.fromkeys(model for models in _MODELS.values() for model in models))
 
@@ -264,7 +300,10 @@ def _check_controller(_element: Element, values: row.Values) -> t.Iterator[str]:
 
 CONTROLLERS = Items(
     "devices/controller",
-    parts={"type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"), "index": k.integer(0, 255)},
+    parts={
+        "type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"),
+        "index": k.integer(0, 255),
+    },
     table={
         "model": Row("./@model", _ANY_MODEL, due={"type": ("pci",)}),
         "queues": Row("driver/@queues", k.integer(1, 1024), only=_SCSI),

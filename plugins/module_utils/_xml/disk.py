@@ -24,12 +24,25 @@ __all__ = ["DISK", "DISKS", "by_name", "read_all"]
 def _url_of(value: t.Any) -> str:
     try:
         url = urlsplit(str(value))
-        whole = url.scheme in _URL_PORTS and url.hostname and (url.port or 1) > 0 and (len(url.path) > 1 or url.scheme == "nbd")
+        whole = (
+            url.scheme in _URL_PORTS
+            and url.hostname
+            and (url.port or 1) > 0
+            and (len(url.path) > 1 or url.scheme == "nbd")
+        )
         fits = not value or (whole and (not url.query or url.scheme in ("http", "https")))
     except ValueError:
         fits = False
-    if not fits or not re.fullmatch(r"[!-~]*", str(value)) or "@" in url.netloc or url.fragment or ".." in url.path.split("/"):
-        raise ValueError(f"must be {'://, '.join(_URL_PORTS)}:// with host and path, as http://mirror.example.org/debian.iso")
+    if (
+        not fits
+        or not re.fullmatch(r"[!-~]*", str(value))
+        or "@" in url.netloc
+        or url.fragment
+        or ".." in url.path.split("/")
+    ):
+        raise ValueError(
+            f"must be {'://, '.join(_URL_PORTS)}:// with host and path, as http://mirror.example.org/debian.iso"
+        )
     return str(value)
 
 
@@ -89,7 +102,10 @@ _LIMITS = ("bytes_sec", "iops_sec")
 _RATE = k.integer(0, 10**15)
 IOTUNE: row.Table = {
     f"iotune.{side}_{unit}{limit}": Row(
-        f"iotune/{side}_{unit}{limit}", _RATE, same=silent_is(0), only={f"iotune.{side}_{unit}{of}": ANY} if limit else {}
+        f"iotune/{side}_{unit}{limit}",
+        _RATE,
+        same=silent_is(0),
+        only={f"iotune.{side}_{unit}{of}": ANY} if limit else {},
     )
     for limit, of in (("", ""), ("_max", ""), ("_max_length", "_max"))
     for unit in _LIMITS
@@ -103,7 +119,9 @@ DISK: row.Table = {
     "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
     "format": Row("driver/@type", k.choice("qcow2", "raw", "vmdk", "vdi", "vpc")),
     "source": Source("source/@file", k.PATH),
-    "volume": Source("source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")),
+    "volume": Source(
+        "source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")
+    ),
     "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
@@ -112,7 +130,9 @@ DISK: row.Table = {
         k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda"),
         same=lambda found, wanted: wanted in ("", found),
     ),
-    "rotation_rate": Row("target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}),
+    "rotation_rate": Row(
+        "target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}
+    ),
     "removable": Row("target/@removable", k.ONOFF, only={"bus": ("usb",)}),
     "cache": Row(
         "driver/@cache",
@@ -127,7 +147,9 @@ DISK: row.Table = {
     "iothread": Row("driver/@iothread", k.integer(1), only=_VIRTIO),
     "queues": Row("driver/@queues", k.integer(1, 1024), only=_VIRTIO),
     "copy_on_read": Row("driver/@copy_on_read", k.ONOFF, only={"device": ("disk",), "readonly": (False,)}),
-    "serial": Row("serial", k.matching(r"[A-Za-z0-9_.+ -]{1,256}", "must be letters, digits, '.', '_', '+', '-' and spaces")),
+    "serial": Row(
+        "serial", k.matching(r"[A-Za-z0-9_.+ -]{1,256}", "must be letters, digits, '.', '_', '+', '-' and spaces")
+    ),
     "wwn": Row("wwn", k.HEX16, only={"bus": ("scsi", "ide"), "device": ("disk", "cdrom")}),
     "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters"), only=_SCSI),
     "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters"), only=_SCSI),
@@ -215,7 +237,9 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
     if values.get("startup_policy") == "requisite" and device not in ("cdrom", "floppy"):
         yield "startup_policy requisite is for media of a cdrom or floppy; take mandatory or optional"
     for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
-        if values.get(f"iotune.total_{unit}") and (values.get(f"iotune.read_{unit}") or values.get(f"iotune.write_{unit}")):
+        if values.get(f"iotune.total_{unit}") and (
+            values.get(f"iotune.read_{unit}") or values.get(f"iotune.write_{unit}")
+        ):
             yield f"iotune.total_{unit} and a limit for reading or writing exclude each other; set one of them to 0"
 
 

@@ -13,7 +13,15 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import device, disk, graphics, interface, merge, record, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    device,
+    disk,
+    graphics,
+    interface,
+    merge,
+    record,
+    row,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
@@ -144,7 +152,20 @@ _COUNT = k.integer(1, 4096)
 _ACTION = k.choice("destroy", "restart", "preserve", "rename-restart")
 _MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
 _ID = k.integer(0, 4095)
-_HYPERV = ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs", "avic")
+_HYPERV = (
+    "relaxed",
+    "vapic",
+    "vpindex",
+    "runtime",
+    "synic",
+    "reset",
+    "frequencies",
+    "reenlightenment",
+    "tlbflush",
+    "ipi",
+    "evmcs",
+    "avic",
+)
 _CUSTOM = {"features.hyperv.mode": ("custom", None)}
 _LOADER, _QXL, _TPM_HOST = {"loader.path": ANY}, {"video.model": ("qxl",)}, {"tpm.type": ("passthrough",)}
 _VIRTIO = ("virtio", "virtio-transitional", "virtio-non-transitional")
@@ -200,8 +221,12 @@ DOMAIN: row.Table = {
         needed=("cpuset",),
         shown=("cpuset",),
     ),
-    "cpu.mode": Row("cpu/@mode", k.choice("host-model", "host-passthrough", "maximum", "custom"), on_change=_forget_cpu),
-    "cpu.model": Row("cpu/model", k.WORD, only={"cpu.mode": ("custom", "host-model", None)}, due={"cpu.mode": ("custom",)}),
+    "cpu.mode": Row(
+        "cpu/@mode", k.choice("host-model", "host-passthrough", "maximum", "custom"), on_change=_forget_cpu
+    ),
+    "cpu.model": Row(
+        "cpu/model", k.WORD, only={"cpu.mode": ("custom", "host-model", None)}, due={"cpu.mode": ("custom",)}
+    ),
     "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), only={"cpu.model": ANY}),
     "cpu.vendor": Row("cpu/vendor", k.WORD, only={"cpu.model": ANY}),
     "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict"), only={"cpu.mode": ("custom",)}),
@@ -213,7 +238,10 @@ DOMAIN: row.Table = {
     "cpu.maxphysaddr.bits": Row("cpu/maxphysaddr/@bits", k.integer(1, 64), only={"cpu.maxphysaddr.mode": ("emulate",)}),
     "cpu.features": Items(
         "cpu/feature",
-        table={"name": Row("./@name", k.WORD), "policy": Row("./@policy", k.choice("require", "disable", "optional", "force", "forbid"))},
+        table={
+            "name": Row("./@name", k.WORD),
+            "policy": Row("./@policy", k.choice("require", "disable", "optional", "force", "forbid")),
+        },
         needed=("policy",),
         shown=("policy",),
         only={"cpu.mode": ANY},
@@ -224,7 +252,9 @@ DOMAIN: row.Table = {
     "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB", only={"memory.slots": ANY}),
     "memory.slots": Row("maxMemory/@slots", k.integer(1, 256), only={"memory.hotplug_maximum_kib": ANY}),
     "memory.hugepages": Flag("memoryBacking/hugepages", k.ONOFF),
-    "memory.hugepage_size_kib": Row("memoryBacking/hugepages/page/@size", k.KIB, unit="KiB", only={"memory.hugepages": (True,)}),
+    "memory.hugepage_size_kib": Row(
+        "memoryBacking/hugepages/page/@size", k.KIB, unit="KiB", only={"memory.hugepages": (True,)}
+    ),
     "memory.nosharepages": Flag("memoryBacking/nosharepages", k.ONOFF),
     "memory.locked": Flag("memoryBacking/locked", k.ONOFF),
     "memory.source": Row("memoryBacking/source/@type", k.choice("anonymous", "file", "memfd")),
@@ -255,17 +285,25 @@ DOMAIN: row.Table = {
         shown=("cpus", "memory_kib"),
     ),
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
-    "numa.nodeset": Row("numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}),
+    "numa.nodeset": Row(
+        "numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}
+    ),
     "numa.placement": Row("numatune/memory/@placement", k.choice("static", "auto"), same=silent_is("static")),
     "numa.nodes": Items(
         "numatune/memnode",
-        table={"cell": Row("./@cellid", _ID), "mode": Row("./@mode", _MEMORY_MODE), "nodeset": Row("./@nodeset", k.CPUSET)},
+        table={
+            "cell": Row("./@cellid", _ID),
+            "mode": Row("./@mode", _MEMORY_MODE),
+            "nodeset": Row("./@nodeset", k.CPUSET),
+        },
         key="cell",
         needed=("mode", "nodeset"),
         shown=("mode", "nodeset"),
     ),
     # machine, firmware, boot
-    "machine": Row("os/type/@machine", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a machine such as q35"), same=_same_machine),
+    "machine": Row(
+        "os/type/@machine", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a machine such as q35"), same=_same_machine
+    ),
     "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=silent_is("bios")),
     "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), only={"firmware": ("efi",)}),
     "loader.path": Row("os/loader", k.PATH),
@@ -320,13 +358,17 @@ DOMAIN: row.Table = {
             "tickpolicy": Row("./@tickpolicy", k.choice("delay", "catchup", "merge", "discard")),
             "track": Row("./@track", k.choice("guest", "wall", "realtime"), only={"name": ("rtc",)}),
             "frequency": Row("./@frequency", k.integer(1, 2**40), only={"name": ("tsc",)}),
-            "mode": Row("./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe"), only={"name": ("tsc",)}),
+            "mode": Row(
+                "./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe"), only={"name": ("tsc",)}
+            ),
         },
         shown=("present", "tickpolicy"),
     ),
     "on_poweroff": Row("on_poweroff", _ACTION),
     "on_reboot": Row("on_reboot", _ACTION),
-    "on_crash": Row("on_crash", k.choice("destroy", "restart", "preserve", "rename-restart", "coredump-destroy", "coredump-restart")),
+    "on_crash": Row(
+        "on_crash", k.choice("destroy", "restart", "preserve", "rename-restart", "coredump-destroy", "coredump-restart")
+    ),
     "on_lockfailure": Row("on_lockfailure", k.choice("poweroff", "restart", "pause", "ignore")),
     "pm.suspend_to_mem": Row("pm/suspend-to-mem/@enabled", k.YESNO),
     "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
@@ -337,7 +379,9 @@ DOMAIN: row.Table = {
     "rng.source": Row("devices/rng/backend", k.PATH, same=_same_source, only={**_RNG, "rng.backend": ("random",)}),
     "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1), only=_RNG),
     "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1), only={"rng.rate_bytes": ANY}),
-    "watchdog.model": Whole("devices/watchdog/@model", k.choice(*_WATCHDOG["watchdog.model"], "none"), element="devices/watchdog"),
+    "watchdog.model": Whole(
+        "devices/watchdog/@model", k.choice(*_WATCHDOG["watchdog.model"], "none"), element="devices/watchdog"
+    ),
     "watchdog.action": Row(
         "devices/watchdog/@action",
         k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi"),
@@ -357,7 +401,9 @@ DOMAIN: row.Table = {
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
     "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), only=_TPM),
     "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
-    "tpm.persistent_state": Row("devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}),
+    "tpm.persistent_state": Row(
+        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
+    ),
     "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
     "sound.model": Whole(
         "devices/sound/@model",
@@ -367,12 +413,16 @@ DOMAIN: row.Table = {
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
     "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
     "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
-    "balloon.stats_period_s": Period("devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON),
+    "balloon.stats_period_s": Period(
+        "devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON
+    ),
     "vsock.model": Whole("devices/vsock/@model", k.choice(*_VIRTIO, "none"), element="devices/vsock"),
     "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO, only=_VSOCK),
     "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1), only=_VSOCK),
     "panic.model": Whole("devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"),
-    "iommu.model": Whole("devices/iommu/@model", k.choice("intel", "virtio", "smmuv3", "none"), element="devices/iommu"),
+    "iommu.model": Whole(
+        "devices/iommu/@model", k.choice("intel", "virtio", "smmuv3", "none"), element="devices/iommu"
+    ),
     # devices by name; what a disk hangs on comes before it
     "controllers": device.CONTROLLERS,
     "disks": disk.DISKS,
@@ -418,7 +468,9 @@ def renamed(xml: str, name: str) -> str:
     return text(root)
 
 
-_SIZES = {field: DOMAIN[field] for field in ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")}
+_SIZES = {
+    field: DOMAIN[field] for field in ("vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
+}
 
 
 def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
@@ -433,7 +485,8 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
     if any(change.where.startswith("serials[") for change in changes) and root.find("devices/serial") is None:
-        for console in root.xpath("devices/console[target/@type='serial']"):  # from which libvirt would make the port anew
+        # from which libvirt would make the port anew
+        for console in root.xpath("devices/console[target/@type='serial']"):
             console.getparent().remove(console)
     if any(re.match(r"(serials|consoles)\[", change.where) for change in changes):
         _mirror(root)
@@ -455,7 +508,11 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
 def _mirror(root: Element) -> None:
     """The first console is the first serial port: libvirt would put it before the others and not count these anew."""
     console = root.find("devices/console")
-    if console is not None and root.find("devices/serial") is not None and console.find("target[@type='virtio']") is not None:
+    if (
+        console is not None
+        and root.find("devices/serial") is not None
+        and console.find("target[@type='virtio']") is not None
+    ):
         mirror = make(console.getparent(), "console", type="pty")
         make(mirror, "target", type="serial", port="0")
         console.addprevious(mirror)
@@ -463,7 +520,11 @@ def _mirror(root: Element) -> None:
 
 def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
     """A disk on bus scsi brings its controller: libvirt's own choice would be one of 1996, which few systems know."""
-    scsi = [item for item in fields.get("disks", ()) if item.state == "present" and "scsi" in (item.fields.get("bus"), _bus_of(item))]
+    scsi = [
+        item
+        for item in fields.get("disks", ())
+        if item.state == "present" and "scsi" in (item.fields.get("bus"), _bus_of(item))
+    ]
     there = [disk.DISKS.entry(root, item) for item in scsi]
     scsi = [item for item, found in zip(scsi, there) if found is None or disk.DISK["bus"].read(found) != "scsi"]
     named = any(item.name.startswith("scsi-") for item in fields.get("controllers", ()))
@@ -488,10 +549,14 @@ def element_of(root: Element, where: str) -> Element | None:
 
 
 _IMPLIED = (
-    ("devices/rng", "model", "virtio"), ("devices/rng/backend", "model", "random"), ("devices/tpm/backend", "type", "emulator"),
-    ("devices/memballoon", "model", "virtio"), ("devices/serial", "type", "pty"), ("features/hyperv/vendor_id", "state", "on"),
+    ("devices/rng", "model", "virtio"),
+    ("devices/rng/backend", "model", "random"),
+    ("devices/tpm/backend", "type", "emulator"),
+    ("devices/memballoon", "model", "virtio"),
+    ("devices/serial", "type", "pty"),
+    ("features/hyperv/vendor_id", "state", "on"),
     ("features/hyperv/spinlocks[@state='on']", "retries", "8191"),
-)  # fmt: skip
+)
 
 
 def _finish(root: Element) -> None:

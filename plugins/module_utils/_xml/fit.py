@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What belongs together: a field that libvirt would refuse, or drop without a word, beside the others is told before it gets there."""
+"""What belongs together: a field that libvirt would refuse, or drop without a word, beside the others is told before
+it gets there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Row, Table, Values, option_of, read
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
+    Flag,
+    Items,
+    Row,
+    Table,
+    Values,
+    option_of,
+    read,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
 __all__ = ["misfits"]
@@ -19,11 +29,13 @@ Places = t.Collection[str]
 Misfits = t.Iterator["tuple[str, str]"]  # place and reason
 
 
-def misfits(table: Table, said: Values, element: Element | None = None, changed: Places | None = None, where: str = "") -> Misfits:
+def misfits(
+    table: Table, said: Values, element: Element | None = None, changed: Places | None = None, where: str = ""
+) -> Misfits:
     """Every field that does not fit to the others.
 
-    Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit that changed
-    those places. What nobody touched is left alone.
+    Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit
+    that changed those places. What nobody touched is left alone.
     """
     values = said if element is None else {**_identity(table, said), **read(element, table)}
     new = changed is None or _made(where, changed)

@@ -25,7 +25,11 @@ class Tls(Row):
 
     def read(self, element: Element) -> t.Any:
         """Whether nothing may go in the clear; None for VNC, where the host decides for all guests."""
-        return element.get("defaultMode") == "secure" if element.get("type") == "spice" or element.get("defaultMode") else None
+        return (
+            element.get("defaultMode") == "secure"
+            if element.get("type") == "spice" or element.get("defaultMode")
+            else None
+        )
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the mode of channels that are not named one by one."""
@@ -79,7 +83,9 @@ def displays(root: Element) -> list[Display]:
 def display(device: Element) -> Display:
     """The same of one."""
     listens = [one.get("address") or "" for one in device.findall("listen[@type='address']")]
-    listens += [one.get("address") or f"network {one.get('network')}" for one in device.findall("listen[@type='network']")]
+    listens += [
+        one.get("address") or f"network {one.get('network')}" for one in device.findall("listen[@type='network']")
+    ]
     if device.find("listen") is None and not device.get("socket"):
         listens.append(device.get("listen") or "")
     tls = device.get("type") == "spice" and device.get("defaultMode") == "secure"
@@ -93,7 +99,10 @@ def first(root: Element, kind: str | None = None) -> Element | None:
 
 
 def graft(root: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
-    """Edit the display of that type, else the first; make it (on loopback) where there is none, or take all away for type `none`."""
+    """Edit the display of that type, else the first.
+
+    Make it (on loopback) where there is none, or take all away for type `none`.
+    """
     devices = child(root, "devices")
     device = first(root, wanted.get("type"))
     if wanted.get("type") == "none":

@@ -47,7 +47,9 @@ class PciAddress(Plug):
         if element.get("type") not in self.only["type"] or found is None or not found.get("bus"):
             return None
         try:
-            domain, bus, slot, function = (format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS)
+            domain, bus, slot, function = (
+                format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS
+            )
         except ValueError:
             return None
         return f"{domain}:{bus}:{slot}.{function}"
@@ -83,7 +85,9 @@ _EMULATED = {"type": ("bridge", "network", "direct", "user", "ethernet")}
 _FILTERED = {"type": ("bridge", "network", "ethernet")}
 
 INTERFACE: row.Table = {
-    "type": Row("./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source),
+    "type": Row(
+        "./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source
+    ),
     "mac": Row("mac/@address", k.MAC, same=same_mac),
     "bridge": Plug("source/@bridge", k.NIC, only=_BRIDGE, due=_BRIDGE),
     "network": Plug("source/@network", k.NAME, only=_NETWORK, due=_NETWORK),
@@ -177,7 +181,9 @@ INTERFACES = Items(
 
 def filters(root: Element) -> dict[str, str]:
     """The network filter of each interface that has one."""
-    return {name_of(device): device.find("filterref").get("filter") for device in root.xpath("devices/interface[filterref]")}
+    return {
+        name_of(device): device.find("filterref").get("filter") for device in root.xpath("devices/interface[filterref]")
+    }
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:
@@ -192,7 +198,10 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
 
 
 def nics(root: Element) -> tuple[Nic, ...]:
-    """The interfaces as the host's network sees them. Only a running guest's have a device, and only those on a bridge one of their own."""
+    """The interfaces as the host's network sees them.
+
+    Only a running guest's have a device, and only those on a bridge one of their own.
+    """
     found = []
     for device in root.findall("devices/interface"):
         mac, source, target = device.find("mac"), device.find("source"), device.find("target")

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a value may be, and how libvirt's XML spells it. The option, its check, reading and writing come from one kind."""
+"""What a value may be, and how libvirt's XML spells it.
+
+The option, its check, reading and writing come from one kind.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
-    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG", "TEXT", "WORD", "YESNO",
-    "Kind", "choice", "integer", "matching",
+    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG",
+    "TEXT", "WORD", "YESNO", "Kind", "choice", "integer", "matching",
 ]  # fmt: skip
 
 
@@ -91,7 +94,9 @@ def _boolean(yes: str, no: str) -> Kind:
             raise ValueError("must be true or false")
         return value
 
-    return Kind({"type": "bool"}, check, lambda raw: {yes: True, no: False}.get(raw, raw), lambda value: yes if value else no)
+    return Kind(
+        {"type": "bool"}, check, lambda raw: {yes: True, no: False}.get(raw, raw), lambda value: yes if value else no
+    )
 
 
 def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
@@ -159,10 +164,14 @@ WORD = matching(r"[A-Za-z0-9_.+:-]{1,64}", "must be a word of letters, digits an
 NAME = _of_units(_units.check_name)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
-ALIAS = matching(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt remembers no other")
+ALIAS = matching(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt remembers no other"
+)
 MAC = _of_units(_units.mac_of)
 CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"(0x)?[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
 HOST = Kind({"type": "str"}, _host, must=_HOST_MUST)
 PATH = Kind({"type": "path"}, _path, must=_PATH_MUST)
-PCI = matching(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", "must be a PCI address as lspci -D prints it: 0000:06:00.0")
+PCI = matching(
+    r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", "must be a PCI address as lspci -D prints it: 0000:06:00.0"
+)

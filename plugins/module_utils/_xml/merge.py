@@ -24,7 +24,8 @@ class Shape:
 
     tag: str
     ours: tuple[str, ...] = ("name", "uuid", "metadata")  # have options of their own, or belong to us
-    # Below one parent most elements stand once: they are edited. These are added beside their like, as is all in a holder.
+    # Below one parent most elements stand once: they are edited. These are added beside their like, as is all in a
+    # holder.
     several: frozenset[str] = frozenset()
     holders: tuple[str, ...] = ()
 
@@ -84,11 +85,15 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
     for name, value in wanted.attrib.items():
         if found.get(name) != value:
             before = found.get(name)
-            changes.append(Change(f"{where}.{name}", before and _display(found, name, before), _display(wanted, name, value)))
+            changes.append(
+                Change(f"{where}.{name}", before and _display(found, name, before), _display(wanted, name, value))
+            )
             found.set(name, value)
     text = (wanted.text or "").strip()
     if text and (found.text or "").strip() != text:
-        changes.append(Change(where, _display(found, "", (found.text or "").strip()) or None, _display(wanted, "", text)))
+        changes.append(
+            Change(where, _display(found, "", (found.text or "").strip()) or None, _display(wanted, "", text))
+        )
         found.text = text
     _into(found, wanted, where, changes, shape)
 
@@ -99,7 +104,10 @@ def _holds(found: Element, wanted: Element) -> bool:
     return (
         all(found.get(name) == value for name, value in wanted.attrib.items())
         and (not text or (found.text or "").strip() == text)
-        and all(any(_holds(one, part) for one in found.findall(part.tag)) for part in wanted.iterchildren(tag=t.cast(t.Any, "*")))
+        and all(
+            any(_holds(one, part) for one in found.findall(part.tag))
+            for part in wanted.iterchildren(tag=t.cast(t.Any, "*"))
+        )
     )
 
 

@@ -10,7 +10,14 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, Neighbour, NetworkHost, RawNetworkHost, User
+from ansible_collections.corral.virt.plugins.module_utils._model.network import (
+    DIRECT,
+    OWN,
+    Neighbour,
+    NetworkHost,
+    RawNetworkHost,
+    User,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -157,7 +164,10 @@ NETWORK: row.Table = {
         table={
             "domain": Row("./@domain", _DNS_NAME),
             "target": Row("./@target", k.matching(r"[A-Za-z0-9_.-]{1,253}", "must be a DNS name")),
-            **{what: Row(f"./@{what}", k.integer(0, 65535), only={"target": ANY}) for what in ("port", "priority", "weight")},
+            **{
+                what: Row(f"./@{what}", k.integer(0, 65535), only={"target": ANY})
+                for what in ("port", "priority", "weight")
+            },
         },
         parts={"service": _SERVICE, "protocol": _SERVICE},
         name_of=lambda one: f"{one.get('service')}-{one.get('protocol')}",
@@ -200,7 +210,11 @@ def finish(network: Element) -> None:
 
 def host(raw: RawNetworkHost, name: str) -> NetworkHost:
     """Other networks, and the guests with an interface on this one."""
-    users = [User(guest, running) for guest, running, documents in raw.guests if any(_plugged(document, name) for document in documents)]
+    users = [
+        User(guest, running)
+        for guest, running, documents in raw.guests
+        if any(_plugged(document, name) for document in documents)
+    ]
     neighbours = [_neighbour(*network) for network in raw.networks]
     return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version)
 

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The document of a guest that does not exist yet: the least that libvirt needs, before the user's wishes are grafted in."""
+"""The document of a guest that does not exist yet: the least that libvirt needs, before the user's wishes are
+grafted in.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ RECORD: row.Table = {
     "moving_paused": Row("metadata/corral:guest/corral:moving/@paused"),  # it was paused before
     "moving_suspends": Row("metadata/corral:guest/corral:moving/@suspends"),  # the migration itself may suspend it
     "moving_autostart": Row("metadata/corral:guest/corral:moving/@autostart"),
-    "moving_let_run": Row("metadata/corral:guest/corral:moving/@let-run"),  # when, by the source's clock: its copy had ended for good
+    # when, by the source's clock: its copy had ended for good
+    "moving_let_run": Row("metadata/corral:guest/corral:moving/@let-run"),
     "moving_made": Many("metadata/corral:guest/corral:moving-made"),  # what the move made there: `Made`
     "moving_goes": Many("metadata/corral:guest/corral:moving-goes"),  # what goes from the source when it has arrived
     "seen": Many("metadata/corral-seen:guest/corral-seen:at"),  # addresses at which it was seen: `Sighting`
@@ -47,7 +48,9 @@ def is_kept(root: Element) -> bool:
 
 
 def document(root: Element) -> str:
-    """Our whole element (tags included) as libvirt's metadata call takes it: without the namespace, which libvirt puts on itself."""
+    """Our whole element (tags included) as libvirt's metadata call takes it: without the namespace, which libvirt
+    puts on itself.
+    """
     mark = root.find("metadata/" + resolve("corral:guest"))
     if mark is None:
         return ""

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One field, one row: where it stands in the XML and what it may be. Read, write, diff and the option itself come from it."""
+"""One field, one row: where it stands in the XML and what it may be.
+
+Read, write, diff and the option itself come from it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ class Row:
     secret: bool = False  # never shown in changes
     same: t.Callable[[t.Any, t.Any], bool] = operator.eq
     on_change: t.Callable[[Element], None] | None = None  # what else must go when the value changes
-    # Fields of the same table, and their values: beside which this one means something, and beside which it must be given.
+    # Fields of the same table, and their values: beside which this one means something, and beside which it must be
+    # given.
     only: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
     due: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
 
@@ -98,7 +102,13 @@ class Row:
             holder.text = None
             return
         self.write(element, "")
-        if holder is not None and attribute and not holder.attrib and not len(holder) and not (holder.text or "").strip():
+        if (
+            holder is not None
+            and attribute
+            and not holder.attrib
+            and not len(holder)
+            and not (holder.text or "").strip()
+        ):
             holder.getparent().remove(holder)
 
 
@@ -133,7 +143,9 @@ class Flag(Row):
 
 @dataclasses.dataclass(frozen=True)
 class Whole(Row):
-    """The word that decides about a whole element (a device's model): `none` takes the element away, and is its absence."""
+    """The word that decides about a whole element (a device's model): `none` takes the element away, and is its
+    absence.
+    """
 
     same: t.Callable[[t.Any, t.Any], bool] = lambda found, wanted: (found or "none") == wanted
     element: str = ""
@@ -179,18 +191,23 @@ Table = t.Mapping[str, Row]
 
 @dataclasses.dataclass(frozen=True)
 class Items(Row):
-    """A repeated element as a list: entries are found by their key, edited in place, added, and removed only when said."""
+    """A repeated element as a list: entries are found by their key, edited in place, added, and removed only when
+    said.
+    """
 
     table: Table = dataclasses.field(default_factory=dict)
     key: str = "name"  # the field that is an entry's identity
-    parts: t.Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # what the identity is made of, where no field alone is it
+    # what the identity is made of, where no field alone is it
+    parts: t.Mapping[str, Kind] = dataclasses.field(default_factory=dict)
     key_kind: Kind = ALIAS  # where the identity is no row
     needed: t.Sequence[str] = ()  # fields without which none can be made
-    check: t.Callable[[Element, Values], t.Iterable[str]] = lambda _element, _values: ()  # what else is wrong with an entry
+    # what else is wrong with an entry
+    check: t.Callable[[Element, Values], t.Iterable[str]] = lambda _element, _values: ()
     # What an entry of a kind of its own needs beyond its rows.
     name_of: t.Callable[[Element], str] | None = None
     find: t.Callable[[Element, Item], Element | None] | None = None
-    new: t.Callable[[Element, Item], None] = lambda _element, _item: None  # what libvirt needs and the user need not say
+    # what libvirt needs and the user need not say
+    new: t.Callable[[Element, Item], None] = lambda _element, _item: None
     settle: t.Callable[[Element], None] = lambda _element: None  # after an edit
     shown: t.Sequence[str] = ()  # the fields that stand for an entry in a diff
 
@@ -215,7 +232,10 @@ class Items(Row):
 
     def read(self, element: Element) -> t.Any:
         """A tuple of dictionaries, or None when there is none."""
-        return tuple({**self.identity(self.name(found)), **read(found, self.table)} for found in self.elements(element)) or None
+        return (
+            tuple({**self.identity(self.name(found)), **read(found, self.table)} for found in self.elements(element))
+            or None
+        )
 
     def named(self, values: Values) -> str:
         """The identity in the values of an entry."""
@@ -228,7 +248,11 @@ class Items(Row):
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
         values = read(element, self.table)
-        said = [(field, self.table[field].display(shown(field, values[field]))) for field in self.shown if values.get(field) is not None]
+        said = [
+            (field, self.table[field].display(shown(field, values[field])))
+            for field in self.shown
+            if values.get(field) is not None
+        ]
         return " ".join(_word(field, value) for field, value in said) or "present"
 
     def clear(self, element: Element) -> None:
@@ -292,7 +316,9 @@ def _remove(element: Element, root: Element) -> None:
 def read(element: Element, table: Table) -> dict[str, t.Any]:
     """Every field the XML speaks of; a row that reads as all do is asked only where its elements are."""
     there = {"", *(one.tag for one in element), *(f"{one.tag}/{two.tag}" for one in element for two in one)}
-    values = {field: row.read(element) for field, row in table.items() if type(row).read is not Row.read or row.reach in there}
+    values = {
+        field: row.read(element) for field, row in table.items() if type(row).read is not Row.read or row.reach in there
+    }
     return {field: value for field, value in values.items() if value is not None}
 
 
@@ -324,6 +350,8 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
 def _forget(element: Element, table: Table, wanted: Values, changed: t.Collection[str]) -> None:
     """What belonged to the value that another field had before would be in the way now."""
     for field, row in table.items():
-        old = any(fits and other in changed and table[other].read(element) not in fits for other, fits in row.only.items())
+        old = any(
+            fits and other in changed and table[other].read(element) not in fits for other, fits in row.only.items()
+        )
         if old and wanted.get(field) is None and row.read(element) is not None:
             row.clear(element)

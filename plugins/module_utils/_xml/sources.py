@@ -12,6 +12,13 @@ __all__ = ["sources"]
 
 
 def sources(xml: str, *, below: bool = False) -> list[str]:
-    """Paths of all files and devices of a definition's disks; with `below`, also of what these stand on, which only those that run tell."""
-    found = [source.get(kind) for source in parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source") for kind in ("file", "dev")]
+    """Paths of all files and devices of a definition's disks.
+
+    With `below`, also of what these stand on, which only those that run tell.
+    """
+    found = [
+        source.get(kind)
+        for source in parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
+        for kind in ("file", "dev")
+    ]
     return list(dict.fromkeys(path for path in found if path))

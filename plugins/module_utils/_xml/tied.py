@@ -28,7 +28,10 @@ def needs(xml: str) -> dict[str, t.Any]:
         "virt_type": root.get("type"),
         "cpu_mode": "" if cpu_element is None else cpu_element.get("mode") or "custom",
         "bridges": tuple(
-            sorted({source.get("bridge") or source.get("dev") for kind, source in sources if kind in ("bridge", "direct")} - {None})
+            sorted(
+                {source.get("bridge") or source.get("dev") for kind, source in sources if kind in ("bridge", "direct")}
+                - {None}
+            )
         ),
         "networks": tuple(sorted({source.get("network") for kind, source in sources if kind == "network"})),
         "devices": tuple(_devices(root)),
@@ -56,7 +59,9 @@ def targets(xml: str) -> list[str]:
 
 
 def cpu(xml: str) -> tuple[str | None, str | None, str]:
-    """The processor a running guest was given (None where nobody named one), its machine, and the kind of its hypervisor."""
+    """The processor a running guest was given (None where nobody named one), its machine, and the kind of its
+    hypervisor.
+    """
     root = parse(xml)
     found, kind = root.find("cpu"), root.find("os/type")
     told = found is not None and found.find("model") is not None
@@ -69,7 +74,9 @@ def has_agent(xml: str) -> bool:
 
 
 def files(xml: str) -> list[str]:
-    """What a guest writes beside its disks: its UEFI variables, which libvirt keeps in a place of its own when nobody names one."""
+    """What a guest writes beside its disks: its UEFI variables, which libvirt keeps in a place of its own when
+    nobody names one.
+    """
     root = parse(xml)
     nvram = root.findtext("os/nvram")
     if nvram is None and root.find("os").get("firmware") == "efi":
@@ -89,7 +96,10 @@ def reserved(xml: str) -> str:
 
 def is_reserved(xml: str) -> bool:
     """Whether a definition waits so."""
-    return any((source.get("file") or source.get("dev") or "").endswith(_WAITING) for source in parse(xml).iterfind("devices/disk/source"))
+    return any(
+        (source.get("file") or source.get("dev") or "").endswith(_WAITING)
+        for source in parse(xml).iterfind("devices/disk/source")
+    )
 
 
 def released(xml: str) -> str:
@@ -98,5 +108,8 @@ def released(xml: str) -> str:
     for source in root.iterfind("devices/disk/source"):
         for place in ("file", "dev"):
             if source.get(place):
-                source.set(place, source.get(place)[: -len(_WAITING)] if source.get(place).endswith(_WAITING) else source.get(place))
+                source.set(
+                    place,
+                    source.get(place)[: -len(_WAITING)] if source.get(place).endswith(_WAITING) else source.get(place),
+                )
     return text(root)

@@ -20,7 +20,8 @@ __all__ = ["CORRAL", "SEEN", "Element", "child", "copied", "make", "parse", "res
 
 # What the collection records stands under a namespace of its own in libvirt's <metadata>.
 CORRAL = "urn:corral:virt:guest:1"
-# Addresses change by themselves. Of two runs that write, each replaces its own element as a whole and none of the other's.
+# Addresses change by themselves. Of two runs that write, each replaces its own element as a whole and none of the
+# other's.
 SEEN = "urn:corral:virt:seen:1"
 _PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}
 

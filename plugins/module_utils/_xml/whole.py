@@ -55,7 +55,12 @@ def _same(root: Element, wanted: GuestSpec) -> Problems:
 
 def _controllers(root: Element, wanted: GuestSpec) -> Problems:
     """libvirt would make anew what others hang on, and a PCI controller that stands below others."""
-    last = {"pci": max((int(device.CONTROLLERS.name(one)[4:]) for one in root.findall("devices/controller[@type='pci']")), default=-1)}
+    last = {
+        "pci": max(
+            (int(device.CONTROLLERS.name(one)[4:]) for one in root.findall("devices/controller[@type='pci']")),
+            default=-1,
+        )
+    }
     for one in root.findall("devices/disk"):
         address, bus = one.find("address"), one.find("target").get("bus")
         last[bus] = max(last.get(bus, 0), 0 if address is None else int(address.get("controller") or 0))
@@ -70,7 +75,10 @@ def _controllers(root: Element, wanted: GuestSpec) -> Problems:
 
 
 def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Collection[str]) -> Problems:
-    """An edit of a console that is the first serial port once more would be lost; libvirt adds it where there is none."""
+    """An edit of a console that is the first serial port once more would be lost.
+
+    Libvirt adds it where there is none.
+    """
     reason = "this console is the first serial port; say it with serial, or take another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
     for console in consoles:
@@ -87,7 +95,10 @@ def _memory(root: Element, values: Values) -> Problems:
     cells = [cell["memory_kib"] for cell in values.get("numa.cells", ()) if isinstance(cell.get("memory_kib"), int)]
     total = values.get("memory.maximum_kib")
     if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
-        reason = f"the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make them equal"
+        reason = (
+            f"the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make "
+            "them equal"
+        )
         yield "numa.cells", reason
     most = values.get("memory.hotplug_maximum_kib")
     if isinstance(most, int) and isinstance(total, int) and most < total:
@@ -153,7 +164,10 @@ def _consoles(root: Element, values: Values) -> Problems:
     mirrored = root.find("devices/serial") is not None and (first is None or first.get("type") != "serial")
     for place, console in enumerate(consoles, start=1 if mirrored else 0):
         if console.get("port") != place:
-            reason = f"libvirt counts consoles without a gap, from 0, which is the first serial port where there is one; give port {place}"
+            reason = (
+                "libvirt counts consoles without a gap, from 0, which is the first serial port where there is "
+                f"one; give port {place}"
+            )
             yield f"consoles[{console.get('port')}]", reason
 
 
@@ -179,9 +193,15 @@ def _vsock(_root: Element, values: Values) -> Problems:
 def _iothreads(root: Element, values: Values) -> Problems:
     named = {thread.get("id") for thread in root.findall("iothreadids/iothread")}
     there = named or {str(number + 1) for number in range(values.get("vcpus.iothreads") or 0)}
-    users = [(f"vcpus.iothread_pinning[{pin['iothread']}]", pin["iothread"]) for pin in values.get("vcpus.iothread_pinning", ())]
+    users = [
+        (f"vcpus.iothread_pinning[{pin['iothread']}]", pin["iothread"])
+        for pin in values.get("vcpus.iothread_pinning", ())
+    ]
     users += [(f"disks[{disk['name']}].iothread", disk.get("iothread")) for disk in values.get("disks", ())]
-    users += [(f"controllers[{one['type']}-{one['index']}].iothread", one.get("iothread")) for one in values.get("controllers", ())]
+    users += [
+        (f"controllers[{one['type']}-{one['index']}].iothread", one.get("iothread"))
+        for one in values.get("controllers", ())
+    ]
     for place, thread in users:
         if thread is not None and str(thread) not in there:
             yield place, f"there is no I/O thread {thread}; the guest has vcpus.iothreads: {len(there)}"
@@ -213,7 +233,10 @@ def _boot_orders(_root: Element, values: Values) -> Problems:
     for kind in _BOOTABLE:
         for one in [one for one in values.get(kind, ()) if one.get("boot_order")]:
             if one["boot_order"] in taken:
-                yield f"{kind}[{one['name']}].boot_order", f"{one['boot_order']} is taken; number devices in the order they are tried"
+                yield (
+                    f"{kind}[{one['name']}].boot_order",
+                    f"{one['boot_order']} is taken; number devices in the order they are tried",
+                )
             taken.add(one["boot_order"])
 
 

@@ -1,4 +1,7 @@
-"""Make an image from a kiwi description: kiwi_image.py KIWI DESCRIPTION IMAGE [PROFILE...]. What kiwi makes stands beside IMAGE."""
+"""Make an image from a kiwi description: kiwi_image.py KIWI DESCRIPTION IMAGE [PROFILE...].
+
+What kiwi makes stands beside IMAGE.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Cgroups of a host's own. systemd-nspawn boots a machine below the cgroup that it is started in; two machines in one remove each
-other's services' cgroups, so that a service fails to start with 219/CGROUP now and then."""
+"""Cgroups of a host's own. systemd-nspawn boots a machine below the cgroup that it is started in; two machines in one
+remove each other's services' cgroups, so that a service fails to start with 219/CGROUP now and then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ POLL_S = 0.05
 
 
 def make(lab: Lab, host: Host) -> list[Path]:
-    """Make one in each hierarchy in which systemd groups its services (systemd.io/CONTROL_GROUP_INTERFACE); returns them."""
+    """Make one in each hierarchy in which systemd groups its services (systemd.io/CONTROL_GROUP_INTERFACE).
+
+    Returns them.
+    """
     made = [root / _folder(lab.name) / host.name for root in _roots()]
     for each in made:
         each.mkdir(parents=True, exist_ok=True)
@@ -45,4 +48,6 @@ def _folder(lab: str) -> str:
 def _roots() -> list[Path]:
     """The one hierarchy of version 2, or with version 1 beside it systemd's own two."""
     several = [MOUNTED / name for name in ("systemd", "unified")]
-    return [root for root in [MOUNTED] if (root / "cgroup.procs").exists()] or [root for root in several if root.is_dir()]
+    return [root for root in [MOUNTED] if (root / "cgroup.procs").exists()] or [
+        root for root in several if root.is_dir()
+    ]

@@ -32,7 +32,8 @@ def ensure(lab: Lab) -> None:
     log = lab.state / "logs/dhcp.log"
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    # Its socket is bound to the bridge by the kernel (SO_BINDTODEVICE): other labs, and this machine's own network, never hear it.
+    # Its socket is bound to the bridge by the kernel (SO_BINDTODEVICE): other labs, and this machine's own network,
+    # never hear it.
     process = start(
         "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--user=root", "--log-facility=-",
         "--port=0", "--no-resolv", "--no-hosts", f"--interface={lab.bridge}", "--except-interface=lo", "--bind-interfaces",

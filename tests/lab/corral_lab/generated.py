@@ -26,7 +26,9 @@ def write_ssh(lab: Lab) -> None:
     lines = [line for line in lines if not ours & set(line.split()[0].split(","))] if ours else lines
     lines += [f"{host.name},{host.address} {_host_key(lab, host)}" for host in hosts(lab).values()]
     write(known, "".join(f"{line}\n" for line in lines))
-    per_host = (f"Host {host.name}\n  HostName {host.address}\n  HostKeyAlias {host.name}\n" for host in hosts(lab).values())
+    per_host = (
+        f"Host {host.name}\n  HostName {host.address}\n  HostKeyAlias {host.name}\n" for host in hosts(lab).values()
+    )
     everywhere = f"""
 Host *
   User root
@@ -54,7 +56,9 @@ def write_inventory(lab: Lab, *, image: Path | None) -> None:
     _yaml(place / "group_vars" / "hyper" / "lab.yml", HYPER | trust)
     for host in known.values():
         user = {"ansible_user": USER, "ansible_become": True} if host.name == NOT_ROOT else {}
-        _yaml(place / "host_vars" / host.name / "lab.yml", {**user, "hypervisor_libvirtd_conf": {"host_uuid": host.uuid}})
+        _yaml(
+            place / "host_vars" / host.name / "lab.yml", {**user, "hypervisor_libvirtd_conf": {"host_uuid": host.uuid}}
+        )
 
 
 # Containers of one machine see its cgroups read-only, so QEMU cannot be put into one of its own.

@@ -66,7 +66,9 @@ def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: 
     write(root / "root/.ssh/authorized_keys", lab.key.with_suffix(".pub").read_text(), mode=0o600)
     if name == NOT_ROOT:
         _add_user(lab, root)
-    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", root / "etc/ssh/ssh_host_ed25519_key")
+    run(
+        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", root / "etc/ssh/ssh_host_ed25519_key"
+    )
     _share_packages(_packages(release), root / ARCHIVES)
     write(host.place(lab) / "host.json", json.dumps(asdict(host), default=str))
     return host
@@ -109,7 +111,9 @@ def nameservers() -> list[str]:
     for path in (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf")):
         if path.exists():
             words = (line.split() for line in path.read_text().splitlines())
-            found = [word[1] for word in words if word[:1] == ["nameserver"] and not word[1].startswith(("127.", "::1"))]
+            found = [
+                word[1] for word in words if word[:1] == ["nameserver"] and not word[1].startswith(("127.", "::1"))
+            ]
             if found:
                 return found
     return []

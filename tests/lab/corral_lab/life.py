@@ -108,7 +108,9 @@ def _claimed(name: str, wanted: Wanted) -> Lab:
     for lab in labs():
         if lab.name == name:
             if template.mark(lab).exists():
-                raise Problem(f"lab {name} was given a template by a run that was ended: first `lab.py down --name {name}`")
+                raise Problem(
+                    f"lab {name} was given a template by a run that was ended: first `lab.py down --name {name}`"
+                )
             if lab.checkout == CHECKOUT:
                 return lab
             if lab.build.exists():
@@ -141,7 +143,9 @@ def _image_later(lab: Lab, wanted: Wanted) -> Path:
     if not place.exists() and not processes.find(lab.name, building):
         mirror = ("--mirror", wanted.mirror) if wanted.mirror else ()
         program = CHECKOUT / "tests/lab/lab.py"
-        start(sys.executable, program, "image", *mirror, mark=f"{lab.name}/{building}", log=webserver.image_log(lab.name))
+        start(
+            sys.executable, program, "image", *mirror, mark=f"{lab.name}/{building}", log=webserver.image_log(lab.name)
+        )
     return place
 
 
@@ -154,7 +158,9 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
     }
     for name, release in missing.items():
         number = int(name.removeprefix("hyper"))
-        made = host.make(lab, name, release=release, network=wanted.network, number=number, tree=trees[release].result())
+        made = host.make(
+            lab, name, release=release, network=wanted.network, number=number, tree=trees[release].result()
+        )
         say(f"{name}: {release}, {made.address}")
     known = host.hosts(lab)
     dead = [each for each in known.values() if not machine.running(lab, each)]

@@ -17,7 +17,14 @@ BOOT_TIMEOUT_S = 120
 INTO = 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 1; shift; done; shift'
 # A machine that reboots ends with systemd-nspawn's code for "start me again".
 AGAIN = ("sh", "-c", f'{INTO}; until "$@"; [ $? -ne 133 ]; do :; done', "nspawn")
-CLEAN = ("env", "-i", "--chdir=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8")
+CLEAN = (
+    "env",
+    "-i",
+    "--chdir=/root",
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+)
 
 
 def running(lab: Lab, host: Host) -> bool:

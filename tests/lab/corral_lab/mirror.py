@@ -43,7 +43,10 @@ def _mirror_for(release: str, apt: Path) -> str:
     usable = [entry for entry in entries(apt) if "main" in entry.components and entry.suite in DEBIAN_SUITES]
     usable.sort(key=lambda entry: entry.suite != release)
     if not usable:
-        raise Problem(f"found no Debian mirror for {release} in {apt}: name one, for instance --mirror http://deb.debian.org/debian")
+        raise Problem(
+            f"found no Debian mirror for {release} in {apt}: name one, for instance --mirror "
+            "http://deb.debian.org/debian"
+        )
     return usable[0].uri
 
 

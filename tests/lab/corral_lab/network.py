@@ -16,7 +16,9 @@ def claim(name: str, checkout: Path, wish: int | None = None) -> Lab:
     """Record a new lab with a network nobody uses: the one that is wished for, if it is free."""
     with locked("networks"):
         taken = {lab.subnet for lab in labs()}
-        routes = [each["dst"] for each in run_json("ip", "-j", "-4", "route", "show", "table", "all") if "/" in each["dst"]]
+        routes = [
+            each["dst"] for each in run_json("ip", "-j", "-4", "route", "show", "table", "all") if "/" in each["dst"]
+        ]
         known = [ipaddress.ip_network(each, strict=False) for each in routes]
         for subnet in (*([] if wish is None else [wish]), *range(1, 255)):
             lab = Lab(name, checkout, subnet)

@@ -29,7 +29,9 @@ mount -o loop,offset={START} disk.raw mounted
 extlinux --install mounted >/dev/null 2>&1
 umount mounted
 """
-LOADER = "DEFAULT linux\nPROMPT 0\nTIMEOUT 0\nLABEL linux\n  LINUX vmlinuz\n  INITRD initrd\n  APPEND console=ttyS0 quiet\n"
+LOADER = (
+    "DEFAULT linux\nPROMPT 0\nTIMEOUT 0\nLABEL linux\n  LINUX vmlinuz\n  INITRD initrd\n  APPEND console=ttyS0 quiet\n"
+)
 
 
 def image(lab: Lab, *, mirror_url: str | None, say: Callable[[str], None]) -> Path:

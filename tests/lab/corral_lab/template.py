@@ -1,5 +1,5 @@
-"""Templates: labs as roles left them, for other labs to begin with. Hosts' addresses are fixed by then, so a template is for one network;
-a lab with another one begins bare."""
+"""Templates: labs as roles left them, for other labs to begin with. Hosts' addresses are fixed by then, so a template
+is for one network; a lab with another one begins bare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def begin(lab: Lab, template: Template) -> bool:
         except FileNotFoundError:
             return False
         hosts = [Host(**{**each, "tree": Path(each["tree"])}) for each in record["hosts"]]
-        if (record["key"], record["subnet"]) != (template.key, lab.subnet) or not all(each.tree.is_dir() for each in hosts):
+        if (record["key"], record["subnet"]) != (template.key, lab.subnet) or not all(
+            each.tree.is_dir() for each in hosts
+        ):
             return False
         mark(lab).touch()
         _copy(template.place / "keys", lab.key.parent)
@@ -81,7 +83,9 @@ def mark(lab: Lab) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a directory, if there is one, with all that the file system knows of its files: overlayfs keeps marks there."""
+    """Copy a directory, if there is one, with all that the file system knows of its files: overlayfs keeps marks
+    there.
+    """
     shutil.rmtree(target, ignore_errors=True)
     if source.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -65,8 +65,12 @@ umount "$tree/var/cache/apt/archives" "$tree/proc"
 """
 
 
-def tree(release: str, *, packages: Sequence[str], mirror_url: str | None, lab: str, say: Callable[[str], None]) -> Path:
-    """The directory holding a host's files: a bare host's, or those of one on which packages are installed, and nothing else is done."""
+def tree(
+    release: str, *, packages: Sequence[str], mirror_url: str | None, lab: str, say: Callable[[str], None]
+) -> Path:
+    """The directory holding a host's files: a bare host's, or those of one on which packages are installed, and
+    nothing else is done.
+    """
     bare = _bare(release, mirror_url=mirror_url, lab=lab, say=say)
     if not packages:
         return bare
@@ -92,7 +96,8 @@ def _bare(release: str, *, mirror_url: str | None, lab: str, say: Callable[[str]
             "mmdebstrap", "--variant=apt", "--mode=root", f"--include={','.join(PACKAGES)}",
             # Its package lists let a host install at once.
             "--skip=cleanup/apt/lists", *(f"--aptopt={each}" for each in options),
-            # Stays in the tree: no power cut ends a container of this machine, so packages need not reach its disk one by one.
+            # Stays in the tree: no power cut ends a container of this machine, so packages need not reach its disk one
+            # by one.
             "--dpkgopt=force-unsafe-io", f"--customize-hook={FINISH}", release, place / "root", source,
             lab=lab, log=CACHE / "logs" / f"{release}.log",
         )  # fmt: skip

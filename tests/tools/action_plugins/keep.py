@@ -1,4 +1,6 @@
-"""Write a text into a file of the controller, without the two modules that `ansible.builtin.copy` runs for it, also in check mode."""
+"""Write a text into a file of the controller, without the two modules that `ansible.builtin.copy` runs for it, also
+in check mode.
+"""
 
 from __future__ import annotations
 

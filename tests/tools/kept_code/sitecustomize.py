@@ -1,6 +1,8 @@
-"""Keep what Python compiles of the modules that Ansible sends: they are archives of sources, and compiling is half of what each costs.
+"""Keep what Python compiles of the modules that Ansible sends: they are archives of sources, and compiling is half of
+what each costs.
 
-Only for tests, which send the same ones a thousand times. Python finds it in PYTHONPATH, or on a host of the lab in its own place.
+Only for tests, which send the same ones a thousand times. Python finds it in PYTHONPATH, or on a host of the lab in its
+own place.
 """
 
 from __future__ import annotations

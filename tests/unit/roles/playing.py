@@ -38,11 +38,22 @@ def value(
 ) -> t.Any:
     """An expression's value on one host, with variables of these files and those that are `known`."""
     debug = {"ansible.builtin.debug": {"msg": f"{{{{ {{'value': {expression}}} }}}}"}}
-    play = {"hosts": "all", "gather_facts": False, "vars_files": [str(file) for file in files], "vars": known, "tasks": [debug]}
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "vars_files": [str(file) for file in files],
+        "vars": known,
+        "tasks": [debug],
+    }
     (folder / "play.yml").write_text(json.dumps([play]))
     (folder / "hosts.yml").write_text(inventory)
     place = home()
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(place), "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(place / "ansible.cfg")}
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(place),
+        "LANG": "C.UTF-8",
+        "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
+    }
     command = ["ansible-playbook", "-i", "hosts.yml", "play.yml", *arguments]
     done = preloaded.run(command, cwd=folder, env=environment, timeout_s=60, given=None)
     assert done.returncode == 0, done.stdout + done.stderr

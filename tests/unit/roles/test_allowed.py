@@ -18,10 +18,20 @@ def inventory(*hosts: str, group: str = "hyper") -> str:
     return json.dumps({group: {"hosts": {host: {"ansible_connection": "local"} for host in hosts}}})
 
 
-def admitted(tmp_path: Path, *hosts: str, group: str = "hyper", arguments: t.Sequence[str] = (), **known: t.Any) -> list[str]:
+def admitted(
+    tmp_path: Path, *hosts: str, group: str = "hyper", arguments: t.Sequence[str] = (), **known: t.Any
+) -> list[str]:
     """Their common names."""
     arguments = ["-e", json.dumps(known), *arguments]
-    listed = value(tmp_path, "__pki_allowed", FILES, {}, host=hosts[0], inventory=inventory(*hosts, group=group), arguments=arguments)
+    listed = value(
+        tmp_path,
+        "__pki_allowed",
+        FILES,
+        {},
+        host=hosts[0],
+        inventory=inventory(*hosts, group=group),
+        arguments=arguments,
+    )
     assert all(name.startswith(DN) for name in listed)
     return sorted(name.removeprefix(DN) for name in listed)
 
@@ -40,7 +50,9 @@ def test_the_order_of_the_inventory_changes_nothing(tmp_path: Path) -> None:
         ({"pki_controllers": [], "pki_controller": "false"}, []),
     ],
 )
-def test_the_controller_that_gets_a_certificate_is_admitted(tmp_path: Path, known: dict[str, t.Any], controllers: list[str]) -> None:
+def test_the_controller_that_gets_a_certificate_is_admitted(
+    tmp_path: Path, known: dict[str, t.Any], controllers: list[str]
+) -> None:
     assert admitted(tmp_path, "hyper1", **known) == [*controllers, "hyper1"]
 
 
@@ -54,7 +66,9 @@ def test_the_controller_that_gets_a_certificate_is_admitted(tmp_path: Path, know
         ("cloud", ("--limit", "hyper1"), True),
     ],
 )
-def test_only_a_run_that_knows_all_removes(tmp_path: Path, group: str, arguments: tuple[str, ...], limited: bool) -> None:
+def test_only_a_run_that_knows_all_removes(
+    tmp_path: Path, group: str, arguments: tuple[str, ...], limited: bool
+) -> None:
     given = inventory("hyper1", "hyper3", group=group)
     assert value(tmp_path, "__pki_limited", FILES, {}, host="hyper1", inventory=given, arguments=arguments) is limited
     known = ["controller", "hyper1"] if limited else ["controller", "hyper1", "hyper3"]

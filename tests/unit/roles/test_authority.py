@@ -27,7 +27,9 @@ NAMES = ("pki_ca_certificate", "pki_ca_key", "pki_qemu_ca_certificate", "pki_qem
 def test_a_part_of_the_authorities_is_refused(
     tmp_path: Path, given: t.Sequence[str], missing: t.Sequence[str], others: dict[str, str]
 ) -> None:
-    task = next(task for task in yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text()) if "Refuse half" in task["name"])
+    task = next(
+        task for task in yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text()) if "Refuse half" in task["name"]
+    )
     refusal = task["ansible.builtin.assert"]
     own = yaml.safe_load((ROLES / "pki/vars/main.yml").read_text())
     told = {**others, **dict.fromkeys(given, "PEM"), "__pki_given": own["__pki_given"], "message": refusal["fail_msg"]}

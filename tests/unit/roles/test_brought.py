@@ -17,7 +17,13 @@ PLACES = ("playbooks/tasks/move.yml", "roles/maintenance/tasks/move.yml")
 SUM = Checksum("sha256", "0" * 64)
 IMAGE = Image("a.qcow2", "/pool", "qcow2", None, SUM, current=False)
 OFFER = Manifest(
-    IMAGE.content_name(SUM.hex), "1" * 64, 1, "https://example.org/a.qcow2.xz", str(SUM), "2026-01-01T00:00:00+00:00", as_published=False
+    IMAGE.content_name(SUM.hex),
+    "1" * 64,
+    1,
+    "https://example.org/a.qcow2.xz",
+    str(SUM),
+    "2026-01-01T00:00:00+00:00",
+    as_published=False,
 )
 
 

@@ -1,4 +1,6 @@
-"""What role guests makes of its variables: each hypervisor's share of the guests, with the tags by which they stay apart."""
+"""What role guests makes of its variables: each hypervisor's share of the guests, with the tags by which they stay
+apart.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def made_of(
         "guests_user": user,
         "guests_wait_for_ip": "unknown",
         "__guests_keys_in": keys,
-        "virt_host": {"host": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}},
+        "virt_host": {
+            "host": {
+                "guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]
+            }
+        },
         "__guests_placed": {"placements": {guest["name"]: guest.get("host", "localhost") for guest in guests}},
     }
     return t.cast("list[t.Any]", value(tmp_path, name, [ROLES / "guests/vars/main.yml"], known))
@@ -133,7 +139,12 @@ def test_whoever_runs_ansible_is_let_in_by_all_of_their_keys(tmp_path: Path) -> 
     """A home without keys is none to warn about: the agent is asked."""
     for keys in (
         {},
-        {"id_ed25519.pub": "ssh-ed25519 AAAA me\n", "id_b.pub": "no key", "id_rsa.pub": "ssh-rsa BBBB me", "other.pub": "ssh-rsa CC"},
+        {
+            "id_ed25519.pub": "ssh-ed25519 AAAA me\n",
+            "id_b.pub": "no key",
+            "id_rsa.pub": "ssh-rsa BBBB me",
+            "other.pub": "ssh-rsa CC",
+        },
     ):
         for name, text in keys.items():
             (playing.home() / ".ssh").mkdir(exist_ok=True)

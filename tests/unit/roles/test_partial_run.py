@@ -18,7 +18,10 @@ INVENTORY = """
     hyper2: {{ansible_host: 192.0.2.2}}
     hyper3: {{}}
 """
-KNOWN = "127.0.0.1 localhost\n# BEGIN corral.virt.pki\n192.0.2.9\thyper1\n192.0.2.2\thyper2\n# END corral.virt.pki\n192.0.2.7 else\n"
+KNOWN = (
+    "127.0.0.1 localhost\n# BEGIN corral.virt.pki\n192.0.2.9\thyper1\n192.0.2.2\thyper2\n# END "
+    "corral.virt.pki\n192.0.2.7 else\n"
+)
 
 
 def told(tmp_path: Path, group: str, *arguments: str) -> dict[str, t.Any]:
@@ -46,4 +49,6 @@ def test_nobody_is_forgotten(tmp_path: Path, group: str, arguments: tuple[str, .
     assert found["pki_hosts"].splitlines() == ["192.0.2.1\thyper1", "192.0.2.2\thyper2"]
     assert found["firewall_limited"] is limited
     assert found["firewall_names"] == ([] if limited else ["hyper3"])
-    assert [peer["name"] for peer in found["firewall_peers"]] == (["hyper1"] if limited else ["hyper1", "hyper2", "hyper3"])
+    assert [peer["name"] for peer in found["firewall_peers"]] == (
+        ["hyper1"] if limited else ["hyper1", "hyper2", "hyper3"]
+    )

@@ -70,10 +70,25 @@ OURS, FOREIGN, ROOT = user(990, HOME), user(1000, "/home/corral-reader"), user(0
         ({"old": OURS, NAME: FOREIGN}, FOREIGN, [], ["old"], True),
         ({NAME: ROOT}, ROOT, [], [], True),
     ],
-    ids=["none", "ours", "emptied", "foreign", "foreign and emptied", "in LDAP", "renamed", "renamed and emptied", "root by another name"],
+    ids=[
+        "none",
+        "ours",
+        "emptied",
+        "foreign",
+        "foreign and emptied",
+        "in LDAP",
+        "renamed",
+        "renamed and emptied",
+        "root by another name",
+    ],
 )
 def test_users_are_ours_by_their_home(
-    tmp_path: Path, local: dict[str, t.Any], namesake: list[str] | None, readers: list[str], leftovers: list[str], foreign: bool
+    tmp_path: Path,
+    local: dict[str, t.Any],
+    namesake: list[str] | None,
+    readers: list[str],
+    leftovers: list[str],
+    foreign: bool,
 ) -> None:
     known = {
         "__hypervisor_users": {"ansible_facts": {"getent_passwd": {"daemon": user(1, "/usr/sbin"), **local}}},

@@ -20,8 +20,25 @@ hyper:
 
 
 def test_refused_guests_are_those_of_all_hosts_and_plans(tmp_path: Path) -> None:
-    moves = [{"name": "web1", "source": "hyper1"}, {"name": "web2", "source": "hyper1"}, {"name": "web3", "source": "hyper3"}]
+    moves = [
+        {"name": "web1", "source": "hyper1"},
+        {"name": "web2", "source": "hyper1"},
+        {"name": "web3", "source": "hyper3"},
+    ]
     earlier = {"name": "web0", "source": "hyper2", "why": "it was saved"}
-    known = {"__maintenance_planned": {"moves": moves}, "__maintenance_refused": [[earlier], "{{ __maintenance_refusals }}"]}
-    found = value(tmp_path, "__maintenance_fixed", [ROLES / "maintenance/vars/main.yml"], known, host="hyper2", inventory=INVENTORY)
-    assert found == [earlier, {"name": "web1", "source": "hyper1", "why": "cannot migrate web1 to hyper3: it has a pci device"}]
+    known = {
+        "__maintenance_planned": {"moves": moves},
+        "__maintenance_refused": [[earlier], "{{ __maintenance_refusals }}"],
+    }
+    found = value(
+        tmp_path,
+        "__maintenance_fixed",
+        [ROLES / "maintenance/vars/main.yml"],
+        known,
+        host="hyper2",
+        inventory=INVENTORY,
+    )
+    assert found == [
+        earlier,
+        {"name": "web1", "source": "hyper1", "why": "cannot migrate web1 to hyper3: it has a pci device"},
+    ]

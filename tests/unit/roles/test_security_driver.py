@@ -1,7 +1,8 @@
 """Whether anything confines guests is read from libvirt's capabilities, told, and missed loudly.
 
-The kernel of the machine that runs these tests may have neither AppArmor nor SELinux, so the documents are recorded: what libvirt shows
-of its host on Ubuntu and on Enterprise Linux, and (tests/golden/capabilities.xml) on a Debian 12 without either.
+The kernel of the machine that runs these tests may have neither AppArmor nor SELinux, so the documents are recorded:
+what libvirt shows of its host on Ubuntu and on Enterprise Linux, and (tests/golden/capabilities.xml) on a Debian 12
+without either.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ CASES = [(UBUNTU, ["apparmor"], False), (EL9, ["selinux"], False), (BARE, [], Tr
 
 @pytest.mark.parametrize(("capabilities", "drivers", "unconfined"), CASES)
 def test_a_host_that_confines_no_guest_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capabilities: str | None, drivers: list[str] | None, unconfined: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capabilities: str | None,
+    drivers: list[str] | None,
+    unconfined: bool,
 ) -> None:
     connection = types.SimpleNamespace(getCapabilities=lambda: capabilities)
     monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(connection))
@@ -42,7 +47,10 @@ def test_a_host_that_confines_no_guest_is_told(
         monkeypatch.setattr(daemon, "libvirt", None)
     found = daemon.security_drivers()
     assert found == drivers
-    assert value(tmp_path, "__hypervisor_unconfined", VARS, {"__hypervisor_daemon": {"security_drivers": found}}) is unconfined
+    assert (
+        value(tmp_path, "__hypervisor_unconfined", VARS, {"__hypervisor_daemon": {"security_drivers": found}})
+        is unconfined
+    )
 
 
 PARSER = ["/usr/sbin/apparmor_parser"]
@@ -60,7 +68,11 @@ PARSER = ["/usr/sbin/apparmor_parser"]
 def test_check_mode_promises_what_the_packages_bring(
     tmp_path: Path, apt: dict[str, bool], package: dict[str, bool], security: list[str], promised: list[str]
 ) -> None:
-    found = {"ansible_facts": {"os_family": "Debian", "architecture": "x86_64"}, "__hypervisor_apt": apt, "__hypervisor_package": package}
+    found = {
+        "ansible_facts": {"os_family": "Debian", "architecture": "x86_64"},
+        "__hypervisor_apt": apt,
+        "__hypervisor_package": package,
+    }
     known = {**found, "hypervisor_security_packages": security}
     assert value(tmp_path, "__hypervisor_promised", VARS, known, arguments=["--check"]) == promised
     assert value(tmp_path, "__hypervisor_promised", VARS, known) == []
@@ -70,6 +82,8 @@ def test_check_mode_promises_what_the_packages_bring(
     ("family", "said", "packages"),
     [("Debian", {}, ["apparmor"]), ("RedHat", {}, []), ("Debian", {"hypervisor_security_packages": []}, [])],
 )
-def test_the_driver_of_the_distribution_is_installed(tmp_path: Path, family: str, said: dict[str, list[str]], packages: list[str]) -> None:
+def test_the_driver_of_the_distribution_is_installed(
+    tmp_path: Path, family: str, said: dict[str, list[str]], packages: list[str]
+) -> None:
     known = {"ansible_facts": {"os_family": family, "architecture": "x86_64"}, **said}
     assert value(tmp_path, "__hypervisor_security_packages", VARS, known) == packages

@@ -24,18 +24,25 @@ def lines(tmp_path: Path, guests: dict[str, list[dict[str, t.Any]]], *, host: st
     }
     inventory = json.dumps({"hyper": {"hosts": hosts}})
     known = {"maintenance_host": drained} if drained else {}
-    found = value(tmp_path, "__maintenance_open", [ROLES / "maintenance/vars/main.yml"], known, host=host, inventory=inventory)
+    found = value(
+        tmp_path, "__maintenance_open", [ROLES / "maintenance/vars/main.yml"], known, host=host, inventory=inventory
+    )
     return t.cast("list[str]", found)
 
 
-TOLD = "web1: on its way to hyper2, now paused on hyper2; run the same again, or settle it (playbook migrate -e guest=web1 -e to=hyper2)"
+TOLD = (
+    "web1: on its way to hyper2, now paused on hyper2; run the same again, or settle it (playbook migrate -e "
+    "guest=web1 -e to=hyper2)"
+)
 
 
 @pytest.mark.parametrize(
     ("host", "drained", "told"),
     [("hyper1", "hyper1", [TOLD]), ("hyper3", "hyper3", []), ("hyper2", None, [TOLD]), ("hyper1", None, [])],
 )
-def test_no_success_over_a_migration_that_is_not_settled(tmp_path: Path, host: str, drained: str | None, told: list[str]) -> None:
+def test_no_success_over_a_migration_that_is_not_settled(
+    tmp_path: Path, host: str, drained: str | None, told: list[str]
+) -> None:
     assert lines(tmp_path, {"hyper2": [ARRIVED, STAYING], "hyper1": [STAYING]}, host=host, drained=drained) == told
 
 

@@ -12,7 +12,14 @@ from ansible_collections.corral.virt.plugins.action import virt_daemon
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
-BUSY = {"failed": True, "changed": False, "jobs": ["web: block job on vda"], "restart": "libvirtd.service", "steps": [], "msg": "Run again"}
+BUSY = {
+    "failed": True,
+    "changed": False,
+    "jobs": ["web: block job on vda"],
+    "restart": "libvirtd.service",
+    "steps": [],
+    "msg": "Run again",
+}
 DONE = {"changed": True, "jobs": [], "restart": "libvirtd.service", "steps": ["restart libvirtd.service"], "diff": {}}
 
 
@@ -50,7 +57,11 @@ def test_it_tells_what_it_waits_for_and_adds_up_what_was_done(monkeypatch: pytes
     wrote = {**BUSY, "changed": True, "steps": ["write a"], "diff": {"after": {"a": 1}}}
     called = Called(monkeypatch, wrote, BUSY, DONE)
     made = called(restart_timeout="25")
-    assert made["changed"] and made["steps"] == ["write a", "restart libvirtd.service"] and made["diff"] == {"after": {"a": 1}}
+    assert (
+        made["changed"]
+        and made["steps"] == ["write a", "restart libvirtd.service"]
+        and made["diff"] == {"after": {"a": 1}}
+    )
     assert called.timeouts == [0, 10, 10]
     assert called.shown == ["hyper1: up to 25 s for the end of these jobs: web: block job on vda"] * 2
 

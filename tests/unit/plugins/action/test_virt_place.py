@@ -23,12 +23,22 @@ def test_apart_is_the_word_that_tags_hold() -> None:
 def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
     """A guest as virt_host_info tells it."""
     needs = {"bridges": ["br1"], "pools": ["fast"], "tags": ["web", "apart-db"]}
-    return {"name": name, "uuid": f"{name}-uuid", "state": state, "vcpus": 2, "memory_mib": memory_mib, "disk_mib": 7, **needs}
+    return {
+        "name": name,
+        "uuid": f"{name}-uuid",
+        "state": state,
+        "vcpus": 2,
+        "memory_mib": memory_mib,
+        "disk_mib": 7,
+        **needs,
+    }
 
 
 def test_what_a_guest_that_exists_needs() -> None:
     guest = _reported.guest(found("db1", "running", 512))
-    assert guest == Guest("db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid")
+    assert guest == Guest(
+        "db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid"
+    )
 
 
 def test_running_guests_leave_first_and_the_biggest_first() -> None:
@@ -61,7 +71,9 @@ def test_a_path_is_no_image() -> None:
         {"name": "web1", "image": "/root/a.qcow2"},
         {"name": "web2", "disks": [{"name": "system", "image": "~/b.qcow2"}]},
     ]
-    with pytest.raises(BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"):
+    with pytest.raises(
+        BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"
+    ):
         virt_place._guests(guests, {})
 
 
@@ -110,5 +122,9 @@ def test_a_copy_goes_where_its_original_is() -> None:
 def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:
     new = virt_place._incomplete(Placement("web1", "h1", "room"), "memory must be given")
     assert new == Placement("web1", None, "memory must be given")
-    for fine in (Placement("web1", "h1", "it is there", exists=True), Placement("web1", None, "no room"), Placement("web1", "h1", "room")):
+    for fine in (
+        Placement("web1", "h1", "it is there", exists=True),
+        Placement("web1", None, "no room"),
+        Placement("web1", "h1", "room"),
+    ):
         assert virt_place._incomplete(fine, "" if fine.why == "room" else "vcpus") is fine

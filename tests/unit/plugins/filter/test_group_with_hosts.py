@@ -25,10 +25,22 @@ def test_a_group_with_hosts_is_taken() -> None:
     [
         ("hypr", GROUPS, "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?"),
         ("empty", GROUPS, "virt_group: the inventory has no hosts in the group empty; groups with hosts are: hyper"),
-        ("h1", {"all": ["h1"], "ungrouped": ["h1"]}, "virt_group: the inventory has no hosts in the group h1; groups with hosts are: none"),
+        (
+            "h1",
+            {"all": ["h1"], "ungrouped": ["h1"]},
+            "virt_group: the inventory has no hosts in the group h1; groups with hosts are: none",
+        ),
         (["hyper"], GROUPS, "virt_group: the inventory has no hosts in the group ['hyper']; did you mean hyper?"),
-        ("a\x1b[2J", GROUPS, r"virt_group: the inventory has no hosts in the group a\x1b[2J; groups with hosts are: hyper"),
-        ("hyper", {"all": [], "ungrouped": []}, "the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg"),
+        (
+            "a\x1b[2J",
+            GROUPS,
+            r"virt_group: the inventory has no hosts in the group a\x1b[2J; groups with hosts are: hyper",
+        ),
+        (
+            "hyper",
+            {"all": [], "ungrouped": []},
+            "the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg",
+        ),
     ],
 )
 def test_another_is_refused(name: t.Any, groups: dict[str, list[str]], said: str) -> None:

@@ -40,8 +40,14 @@ NEWER = [
 ]
 
 Place = t.Tuple[str, ...]  # noqa: UP006  (Python 3.9; the name of an option at each level)
-OPTIONS: dict[str, t.Any] = {**GUEST_OPTIONS, **{name: {"type": "dict", "options": options} for name, options in DICTS.items()}}
-TABLES: dict[str, Table] = {"": domain.DOMAIN, "graphics": {field: one for field, one in GRAPHICS.items() if field != "autoport"}}
+OPTIONS: dict[str, t.Any] = {
+    **GUEST_OPTIONS,
+    **{name: {"type": "dict", "options": options} for name, options in DICTS.items()},
+}
+TABLES: dict[str, Table] = {
+    "": domain.DOMAIN,
+    "graphics": {field: one for field, one in GRAPHICS.items() if field != "autoport"},
+}
 # Options of no row.
 PLAIN: dict[Place, Kind] = {
     ("name",): k.NAME,
@@ -191,11 +197,17 @@ def bases() -> dict[str, str]:
 
 
 def grafted(guest: GuestSpec, xml: str) -> Grafted:
-    """The document after the user's wishes, completed and judged as the front does it; raises BadInput where it is refused."""
+    """The document after the user's wishes, completed and judged as the front does it.
+
+    Raises BadInput where it is refused.
+    """
     found = domain.sizes(xml)
     if found["vcpus.maximum"] == 0:  # a new guest
         said = guest.fields
-        least = {"vcpus.current": said.get("vcpus.maximum", 2), "memory.current_kib": said.get("memory.maximum_kib", 524288)}
+        least = {
+            "vcpus.current": said.get("vcpus.maximum", 2),
+            "memory.current_kib": said.get("memory.maximum_kib", 524288),
+        }
         guest, found = guest.with_fields(**{**least, **said}), {}
     there = disk.by_name(xml)
     images = [item if item.name in there else _with_image(item) for item in guest.disks or ()]
@@ -241,7 +253,10 @@ class Unfit(Exception):
 
 
 def stored(xml: str) -> str:
-    """A definition as libvirt gives it back; raises Unfit where its grammar refuses it, or its parser (of the test driver: no KVM)."""
+    """A definition as libvirt gives it back.
+
+    Raises Unfit where its grammar refuses it, or its parser (of the test driver: no KVM).
+    """
     root = etree.fromstring(xml)
     root[:] = sorted(root, key=_place)  # which is free, but the validator stumbles over groups that are torn apart
     if not _schema().validate(root):

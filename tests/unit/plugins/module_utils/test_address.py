@@ -8,13 +8,23 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Guest, HostLinks, Nic, Sighting, host_address
+from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+    Claim,
+    Guest,
+    HostLinks,
+    Nic,
+    Sighting,
+    host_address,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 
 WEB, DB = "52:54:00:00:00:01", "52:54:00:00:00:02"
 HERE = ipaddress.ip_interface("192.0.2.1/24")
 LINKS = HostLinks(
-    addresses={"br0": (HERE, ipaddress.ip_interface("fe80::1/64")), "eth1": (ipaddress.ip_interface("198.51.100.1/24"),)},
+    addresses={
+        "br0": (HERE, ipaddress.ip_interface("fe80::1/64")),
+        "eth1": (ipaddress.ip_interface("198.51.100.1/24"),),
+    },
     macs={"br0": "02:00:00:00:00:01"},
     routers=frozenset({"192.0.2.254"}),
     neighbours={("br0", "192.0.2.9"): "02:00:00:00:00:99", ("br0", "192.0.2.10"): "02:00:00:00:00:98"},
@@ -31,7 +41,9 @@ def web(*claims: tuple[str, str], bridge: str = "br0", **more: t.Any) -> Guest:
 
 def db(*claims: tuple[str, str], **more: t.Any) -> Guest:
     """Another one on the same bridge."""
-    return Guest("2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(Claim(DB, *claim) for claim in claims), **more)
+    return Guest(
+        "2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(Claim(DB, *claim) for claim in claims), **more
+    )
 
 
 def seen(mac: str, address: str, source: str = "packets", since: int = 100) -> tuple[Sighting, ...]:
@@ -104,16 +116,30 @@ def test_what_the_operator_gave_needs_no_network() -> None:
         pytest.param("packets", db((X, "packets")), True, [], id="both claim it"),
         pytest.param("dhcp", db((X, "packets")), True, [X], id="a DHCP server speaks for this one"),
         pytest.param("packets", db((X, "dhcp")), True, [], id="a DHCP server speaks for the other one"),
-        pytest.param("packets", db((X, "packets"), seen=seen(DB, X)), True, [], id="the other one is there, and was before"),
+        pytest.param(
+            "packets", db((X, "packets"), seen=seen(DB, X)), True, [], id="the other one is there, and was before"
+        ),
         pytest.param("packets", db(seen=seen(DB, X)), False, [], id="the other one may yet answer"),
         pytest.param("packets", db(seen=seen(DB, X)), True, [X], id="the other one has not answered"),
         pytest.param("packets", db((Y, "packets"), seen=seen(DB, X)), False, [X], id="the other one is elsewhere"),
-        pytest.param("packets", db((Y, "packets"), seen=seen(DB, X, "dhcp")), False, [X], id="elsewhere, whoever said so before"),
-        pytest.param("packets", db(("2001:db8::7", "packets"), seen=seen(DB, X)), False, [], id="another family is not elsewhere"),
+        pytest.param(
+            "packets", db((Y, "packets"), seen=seen(DB, X, "dhcp")), False, [X], id="elsewhere, whoever said so before"
+        ),
+        pytest.param(
+            "packets", db(("2001:db8::7", "packets"), seen=seen(DB, X)), False, [], id="another family is not elsewhere"
+        ),
         pytest.param("packets", db(seen=seen(DB, X, "dhcp")), True, [], id="silent, but a DHCP server gave it"),
         pytest.param("dhcp", db(seen=seen(DB, X, "dhcp")), True, [X], id="the DHCP server gave it to this one since"),
-        pytest.param("dhcp", db((X, "packets"), seen=seen(DB, X, "dhcp")), True, [], id="the other one had it from DHCP and is there"),
-        pytest.param("lease", db((X, "packets"), seen=seen(DB, X, "dhcp")), True, [X], id="libvirt's own server is believed"),
+        pytest.param(
+            "dhcp",
+            db((X, "packets"), seen=seen(DB, X, "dhcp")),
+            True,
+            [],
+            id="the other one had it from DHCP and is there",
+        ),
+        pytest.param(
+            "lease", db((X, "packets"), seen=seen(DB, X, "dhcp")), True, [X], id="libvirt's own server is believed"
+        ),
         pytest.param("packets", db(seen=seen(DB, X, "lease"), running=False), True, [X], id="the other one is off"),
         pytest.param("packets", db(seen=seen(DB, Y)), True, [X], id="the other one was elsewhere"),
     ],
@@ -154,7 +180,9 @@ def test_who_has_lost_an_address_is_told() -> None:
         (seen(DB, Y), [(X, "packets")], [(X, "packets", 200)]),
     ],
 )
-def test_what_is_recorded(before: tuple[Sighting, ...], claims: list[tuple[str, str]], after: list[tuple[str, str, int]]) -> None:
+def test_what_is_recorded(
+    before: tuple[Sighting, ...], claims: list[tuple[str, str]], after: list[tuple[str, str, int]]
+) -> None:
     """And recording it again changes nothing."""
     guest = web(*claims, seen=before)
     told = plans.recorded(guest, guest.claims, (), now_s=200)
@@ -203,7 +231,9 @@ def test_records_are_read_as_they_are_written_or_not_at_all() -> None:
         assert Sighting.parse(text) is None, text
 
 
-@pytest.mark.parametrize("text", ["", "x", "192.0.2.7/24", "fe80::1%eth0", "::ffff:127.0.0.1", "0.0.0.0", "::", "240.0.0.1", None, "1"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "192.0.2.7/24", "fe80::1%eth0", "::ffff:127.0.0.1", "0.0.0.0", "::", "240.0.0.1", None, "1"]
+)
 def test_no_address_of_a_host(text: str | None) -> None:
     assert host_address(text) is None
 

@@ -19,7 +19,26 @@ from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 Fields = t.Dict[str, t.Any]  # noqa: UP006  (Python 3.9)
-ODD = ["", "..", "../../x", "<x/>", "a b", "a\nb", "\x00", "-1", -1, 0, 2**40, "x" * 300, "&lt;", True, "512MiB", "\u202e", "0x1", "1,1"]
+ODD = [
+    "",
+    "..",
+    "../../x",
+    "<x/>",
+    "a b",
+    "a\nb",
+    "\x00",
+    "-1",
+    -1,
+    0,
+    2**40,
+    "x" * 300,
+    "&lt;",
+    True,
+    "512MiB",
+    "\u202e",
+    "0x1",
+    "1,1",
+]
 
 
 def values(kind: Kind, odd: bool) -> st.SearchStrategy[t.Any]:
@@ -31,7 +50,9 @@ def values(kind: Kind, odd: bool) -> st.SearchStrategy[t.Any]:
         return st.integers(low, min(high, low + 9)) | st.sampled_from(said.samples(kind))
     if kind.form:
         letters = st.characters(min_codepoint=32, max_codepoint=0x17F, exclude_categories=("Cc", "Zl", "Zp"))
-        return st.sampled_from(said.samples(kind)) | st.from_regex(re.compile(kind.form, re.ASCII), fullmatch=True, alphabet=letters)
+        return st.sampled_from(said.samples(kind)) | st.from_regex(
+            re.compile(kind.form, re.ASCII), fullmatch=True, alphabet=letters
+        )
     return st.sampled_from(said.samples(kind))
 
 
@@ -80,7 +101,9 @@ def guests(draw: st.DrawFn) -> Fields:
     groups = sorted({name.partition(".")[0] for name in table})
     fields: Fields = {}
     for group in draw(st.lists(st.sampled_from(groups), min_size=1, max_size=2, unique=True)):
-        fields.update(draw(fields_of({name: one for name, one in table.items() if name.partition(".")[0] == group}, "", 4)))
+        fields.update(
+            draw(fields_of({name: one for name, one in table.items() if name.partition(".")[0] == group}, "", 4))
+        )
     options = said.saying(table, said.whole_guest(fields) if draw(st.integers(0, 9)) else fields)
     if not draw(st.integers(0, 4)):
         display = said.TABLES["graphics"]
@@ -109,7 +132,9 @@ def outcomes(options: Fields) -> t.Iterator[str]:
         yield "taken"
 
 
-@pytest.mark.skipif(not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)")
+@pytest.mark.skipif(
+    not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)"
+)
 def test_whatever_is_said() -> None:
     count: collections.Counter[str] = collections.Counter()
 

@@ -69,18 +69,26 @@ def after(hosts: t.Sequence[Host], residents: t.Iterable[Resident], moves: t.Ite
 
 
 @examples(200)
-@given(clusters(), POLICIES, st.integers(1, 6), st.sampled_from([0.01, 1.0, 5.0]), st.sets(st.integers(0, 9), max_size=2))
-def test_what_always_holds(cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]) -> None:
+@given(
+    clusters(), POLICIES, st.integers(1, 6), st.sampled_from([0.01, 1.0, 5.0]), st.sets(st.integers(0, 9), max_size=2)
+)
+def test_what_always_holds(
+    cluster: tuple[list[Host], list[Resident]], policy: Policy, most: int, least: float, stay: set[int]
+) -> None:
     hosts, residents = cluster
     names = {f"web{number}" for number in stay}
     moves = plan(hosts, residents, policy=policy, max_moves=most, min_gain=least, stay=names)
-    assert plan(hosts[::-1], residents[::-1], policy=policy, max_moves=most, min_gain=least, stay=names) == moves, "order does not matter"
+    assert plan(hosts[::-1], residents[::-1], policy=policy, max_moves=most, min_gain=least, stay=names) == moves, (
+        "order does not matter"
+    )
     assert len(moves) <= most and all(move.gain >= least for move in moves)
     assert len({move.guest for move in moves}) == len(moves) and not names & {move.guest for move in moves}
     before, then = imbalance(hosts, policy), imbalance(after(hosts, residents, moves), policy)
     assert then == pytest.approx(before - sum(move.gain for move in moves), abs=1e-6)
     for count in range(len(moves)):
-        assert imbalance(after(hosts, residents, moves[: count + 1]), policy) < imbalance(after(hosts, residents, moves[:count]), policy)
+        assert imbalance(after(hosts, residents, moves[: count + 1]), policy) < imbalance(
+            after(hosts, residents, moves[:count]), policy
+        )
     dests = {move.guest: move.dest for move in moves}
     for host in hosts:
         check_host(host, [one.guest for one in residents if dests.get(one.guest.name) == host.name], policy)
@@ -103,7 +111,14 @@ def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
 def filled(name: str, *guests: Guest) -> tuple[Host, list[Resident]]:
     """A host with 8 GiB and these guests."""
     vcpus, memory_mib = sum(guest.vcpus for guest in guests), sum(guest.memory_mib for guest in guests)
-    host = Host(name, 8, 8192, vcpus_used=vcpus, memory_used_mib=memory_mib, guests={guest.name: Copy("running") for guest in guests})
+    host = Host(
+        name,
+        8,
+        8192,
+        vcpus_used=vcpus,
+        memory_used_mib=memory_mib,
+        guests={guest.name: Copy("running") for guest in guests},
+    )
     return host, [Resident(guest, name, 100) for guest in guests]
 
 
@@ -137,7 +152,13 @@ def test_no_hosts_at_all() -> None:
 
 def host(name: str, memory_used_mib: int, **more: t.Any) -> Host:
     """One of 8 processors and 10,000 MiB, of which that much is used."""
-    said: dict[str, t.Any] = {"cpus": 8, "memory_mib": 10_000, "vcpus_used": 0, "memory_used_mib": memory_used_mib, **more}
+    said: dict[str, t.Any] = {
+        "cpus": 8,
+        "memory_mib": 10_000,
+        "vcpus_used": 0,
+        "memory_used_mib": memory_used_mib,
+        **more,
+    }
     return Host(name, **said)
 
 
@@ -152,7 +173,8 @@ def resident(name: str, memory_mib: int, where: str = "hyper0", disk_mib: int = 
         ([], 0.0),
         ([host("hyper0", 5000), host("hyper1", 5000)], 0.0),
         ([host("hyper0", 8000), host("hyper1", 2000)], 37.5),  # 100 and 25 percent of what guests may have, which is 80
-        ([host("hyper0", 0, vcpus_used=16), host("hyper1", 0)], 17.678),  # 50 and 0 percent of 32 vCPUs, which count half
+        # 50 and 0 percent of 32 vCPUs, which count half
+        ([host("hyper0", 0, vcpus_used=16), host("hyper1", 0)], 17.678),
         ([host("hyper0", 8000), host("hyper1", 2000, maintenance="new fan")], 0.0),
         ([host("hyper0", 8000), host("hyper1", 2000, cpus=0)], 0.0),
         ([host("hyper0", 8000), host("hyper1", 2000, memory_mib=0)], 0.0),

@@ -151,7 +151,9 @@ def test_the_address_of_another_host_leads_nowhere() -> None:
         ),
     ],
 )
-def test_ports_that_cannot_be_bridged_are_refused(link: dict[str, t.Any], fields: dict[str, t.Any], reasons: list[str]) -> None:
+def test_ports_that_cannot_be_bridged_are_refused(
+    link: dict[str, t.Any], fields: dict[str, t.Any], reasons: list[str]
+) -> None:
     facts = BridgeFacts(host="hyper1", links={"eth0": {**ETHER, **link}}, **fields)
     with pytest.raises(Refused, match="cannot make bridge br0: ") as caught:
         bridge.port(BridgeSpec("br0", "eth0"), facts)
@@ -306,7 +308,8 @@ def test_a_bridge_that_does_not_fit_is_refused(facts: BridgeFacts, port: str | N
 FILTER_OFF = "# Written by the role corral.virt.bridge: guests on a bridge are not filtered by the host.\n"
 FILES = {
     SYSCTL: FILTER_OFF + "".join(f"-net.bridge.{call} = 0\n" for call in bridge.NF_CALLS),
-    UDEV: f'{FILTER_OFF}ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="/lib/systemd-sysctl --prefix=/net/bridge"\n',
+    UDEV: f'{FILTER_OFF}ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="/lib/systemd-sysctl '
+    '--prefix=/net/bridge"\n',
 }
 
 
@@ -500,7 +503,9 @@ def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: st
 def test_ifupdown_follows_what_is_sourced(tmp_path: Path) -> None:
     folder = tmp_path / "interfaces.d"
     (folder / "more").mkdir(parents=True)
-    (tmp_path / "interfaces").write_text("auto lo\nsource\nsource interfaces.d/*.cfg\nsource-directory interfaces.d/more\n")
+    (tmp_path / "interfaces").write_text(
+        "auto lo\nsource\nsource interfaces.d/*.cfg\nsource-directory interfaces.d/more\n"
+    )
     (folder / "eth0.cfg").write_text("auto eth0\niface eth0 inet dhcp\nsource ../interfaces\n")
     (folder / "not").write_text("iface not inet dhcp\n")
     (folder / "more/eth1").write_text("auto eth1\n")
@@ -530,9 +535,12 @@ def test_networkd_files_and_commands() -> None:
     assert change.lasting == {
         "/etc/systemd/network/05-corral-br0.netdev": (f"{head}{netdev}\n[Bridge]\nSTP=false\nForwardDelaySec=0\n"),
         "/etc/systemd/network/05-corral-br0.network": (
-            f"{head}# As /etc/systemd/network/10-a.network for eth0.\n[Match]\nName=br0\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nIAID=7\n"
+            f"{head}# As /etc/systemd/network/10-a.network for "
+            "eth0.\n[Match]\nName=br0\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nIAID=7\n"
         ),
-        "/etc/systemd/network/05-corral-br0-eth0.network": (f"{head}[Match]\nName=eth0\n\n[Network]\nBridge=br0\nLinkLocalAddressing=no\n"),
+        "/etc/systemd/network/05-corral-br0-eth0.network": (
+            f"{head}[Match]\nName=eth0\n\n[Network]\nBridge=br0\nLinkLocalAddressing=no\n"
+        ),
     }
     assert change.trial == {path.replace("/etc/", "/run/"): text for path, text in change.lasting.items()}
     assert (change.down, change.up, change.settle) == ((), (("networkctl", "reload"),), change.up)

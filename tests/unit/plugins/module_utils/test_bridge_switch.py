@@ -226,7 +226,10 @@ def test_nobody_reads_passwords_while_they_are_written(
     def noted(descriptor: int) -> None:
         status = os.fstat(descriptor)
         # Last its folder, in which it has its name by then.
-        modes.append((stat.S_ISDIR(status.st_mode) and (tmp_path / name).read_text() == "password: secret") or status.st_mode & 0o777)
+        modes.append(
+            (stat.S_ISDIR(status.st_mode) and (tmp_path / name).read_text() == "password: secret")
+            or status.st_mode & 0o777
+        )
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)

@@ -1,4 +1,6 @@
-"""Disks, the images below them, and who uses them, as tables: what is done, and what is refused because data would be lost."""
+"""Disks, the images below them, and who uses them, as tables: what is done, and what is refused because data would
+be lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ DEFINED = Use("web1", "u1", "off", forget_xml="<domain/>")
 
 def image(**more: t.Any) -> Origin:
     """An image of 2 GiB."""
-    known: dict[str, t.Any] = {"name": "debian.qcow2", "path": BASE, "format": "qcow2", "size_bytes": 2 * GIB, "chain": (BASE,)}
+    known: dict[str, t.Any] = {
+        "name": "debian.qcow2",
+        "path": BASE,
+        "format": "qcow2",
+        "size_bytes": 2 * GIB,
+        "chain": (BASE,),
+    }
     return Origin(**{**known, **more})
 
 
@@ -40,7 +48,11 @@ NOTHING = FoundDisk("nothing")
 def shown(step: CloneStep) -> str:
     """A step in one line: its name, and what it works with."""
     keys = ("size_bytes", "guest", "uuid", "target", "timeout_s", "format")
-    values = [f"{getattr(step, key) // GIB}G" if key == "size_bytes" else str(getattr(step, key)) for key in keys if hasattr(step, key)]
+    values = [
+        f"{getattr(step, key) // GIB}G" if key == "size_bytes" else str(getattr(step, key))
+        for key in keys
+        if hasattr(step, key)
+    ]
     base = [step.base.path] if hasattr(step, "base") else []
     return " ".join([type(step).__name__, *([] if step.path == DISK else [step.path]), *values, *base])
 
@@ -68,7 +80,11 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (wanted("present", base=ANY, size_bytes=3 * GIB), NOTHING, f"Overlay 3G qcow2 {BASE} = 3G on {BASE}"),
     (wanted("present", base=ANY, size_bytes=2 * GIB), NOTHING, f"Overlay 2G qcow2 {BASE} = 2G on {BASE}"),
     (wanted("present", base=ANY, size_bytes=GIB), NOTHING, "BadInput"),
-    (wanted("present", base=ANY, size_bytes=GIB, allow_shrink=True), NOTHING, f"Overlay 1G qcow2 {BASE} = 1G on {BASE}"),
+    (
+        wanted("present", base=ANY, size_bytes=GIB, allow_shrink=True),
+        NOTHING,
+        f"Overlay 1G qcow2 {BASE} = 1G on {BASE}",
+    ),
     (wanted("present"), NOTHING, "NotFound"),
     (wanted("rebased", base=ANY), NOTHING, "NotFound"),
     (wanted("flattened", base=ANY), NOTHING, "NotFound"),
@@ -83,13 +99,25 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (wanted("present", base=image(locked=True), copy=True), NOTHING, "Refused"),
     (wanted("present", base=image(locked=True)), NOTHING, f"Overlay 2G qcow2 {BASE} = 2G on {BASE}"),
     # no disk of ours
-    *((wanted(state, base=ANY, **GONE), FoundDisk(kind), "Refused") for state in ("present", "absent") for kind in ("link", "other")),
+    *(
+        (wanted(state, base=ANY, **GONE), FoundDisk(kind), "Refused")
+        for state in ("present", "absent")
+        for kind in ("link", "other")
+    ),
     # there
     (wanted("present"), here(), " = 4G"),
     (wanted("present", format="raw"), here(), "Refused"),
     (wanted("present", base=ANY), here(backing=BASE), f" = 4G on {BASE}"),
-    (wanted("present", base=ANY), here(backing="/images/debian.ffffffffffff.qcow2"), " = 4G on /images/debian.ffffffffffff.qcow2"),
-    (wanted("present", base=image(path="/b")), here(backing="/elsewhere/debian.qcow2"), " = 4G on /elsewhere/debian.qcow2"),
+    (
+        wanted("present", base=ANY),
+        here(backing="/images/debian.ffffffffffff.qcow2"),
+        " = 4G on /images/debian.ffffffffffff.qcow2",
+    ),
+    (
+        wanted("present", base=image(path="/b")),
+        here(backing="/elsewhere/debian.qcow2"),
+        " = 4G on /elsewhere/debian.qcow2",
+    ),
     (wanted("present", base=ANY), here(backing="/images/other.qcow2"), "Refused"),
     (wanted("present", base=ANY), here(), " = 4G"),
     (wanted("present", size_bytes=4 * GIB), here(uses=(SAVED,)), " = 4G"),
@@ -110,19 +138,35 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(uses=(OFF,)), "Shrink 3G qcow2 = 3G"),
     *(
         (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(**more), "Refused")
-        for more in ({"uses": (RUNS,)}, {"uses": (SAVED,)}, {"locked": True}, {"snapshots": True}, {"overlays": ("/images/o",)})
+        for more in (
+            {"uses": (RUNS,)},
+            {"uses": (SAVED,)},
+            {"locked": True},
+            {"snapshots": True},
+            {"overlays": ("/images/o",)},
+        )
     ),
     # rebased
     (wanted("rebased", base=ANY), here(backing="/old"), f"StandOn {BASE} = 4G on {BASE}"),
     (wanted("rebased", base=ANY), here(), f"StandOn {BASE} = 4G on {BASE}"),
     (wanted("rebased", base=ANY), here(backing=BASE, uses=(RUNS,)), f" = 4G on {BASE}"),
-    (wanted("rebased", base=ANY), here(backing="/old", uses=(DEFINED, OFF)), f"Forget web1; StandOn {BASE} = 4G on {BASE}"),
+    (
+        wanted("rebased", base=ANY),
+        here(backing="/old", uses=(DEFINED, OFF)),
+        f"Forget web1; StandOn {BASE} = 4G on {BASE}",
+    ),
     (wanted("rebased", base=ANY, format="raw"), here(format="raw", backing="/old"), "Refused"),
     (wanted("rebased", base=image(chain=(BASE, DISK))), here(backing="/old"), "Refused"),
     (wanted("rebased", base=image(uses=(OFF,))), here(backing="/old"), "Refused"),
     *(
         (wanted("rebased", base=ANY), here(backing="/old", **more), "Refused")
-        for more in ({"uses": (RUNS,)}, {"uses": (SAVED,)}, {"uses": (OFF, SAVED)}, {"locked": True}, {"snapshots": True})
+        for more in (
+            {"uses": (RUNS,)},
+            {"uses": (SAVED,)},
+            {"uses": (OFF, SAVED)},
+            {"locked": True},
+            {"snapshots": True},
+        )
     ),
     # flattened
     (wanted("flattened"), here(), " = 4G"),
@@ -142,7 +186,13 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (wanted("absent", **GONE), here(left="/images/.left"), "Remove; Remove /images/.left"),
     *(
         (wanted("absent", **GONE), here(**more), "Refused")
-        for more in ({"uses": (OFF,)}, {"uses": (RUNS,)}, {"uses": (SAVED,)}, {"overlays": ("/images/o",)}, {"locked": True})
+        for more in (
+            {"uses": (OFF,)},
+            {"uses": (RUNS,)},
+            {"uses": (SAVED,)},
+            {"overlays": ("/images/o",)},
+            {"locked": True},
+        )
     ),
     (wanted("absent", **GONE), FoundDisk("nothing", uses=(OFF,), left="/images/.left"), "Refused"),
     (wanted("absent", format="raw", **GONE), here(), "Remove"),
@@ -150,7 +200,11 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
 
 
 def test_a_disk_is_changed_only_as_the_table_says() -> None:
-    wrong = [(wish, found, outcome(wish, found), expected) for wish, found, expected in CASES if outcome(wish, found) != expected]
+    wrong = [
+        (wish, found, outcome(wish, found), expected)
+        for wish, found, expected in CASES
+        if outcome(wish, found) != expected
+    ]
     assert not wrong
 
 
@@ -164,8 +218,16 @@ def reason(wish: CloneSpec, found: FoundDisk) -> str:
 
 
 REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
-    (wanted("present", base=image(uses=(OFF,))), NOTHING, ["cannot stand on", "debian.qcow2", "web1 (off)", "clone: copy"]),
-    (wanted("present", base=image(uses=(RUNS,)), copy=True), NOTHING, ["cannot copy", "web1 (running)", "shut the guest down"]),
+    (
+        wanted("present", base=image(uses=(OFF,))),
+        NOTHING,
+        ["cannot stand on", "debian.qcow2", "web1 (off)", "clone: copy"],
+    ),
+    (
+        wanted("present", base=image(uses=(RUNS,)), copy=True),
+        NOTHING,
+        ["cannot copy", "web1 (running)", "shut the guest down"],
+    ),
     (wanted("present", base=image(locked=True), copy=True), NOTHING, ["cannot copy", f"fuser -v {BASE}"]),
     (wanted("present", base=ANY), FoundDisk("link"), ["an image"]),
     (wanted("present", base=ANY), FoundDisk("other"), ["no file"]),
@@ -173,7 +235,11 @@ REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
     (wanted("present", format="raw"), here(), ["into raw", "format: qcow2"]),
     (wanted("present", base=ANY, size_bytes=GIB), NOTHING, ["1 GiB", "2 GiB", "allow_shrink"]),
     (wanted("present", size_bytes=3 * GIB), here(), ["from 4 GiB to 3 GiB", "allow_shrink"]),
-    (wanted("present", size_bytes=5 * GIB), here(uses=(BELOW,)), ["grow disk disk.qcow2", "web2", "beneath another image"]),
+    (
+        wanted("present", size_bytes=5 * GIB),
+        here(uses=(BELOW,)),
+        ["grow disk disk.qcow2", "web2", "beneath another image"],
+    ),
     (wanted("present", size_bytes=5 * GIB), here(uses=(SAVED,)), ["web1 (saved)", "managedsave-remove"]),
     (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(uses=(RUNS,)), ["web1 (running)", "shrink"]),
     (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(snapshots=True), ["shrink", "snapshots"]),
@@ -190,14 +256,24 @@ REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
 
 
 def test_a_refusal_names_object_reason_and_remedy() -> None:
-    wrong = [(reason(wish, found), words) for wish, found, words in REASONS if not all(word in reason(wish, found) for word in words)]
+    wrong = [
+        (reason(wish, found), words)
+        for wish, found, words in REASONS
+        if not all(word in reason(wish, found) for word in words)
+    ]
     assert not wrong
 
 
 def test_changes_tell_before_and_after() -> None:
     cases = [
-        (plan(wanted("present", base=ANY), NOTHING), [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, BASE)]),
-        (plan(wanted("present", **COPY), NOTHING), [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, None)]),
+        (
+            plan(wanted("present", base=ANY), NOTHING),
+            [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, BASE)],
+        ),
+        (
+            plan(wanted("present", **COPY), NOTHING),
+            [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, None)],
+        ),
         (plan(wanted("present", size_bytes=5 * GIB), here()), [("size", "4 GiB", "5 GiB")]),
         (plan(wanted("rebased", base=ANY), here(backing="/old")), [("stands_on", "/old", BASE)]),
         (plan(wanted("flattened"), here(backing=BASE)), [("stands_on", BASE, None)]),

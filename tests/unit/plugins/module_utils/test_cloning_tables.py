@@ -66,14 +66,17 @@ def test_a_copy_is_a_guest_of_its_own(root: t.Any) -> None:
 
 def test_what_programs_keep_with_a_guest_is_of_that_guest(root: t.Any) -> None:
     assert sorted(one.tag.rpartition("}")[2] for one in root.findall("metadata/*")) == ["guest", "libosinfo"]
-    assert [(one.tag.rpartition("}")[2], one.text) for one in root.findall("metadata/{urn:corral:virt:guest:1}guest/*")] == [
-        ("tag", "front")
-    ]
+    assert [
+        (one.tag.rpartition("}")[2], one.text) for one in root.findall("metadata/{urn:corral:virt:guest:1}guest/*")
+    ] == [("tag", "front")]
 
 
 def test_ports_are_chosen_anew(root: t.Any) -> None:
     vnc, spice = root.findall("devices/graphics")
-    assert dict(vnc.attrib) == {"type": "vnc", "autoport": "yes", "websocket": "-1"} and "socket" not in vnc.find("listen").attrib
+    assert (
+        dict(vnc.attrib) == {"type": "vnc", "autoport": "yes", "websocket": "-1"}
+        and "socket" not in vnc.find("listen").attrib
+    )
     assert dict(spice.attrib) == {"type": "spice", "autoport": "yes"}
     assert dict(root.find("devices/vsock/cid").attrib) == {"auto": "yes"}
 
@@ -83,7 +86,9 @@ def test_files_of_devices_are_one_guest_s() -> None:
     assert cloned.own_files(XML) >= mine and "/srv/all.sock" not in cloned.own_files(XML)
     after = cloned.own_files(cloned.document(XML, name="web3", uuid=UUID))
     assert after == mine, "what libvirt named after the guest, it names anew"
-    with pytest.raises(Refused, match=r"a copy of web1: the devices of both would use /log/web1, .*/srv/web1\.sock; give those of web3"):
+    with pytest.raises(
+        Refused, match=r"a copy of web1: the devices of both would use /log/web1, .*/srv/web1\.sock; give those of web3"
+    ):
         cloning.check_files(COPY, cloned.own_files(XML), after)
     cloning.check_files(COPY, cloned.own_files(XML), {"/log/web3"})
 
@@ -146,15 +151,23 @@ def test_which_disks_a_copy_gets_its_own_of(disk: dict[str, t.Any], copied: bool
     ],
 )
 def test_a_disk_that_is_no_file_must_be_spoken_of(disk: dict[str, t.Any]) -> None:
-    with pytest.raises(BadInput, match=f"cannot copy disk {disk['name']} of web1 for web3: it is no file; give web3 a disk"):
+    with pytest.raises(
+        BadInput, match=f"cannot copy disk {disk['name']} of web1 for web3: it is no file; give web3 a disk"
+    ):
         cloning.described(COPY, [disk], [])
-    for item in (Disk(disk["name"], state="absent"), Disk(disk["name"], image="a.qcow2"), Disk(disk["name"], fields={"source": "/p/x"})):
+    for item in (
+        Disk(disk["name"], state="absent"),
+        Disk(disk["name"], image="a.qcow2"),
+        Disk(disk["name"], fields={"source": "/p/x"}),
+    ):
         assert cloning.described(COPY.with_fields(disks=(item,)), [disk], []).disks == (item,)
 
 
 def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
     more = Disk("more", size_bytes=GIB)
-    asked = COPY.with_fields(disks=(more, Disk("system", fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")))
+    asked = COPY.with_fields(
+        disks=(more, Disk("system", fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast"))
+    )
     first, last = cloning.described(asked, [SYSTEM], []).disks or ()
     assert last == more
     assert first == Disk(
@@ -177,7 +190,12 @@ ORIGIN = Origin("/p/web1-system.qcow2", "/p/web1-system.qcow2", "qcow2", 8 * GIB
 def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wanted: int) -> None:
     item = Disk("system", fields={"format": "qcow2"}, size_bytes=size, copy_of=Original("web1", ORIGIN.path, "qcow2"))
     volume = new_disk.volume("web3", item, Site(POOL, origin=ORIGIN))
-    assert (volume.path, volume.capacity_bytes, volume.copy_of, volume.backing_path) == ("/p/web3-system.qcow2", wanted, ORIGIN.path, None)
+    assert (volume.path, volume.capacity_bytes, volume.copy_of, volume.backing_path) == (
+        "/p/web3-system.qcow2",
+        wanted,
+        ORIGIN.path,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +203,11 @@ def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wan
     [
         ({"size_bytes": GIB}, ORIGIN, "size 1 GiB is smaller than disk system of web1"),
         ({}, None, "there is no /p/web1-system.qcow2"),
-        ({}, dataclasses.replace(ORIGIN, written=True), "a process that libvirt does not know writes to /p/web1-system.qcow2; see"),
+        (
+            {},
+            dataclasses.replace(ORIGIN, written=True),
+            "a process that libvirt does not know writes to /p/web1-system.qcow2; see",
+        ),
         ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 has it as qcow2, and its first bytes say raw"),
     ],
 )
@@ -229,10 +251,18 @@ def test_all_that_is_told_to_a_copy_reaches_it() -> None:
     for said, kinds in (
         ({"vendor_data": script}, ["text/plain", "text/cloud-config", "text/cloud-boothook"]),
         ({"vendor_data": {"packages": ["vim"]}}, ["text/cloud-config", "text/cloud-boothook"]),
-        ({"vendor_data": script, "user_data": {"ssh_keys": {"rsa_private": "x"}}}, ["text/plain", "text/cloud-boothook"]),
-        ({"vendor_data": {"a": 1}, "user_data": {"ssh_keys": {"rsa_private": "x"}}}, ["text/plain", "text/cloud-boothook"]),
+        (
+            {"vendor_data": script, "user_data": {"ssh_keys": {"rsa_private": "x"}}},
+            ["text/plain", "text/cloud-boothook"],
+        ),
+        (
+            {"vendor_data": {"a": 1}, "user_data": {"ssh_keys": {"rsa_private": "x"}}},
+            ["text/plain", "text/cloud-boothook"],
+        ),
     ):
-        parts = t.cast("list[email.message.Message]", email.message_from_string(seeded(said)["vendor-data"]).get_payload())
+        parts = t.cast(
+            "list[email.message.Message]", email.message_from_string(seeded(said)["vendor-data"]).get_payload()
+        )
         assert [part.get_content_type() for part in parts] == kinds, said
     only = seeded({"user_data": {"ssh_keys": {"rsa_private": "x"}}})["vendor-data"]
     assert only.startswith("#cloud-boothook\n")

@@ -15,7 +15,9 @@ def verbs(tuning: Tuning, remaining: list[int], *, seconds_each: float = 1) -> l
     pilot, taken = Pilot(tuning), []
     for number, left in enumerate(remaining, 1):
         figures = {"memory_iteration": number, "memory_remaining": left}
-        taken += [f"{action.verb} {action.value}".removesuffix(" 0") for action in pilot.look(number * seconds_each, figures)]
+        taken += [
+            f"{action.verb} {action.value}".removesuffix(" 0") for action in pilot.look(number * seconds_each, figures)
+        ]
     return taken
 
 
@@ -29,7 +31,13 @@ def test_stalled_passes_are_answered_step_by_step() -> None:
     assert verbs(Tuning(schedule="minimal_downtime"), stalled) == [
         "downtime 100", "downtime 150", "downtime 200", "downtime 300", "downtime 400", "downtime 500", "abort",
     ]  # fmt: skip
-    assert verbs(Tuning(schedule="postcopy"), stalled) == ["downtime 100", "downtime 150", "downtime 200", "postcopy", "abort"]
+    assert verbs(Tuning(schedule="postcopy"), stalled) == [
+        "downtime 100",
+        "downtime 150",
+        "downtime 200",
+        "postcopy",
+        "abort",
+    ]
 
 
 def test_suspend_allows_a_long_pause_before_it_gives_up() -> None:
@@ -37,7 +45,11 @@ def test_suspend_allows_a_long_pause_before_it_gives_up() -> None:
 
 
 def test_a_pass_that_gets_nearer_does_not_count() -> None:
-    assert verbs(Tuning(schedule="postcopy"), [100, 90, 80, 80, 70, 70]) == ["downtime 100", "downtime 150", "downtime 200"]
+    assert verbs(Tuning(schedule="postcopy"), [100, 90, 80, 80, 70, 70]) == [
+        "downtime 100",
+        "downtime 150",
+        "downtime 200",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +80,9 @@ def test_the_rate_of_writing_tells_what_can_work() -> None:
 def quiet(told: list[tuple[int, bool]], **tuning: t.Any) -> list[str]:
     """What is done over seconds with so many bytes sent, and the destination answering or not."""
     pilot = Pilot(Tuning(stall_timeout_s=3, **tuning))
-    looks = [pilot.look(second, {"data_processed": sent}, answers=answers) for second, (sent, answers) in enumerate(told)]
+    looks = [
+        pilot.look(second, {"data_processed": sent}, answers=answers) for second, (sent, answers) in enumerate(told)
+    ]
     return [action.verb for actions in looks for action in actions]
 
 
@@ -76,7 +90,9 @@ def test_a_copy_that_stalls_while_both_hosts_answer_is_ended() -> None:
     assert quiet([(5, True)] * 4) == ["abort"]
     assert quiet([(5, True)] * 3) == []
     assert quiet([(second, True) for second in range(20)]) == [], "slow is not stalled"
-    assert quiet([(5, True), (5, True), (5, False), (5, True), (5, True), (5, True)]) == ["abort"], "silence does not count"
+    assert quiet([(5, True), (5, True), (5, False), (5, True), (5, True), (5, True)]) == ["abort"], (
+        "silence does not count"
+    )
     assert quiet([(5, False)] * 9) == []
 
 

@@ -1,4 +1,6 @@
-"""Measures against a migration that does not converge, as tables: which one, at which pass or second, and when it is given up."""
+"""Measures against a migration that does not converge, as tables: which one, at which pass or second, and when it is
+given up.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_post_copy_waits_for_a_pass() -> None:
 
 def test_the_deadline_holds_without_figures() -> None:
     pilot = Pilot(Tuning(timeout_s=10, stall_timeout_s=1000, timeout_action="suspend"))
-    found = [[f"{action.verb} {action.why}" for action in pilot.look(second, {})] for second in (9.9, 10, 19.9, 20, 30, 500)]
+    found = [
+        [f"{action.verb} {action.why}" for action in pilot.look(second, {})] for second in (9.9, 10, 19.9, 20, 30, 500)
+    ]
     told = "it took longer than timeout, {} s"
     assert found == [[], ["suspend " + told.format(10)], [], ["abort " + told.format(20)], [], []]
 
@@ -101,9 +105,19 @@ def test_what_can_work_is_told() -> None:
         (81, {"bandwidth_mib_s": 100, "postcopy": True}, ["auto_converge, postcopy must help"]),
         (81, {"bandwidth_mib_s": 100, "auto_converge": False, "postcopy": True}, [": postcopy must help"]),
         (81, {"bandwidth_mib_s": 100, "auto_converge": False, "timeout_action": "suspend"}, [": suspend must help"]),
-        (81, {"bandwidth_mib_s": 100, "auto_converge": False, "schedule": "suspend_if_needed"}, [": suspend must help"]),
+        (
+            81,
+            {"bandwidth_mib_s": 100, "auto_converge": False, "schedule": "suspend_if_needed"},
+            [": suspend must help"],
+        ),
         (81, {"bandwidth_mib_s": 100, "auto_converge": False}, ["81 MiB", "100 MiB/s", "it will not converge"]),
-        (81, {"bandwidth_mib_s": 100, "auto_converge": False, "schedule": "minimal_downtime"}, ["it will not converge"]),
+        (
+            81,
+            {"bandwidth_mib_s": 100, "auto_converge": False, "schedule": "minimal_downtime"},
+            ["it will not converge"],
+        ),
     ]
     found = [(can_work(dirty, Tuning(**tuning)), words) for dirty, tuning, words in cases]
-    assert not [(text, words) for text, words in found if not all(word in text for word in words) or (text and not words)]
+    assert not [
+        (text, words) for text, words in found if not all(word in text for word in words) or (text and not words)
+    ]

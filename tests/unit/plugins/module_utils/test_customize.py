@@ -1,4 +1,7 @@
-"""A seed as commands of virt-customize; what its scripts do is run by a real shell here, and by a real guest in the lab."""
+"""A seed as commands of virt-customize.
+
+What its scripts do is run by a real shell here, and by a real guest in the lab.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import customize
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 
 SECRET = "hunter2"
-NETWORK = {"version": 2, "ethernets": {"all": {"match": {"name": "e*"}, "addresses": ["192.0.2.7/24"], "gateway4": "192.0.2.1"}}}
+NETWORK = {
+    "version": 2,
+    "ethernets": {"all": {"match": {"name": "e*"}, "addresses": ["192.0.2.7/24"], "gateway4": "192.0.2.1"}},
+}
 
 
 def commands(**said: t.Any) -> dict[str, str]:
@@ -25,7 +31,9 @@ def commands(**said: t.Any) -> dict[str, str]:
 
 
 def test_commands() -> None:
-    told = commands(user_data={"timezone": "Europe/Rome", "packages": ["vim", "nano"], "runcmd": ["a | b", ["c", "d e"]]})
+    told = commands(
+        user_data={"timezone": "Europe/Rome", "packages": ["vim", "nano"], "runcmd": ["a | b", ["c", "d e"]]}
+    )
     assert told["hostname"] == "web1"
     assert (told["timezone"], told["firstboot-install"]) == ("Europe/Rome", "vim,nano")
     assert told["firstboot"] == "#!/bin/sh\na | b\nc 'd e'\n"
@@ -37,8 +45,17 @@ def test_secrets_stand_only_in_scripts() -> None:
 
 
 def test_scripts_are_shell() -> None:
-    user = {"name": "ops", "groups": "adm, users", "sudo": "ALL=(ALL) ALL", "passwd": "$6$x", "ssh_authorized_keys": ["k"], "gecos": "it's"}
-    told = commands(user_data={"users": [user], "write_files": [{"path": "/a", "owner": "x y"}]}, network_config=NETWORK)
+    user = {
+        "name": "ops",
+        "groups": "adm, users",
+        "sudo": "ALL=(ALL) ALL",
+        "passwd": "$6$x",
+        "ssh_authorized_keys": ["k"],
+        "gecos": "it's",
+    }
+    told = commands(
+        user_data={"users": [user], "write_files": [{"path": "/a", "owner": "x y"}]}, network_config=NETWORK
+    )
     subprocess.run(["sh", "-n"], input=told["run"], text=True, check=True)
 
 
@@ -75,7 +92,9 @@ def script(**said: t.Any) -> str:
     """What runs in the image, after its start; what it writes is in `{}`."""
     text = commands(**said)["run"]
     assert text.startswith(START)
-    return re.sub(r"echo (\S*) \| base64 -d", lambda found: f"{{{base64.b64decode(found[1]).decode()}}}", text[len(START) :])
+    return re.sub(
+        r"echo (\S*) \| base64 -d", lambda found: f"{{{base64.b64decode(found[1]).decode()}}}", text[len(START) :]
+    )
 
 
 def written(path: str, content: str, mode: str, more: str = "") -> str:
@@ -88,7 +107,9 @@ KEYS = written('"$home/.ssh/authorized_keys"', "{}", "600", ">") + 'chmod 700 "$
 
 
 def keys(user: str, text: str) -> str:
-    return f"home=$(getent passwd {user} | cut -d: -f6)\n" + KEYS.replace("{{}}", f"{{{text}}}").replace("{}:", f"{user}:")
+    return f"home=$(getent passwd {user} | cut -d: -f6)\n" + KEYS.replace("{{}}", f"{{{text}}}").replace(
+        "{}:", f"{user}:"
+    )
 
 
 SCRIPTS: list[tuple[dict[str, t.Any], str]] = [
@@ -103,19 +124,25 @@ SCRIPTS: list[tuple[dict[str, t.Any], str]] = [
         {"users": [{"name": "a", "groups": "adm, w", "hashed_passwd": "$6$x", "passwd": "no", "lock_passwd": False}]},
         (
             "id a >/dev/null 2>&1 || useradd -m  a\n"
-            "getent group adm >/dev/null || groupadd adm; usermod -aG adm a\ngetent group w >/dev/null || groupadd w; usermod -aG w a\n"
+            "getent group adm >/dev/null || groupadd adm; usermod -aG adm a\ngetent group w >/dev/null || groupadd w; "
+            "usermod -aG w a\n"
             "printf '%s\\n' 'a:$6$x' | chpasswd -e\n"
         ),
     ),
     (
         {"users": [{"name": "a", "groups": ["w w"], "plain_text_passwd": "p w"}]},
         (
-            "id a >/dev/null 2>&1 || useradd -m  a\ngetent group 'w w' >/dev/null || groupadd 'w w'; usermod -aG 'w w' a\n"
+            "id a >/dev/null 2>&1 || useradd -m  a\ngetent group 'w w' >/dev/null || groupadd 'w w'; usermod -aG 'w "
+            "w' a\n"
             "printf '%s\\n' 'a:p w' | chpasswd\nusermod -L a\n"
         ),
     ),
     (
-        {"users": [{"name": "a", "sudo": ["ALL=(ALL) ALL", "X"], "lock_passwd": False, "ssh_authorized_keys": ["k1", "k2"]}]},
+        {
+            "users": [
+                {"name": "a", "sudo": ["ALL=(ALL) ALL", "X"], "lock_passwd": False, "ssh_authorized_keys": ["k1", "k2"]}
+            ]
+        },
         "id a >/dev/null 2>&1 || useradd -m  a\n"
         + written("/etc/sudoers.d/90-corral-a", "a ALL=(ALL) ALL\na X\n", "440")
         + keys("a", "k1\nk2\n"),
@@ -123,7 +150,12 @@ SCRIPTS: list[tuple[dict[str, t.Any], str]] = [
     ({"users": [{"name": "a", "sudo": False}]}, "id a >/dev/null 2>&1 || useradd -m  a\nusermod -L a\n"),
     ({"ssh_authorized_keys": "a key"}, keys("root", "a key\n")),
     (
-        {"write_files": [{"path": "/x", "content": "c", "owner": "a:b"}, {"path": "/y", "permissions": 0o755, "append": True}]},
+        {
+            "write_files": [
+                {"path": "/x", "content": "c", "owner": "a:b"},
+                {"path": "/y", "permissions": 0o755, "append": True},
+            ]
+        },
         written("/x", "c", "644") + "chown a:b /x\n" + written("/y", "", "755", ">"),
     ),
     (
@@ -187,7 +219,10 @@ KEYFILES: list[tuple[dict[str, t.Any] | None, str]] = [
     (ALL_OF_A_NIC, ALL_OF_A_KEYFILE),
     ({"dhcp4": True}, f"[match]\ninterface-name=nic\n{NONE.format('auto')}"),
     (None, f"[match]\ninterface-name=nic\n{NONE.format('disabled')}"),
-    ({"match": {"macaddress": "m"}, "nameservers": {"search": ["a"]}}, NONE.format("disabled").replace("]\n", "]\nmac-address=m\n", 1)),
+    (
+        {"match": {"macaddress": "m"}, "nameservers": {"search": ["a"]}},
+        NONE.format("disabled").replace("]\n", "]\nmac-address=m\n", 1),
+    ),
 ]
 
 
@@ -195,7 +230,10 @@ KEYFILES: list[tuple[dict[str, t.Any] | None, str]] = [
 def test_networks_as_either_program_reads_them(nic: dict[str, t.Any] | None, expected: str) -> None:
     network = {"version": 2, "ethernets": {"other": {"dhcp4": True}, "nic": nic}}
     said = script(network_config=network)[len(f"rm -f /etc/ssh/ssh_host_*\n{HOST_KEY}") :]
-    other = f"[connection]\nid=corral other\ntype=ethernet\nautoconnect-priority=100\n[match]\ninterface-name=other\n{NONE.format('auto')}"
+    other = (
+        "[connection]\nid=corral "
+        f"other\ntype=ethernet\nautoconnect-priority=100\n[match]\ninterface-name=other\n{NONE.format('auto')}"
+    )
     ours = f"[connection]\nid=corral nic\ntype=ethernet\nautoconnect-priority=100\n{expected}"
     place = "/etc/NetworkManager/system-connections/corral-{}.nmconnection"
     assert said == (
@@ -210,12 +248,19 @@ def test_networks_as_either_program_reads_them(nic: dict[str, t.Any] | None, exp
 
 WHERE = "of web1: with method virt_customize"
 REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
-    ({"on_change": "next_boot"}, ["cloud_init.on_change {} the disk is written once, before the first start; choose ignore or refuse"]),
+    (
+        {"on_change": "next_boot"},
+        ["cloud_init.on_change {} the disk is written once, before the first start; choose ignore or refuse"],
+    ),
     ({"vendor_data": "#!/bin/sh\n"}, ["cloud_init.vendor_data {} nobody reads it; say it in user_data"]),
     ({"user_data": "#!/bin/sh\n"}, ["cloud_init.user_data {} it must be a #cloud-config"]),
     ({"network_config": {"version": 1, "config": []}}, ["cloud_init.network_config {} it must be of version 2"]),
     (
-        {"user_data": {"swap": 1, "bootcmd": []}, "meta_data": {"x": 1, "instance-id": "i"}, "network_config": {"version": 2, "bonds": {}}},
+        {
+            "user_data": {"swap": 1, "bootcmd": []},
+            "meta_data": {"x": 1, "instance-id": "i"},
+            "network_config": {"version": 2, "bonds": {}},
+        },
         ["cloud_init {} these cannot be applied: bootcmd, meta_data.x, network_config.bonds, swap"],
     ),
     (
@@ -236,8 +281,8 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
         },
         [
             (
-                "cloud_init {} these cannot be applied: network_config.ethernets.*.link-local, network_config.ethernets.*.match.driver, "
-                "network_config.ethernets.*.nameservers.y"
+                "cloud_init {} these cannot be applied: network_config.ethernets.*.link-local, "
+                "network_config.ethernets.*.match.driver, network_config.ethernets.*.nameservers.y"
             )
         ],
     ),

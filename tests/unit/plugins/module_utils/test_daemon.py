@@ -63,7 +63,9 @@ def changes(commands: t.Iterable[str]) -> list[str]:
 def test_it_reads_its_files_and_parts_with_whom_was_revoked_since(told: list[str], root: str) -> None:
     daemon.remember(root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1"}))
     daemon.load("libvirtd", root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1", **GONE}))
-    assert changes(told) == ["server-update-tls libvirtd", "client-disconnect libvirtd 84"], "hyper1 has come back with another certificate"
+    assert changes(told) == ["server-update-tls libvirtd", "client-disconnect libvirtd 84"], (
+        "hyper1 has come back with another certificate"
+    )
     assert daemon.is_loaded(root)
     told.clear()
     daemon.load("libvirtd", root, Trust(revoked=GONE))
@@ -85,16 +87,22 @@ def test_what_is_not_written_down_is_read_again(told: list[str], root: str, monk
 
 
 def test_a_daemon_that_cannot_is_named_with_the_command() -> None:
-    told = r"cannot let no-such-daemon read its certificates: virt-admin -c no-such-daemon:///system [^\n]*[^;]; mend that"
+    told = (
+        r"cannot let no-such-daemon read its certificates: virt-admin -c no-such-daemon:///system [^\n]*[^;]; mend that"
+    )
     with pytest.raises(Failed, match=told):
         daemon.load("no-such-daemon", "/nowhere", Trust())
 
 
 def test_only_who_listens_has_read_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    listens = "   1: 00000000:408A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0"
+    listens = (
+        "   1: 00000000:408A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0"
+    )
     monkeypatch.setattr(daemon, "_lines", lambda path: [listens] if path.endswith("tcp") else [])
     assert daemon.serving("virtproxyd") is None
-    monkeypatch.setattr(daemon, "_lines", lambda path: [listens.replace("408A", "4082")] if path.endswith("tcp6") else [])
+    monkeypatch.setattr(
+        daemon, "_lines", lambda path: [listens.replace("408A", "4082")] if path.endswith("tcp6") else []
+    )
     assert daemon.serving("virtproxyd") == "virtproxyd"
     monkeypatch.setattr(daemon, "_lines", lambda _path: [listens.replace("408A", "4082").replace(" 0A ", " 01 ")])
     assert daemon.serving("virtproxyd") is None, "that is a connection to another host"

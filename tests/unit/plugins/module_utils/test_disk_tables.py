@@ -12,7 +12,16 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Device, Known, Origin, Site, SiteOf, Size, SizeOf
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Device,
+    Known,
+    Origin,
+    Site,
+    SiteOf,
+    Size,
+    SizeOf,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
 GIB = 1024**3
@@ -87,7 +96,13 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
     ("drive", Disk("data", fields={"device": "cdrom"}), known(), None, "at None"),
     ("elsewhere", DATA_2G, known({"data": ""}), None, "at None"),
     ("same", DATA_2G, known({"data": DATA}), Size(2 * GIB), "at None"),
-    ("grows", DATA_2G, known({"data": DATA}), Size(GIB), f"grow disk {DATA} to 2 GiB; disks[data].size: 1 GiB -> 2 GiB; at None"),
+    (
+        "grows",
+        DATA_2G,
+        known({"data": DATA}),
+        Size(GIB),
+        f"grow disk {DATA} to 2 GiB; disks[data].size: 1 GiB -> 2 GiB; at None",
+    ),
     (
         "grows live",
         DATA_2G,
@@ -101,8 +116,8 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known({"data": DATA}),
         Size(3 * GIB),
         (
-            "Refused: cannot shrink disk data of web1 from 3 GiB to 2 GiB: data would be lost; shrink what is in it, shut the "
-            "guest down, and use virt_image with allow_shrink: true"
+            "Refused: cannot shrink disk data of web1 from 3 GiB to 2 GiB: data would be lost; shrink what is in it, "
+            "shut the guest down, and use virt_image with allow_shrink: true"
         ),
     ),
     (
@@ -137,18 +152,26 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         DATA_2G,
         known(volumes=(SYSTEM,)),
         Site(IMAGES, GIB),
-        f"Refused: cannot make disk data of web1: {DATA} exists already; remove it, or use it as it is with disks[].source: {DATA}",
+        (
+            f"Refused: cannot make disk data of web1: {DATA} exists already; remove it, or use it as it is with "
+            f"disks[].source: {DATA}"
+        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("item", "of", "answer", "expected"), [case[1:] for case in OUTCOMES], ids=[case[0] for case in OUTCOMES])
+@pytest.mark.parametrize(
+    ("item", "of", "answer", "expected"), [case[1:] for case in OUTCOMES], ids=[case[0] for case in OUTCOMES]
+)
 def test_what_is_done_about_a_disk(item: Disk, of: Known, answer: Answer | None, expected: str) -> None:
     assert told(item, of, answer) == expected
 
 
 def test_a_disk_that_is_made_has_the_format_of_its_file() -> None:
-    for item, of, site in ((Disk("data"), Known(), Site(IMAGES)), (Disk("data"), known(volumes=(DATA,)), Site(IMAGES, GIB))):
+    for item, of, site in (
+        (Disk("data"), Known(), Site(IMAGES)),
+        (Disk("data"), known(volumes=(DATA,)), Site(IMAGES, GIB)),
+    ):
         [placed] = planned(item, of, site).disks or ()
         assert placed.fields == {"source": DATA, "format": "qcow2"}
 
@@ -164,7 +187,11 @@ QUESTIONS: list[tuple[Disk, Known, object]] = [
     (DATA_2G, known({"data": DATA}), SizeOf(DATA)),
     (DATA_2G, known({"data": DATA}, making=(DATA,)), SiteOf("default", "web1-data.qcow2")),
     (DATA_2G, known({"data": DATA}, making=(DATA,), running=frozenset([DATA])), SizeOf(DATA)),
-    (Disk("data", pool="fast", image="debian.qcow2", fields={"format": "raw"}), Known(), SiteOf("fast", "web1-data.img", "debian.qcow2")),
+    (
+        Disk("data", pool="fast", image="debian.qcow2", fields={"format": "raw"}),
+        Known(),
+        SiteOf("fast", "web1-data.img", "debian.qcow2"),
+    ),
 ]
 
 
@@ -181,7 +208,12 @@ def test_disks_that_nobody_speaks_of_stay() -> None:
 ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
     ("overlay", {}, {}, f"create disk {SYSTEM} (8 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
     ("copy", {"clone": "copy"}, {}, f"create disk {SYSTEM} (8 GiB, qcow2, copy of {ORIGIN.path}); at {SYSTEM}"),
-    ("large", {}, {"capacity_bytes": 9 * GIB}, f"create disk {SYSTEM} (9 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
+    (
+        "large",
+        {},
+        {"capacity_bytes": 9 * GIB},
+        f"create disk {SYSTEM} (9 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}",
+    ),
     ("as large", {"size_bytes": 3 * GIB}, {}, f"create disk {SYSTEM} (3 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
     ("larger", {"size_bytes": 4 * GIB}, {}, f"create disk {SYSTEM} (4 GiB, qcow2, on {ORIGIN.content}); at {SYSTEM}"),
     (
@@ -213,8 +245,9 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"here": False, "uri": "qemu+ssh://a/system"},
         (
-            "Refused: cannot create web1 on image debian.qcow2 over qemu+ssh://a/system: from here the content behind that "
-            "name cannot be told; name the content (as virt_image returns it), say clone: copy, or run the module on the hypervisor"
+            "Refused: cannot create web1 on image debian.qcow2 over qemu+ssh://a/system: from here the content behind "
+            "that name cannot be told; name the content (as virt_image returns it), say clone: copy, or run the "
+            "module on the hypervisor"
         ),
     ),
     (
@@ -234,8 +267,9 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"header": Header("raw")},
         (
-            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: by its name it is qcow2, by its first bytes raw, "
-            "which a guest may have written; rename it to what it is if you know where it comes from, or bring it anew with virt_image"
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: by its name it is qcow2, by "
+            "its first bytes raw, which a guest may have written; rename it to what it is if you know where it comes "
+            "from, or bring it anew with virt_image"
         ),
     ),
     (
@@ -243,8 +277,9 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"header": Header("qcow2", "/etc/shadow")},
         (
-            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: it stands on /etc/shadow, which is no image from "
-            "virt_image; let it stand alone (virt_image state: flattened), or bring what it stands on with virt_image"
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: it stands on /etc/shadow, "
+            "which is no image from virt_image; let it stand alone (virt_image state: flattened), or bring what it "
+            "stands on with virt_image"
         ),
     ),
     (
@@ -257,12 +292,17 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         "another word of libvirt",
         {},
         {"format": "raw"},
-        "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: libvirt takes it for raw; refresh pool default and look",
+        (
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: libvirt takes it for raw; refresh "
+            "pool default and look"
+        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("item", "origin", "expected"), [case[1:] for case in ORIGINS], ids=[case[0] for case in ORIGINS])
+@pytest.mark.parametrize(
+    ("item", "origin", "expected"), [case[1:] for case in ORIGINS], ids=[case[0] for case in ORIGINS]
+)
 def test_what_a_disk_is_made_from(item: dict[str, t.Any], origin: dict[str, t.Any], expected: str) -> None:
     made = Disk("system", **{"image": "debian.qcow2", **item})
     assert told(made, Known(), Site(IMAGES, origin=dataclasses.replace(ORIGIN, **origin))) == expected
@@ -278,13 +318,17 @@ def test_an_overlay_names_the_format_of_what_it_stands_on() -> None:
 
 def test_steps_hold_all_that_their_doers_need() -> None:
     [made] = planned(Disk("data", pool="fast"), Known(), Site(Pool("fast", "netfs", "/images"))).steps
-    assert made == steps.CreateVolume("web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>")
+    assert made == steps.CreateVolume(
+        "web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>"
+    )
     [grown] = planned(DATA_2G, known({"data": DATA}, active=True), Size(GIB)).steps
     assert grown == steps.GrowRunningDisk("web1", DATA, 2 * GIB, "vdb")
 
 
 def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
-    with pytest.raises(NotFound, match=r"there is no image debian\.qcow2 in pool default; bring it there with virt_image"):
+    with pytest.raises(
+        NotFound, match=r"there is no image debian\.qcow2 in pool default; bring it there with virt_image"
+    ):
         planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
 
 
@@ -295,7 +339,13 @@ def test_a_disk_is_a_file(pool: Pool) -> None:
         planned(Disk("data"), Known(), Site(pool))
 
 
-PLACES = [("dir", True, True), ("fs", True, True), ("netfs", True, True), ("gluster", True, False), ("dir", False, False)]
+PLACES = [
+    ("dir", True, True),
+    ("fs", True, True),
+    ("netfs", True, True),
+    ("gluster", True, False),
+    ("dir", False, False),
+]
 
 
 @pytest.mark.parametrize(("kind", "here", "serves"), PLACES)
@@ -314,10 +364,15 @@ def test_which_pools_keep_files(kind: str) -> None:
 
 
 def test_several_disks_are_one_plan() -> None:
-    wish = wanted(Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"}))
+    wish = wanted(
+        Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"})
+    )
     of = known({"data": DATA}, making=(SYSTEM, "/images/gone.qcow2", "/images/web1-seed.iso"))
     plan = disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
-    assert [str(step).split(" (", maxsplit=1)[0] for step in plan.steps] == [f"create disk {SYSTEM}", f"grow disk {DATA} to 2 GiB"]
+    assert [str(step).split(" (", maxsplit=1)[0] for step in plan.steps] == [
+        f"create disk {SYSTEM}",
+        f"grow disk {DATA} to 2 GiB",
+    ]
     assert [item.name for item in plan.disks or ()] == ["system", "data", "iso"]
     assert plan.making == (SYSTEM,) and plan.left == ("/images/gone.qcow2",)
     assert [item.fields.get("source") for item in plan.unmade()] == [SYSTEM + ".making", None, None]
@@ -368,14 +423,23 @@ def test_an_image_is_description_enough() -> None:
     assert disk.resumed(given, of) is given
 
 
-STARTS = [("running", True), ("paused", True), ("rebooted", True), ("present", False), ("shutdown", False), ("destroyed", False)]
+STARTS = [
+    ("running", True),
+    ("paused", True),
+    ("rebooted", True),
+    ("present", False),
+    ("shutdown", False),
+    ("destroyed", False),
+]
 
 
 @pytest.mark.parametrize(("state", "refused"), STARTS)
 def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
     wish, of = wanted(state=state), known(making=(SYSTEM, DATA))
     if refused:
-        expected = re.escape(f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; say its disks again")
+        expected = re.escape(
+            f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; say its disks again"
+        )
         with pytest.raises(Refused, match=expected):
             disk.plan(wish, of, {}, xml_of)
     else:

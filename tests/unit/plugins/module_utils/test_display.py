@@ -40,7 +40,9 @@ REFUSED = [
 def test_an_unprotected_display_is_not_opened_by_a_task(
     said: dict[str, str] | None, before: list[Display], after: list[Display], host: DisplayDefaults
 ) -> None:
-    with pytest.raises(Refused, match=r"of web1 on .* has neither password nor TLS.*127\.0\.0\.1.*password.*allow_unprotected"):
+    with pytest.raises(
+        Refused, match=r"of web1 on .* has neither password nor TLS.*127\.0\.0\.1.*password.*allow_unprotected"
+    ):
         check(GuestSpec("web1", graphics=said), before, after, host)
     assert check(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, host) == []
 
@@ -99,7 +101,9 @@ def test_what_a_definition_says_of_a_display(xml: str, display: Display) -> None
         ('vnc_password = ""\nspice_password = "x"\n', DisplayDefaults(protected=frozenset({"spice"}))),
     ],
 )
-def test_what_a_host_says_of_all_displays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: DisplayDefaults) -> None:
+def test_what_a_host_says_of_all_displays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: DisplayDefaults
+) -> None:
     (tmp_path / "qemu.conf").write_text(text)
     monkeypatch.setattr(qemu, "_CONF", str(tmp_path / "qemu.conf"))
     assert qemu.displays() == told

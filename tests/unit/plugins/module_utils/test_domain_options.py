@@ -15,10 +15,34 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import seed as s
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
-EVIL = ["../../x", "a/b", "<x/>", "a\"b'&", "]]><x/>", "&xxe;", "a\x00", "\x1b[31m", "a\n", "\ud800", "{{ 7 * 7 }}", "-drive", "x\u202ey"]
+EVIL = [
+    "../../x",
+    "a/b",
+    "<x/>",
+    "a\"b'&",
+    "]]><x/>",
+    "&xxe;",
+    "a\x00",
+    "\x1b[31m",
+    "a\n",
+    "\ud800",
+    "{{ 7 * 7 }}",
+    "-drive",
+    "x\u202ey",
+]
 BROKEN = ("a\x00", "\x1b[31m", "\ud800")  # what XML cannot hold
 NEVER_IN_NAMES = set("/<>&\"'\x00\x1b\n\ud800{}\u202e ")
-NAMES = ["name", "image", "tags", "disks.name", "disks.image", "disks.pool", "interfaces.network", "interfaces.portgroup", "hostdevs.name"]
+NAMES = [
+    "name",
+    "image",
+    "tags",
+    "disks.name",
+    "disks.image",
+    "disks.pool",
+    "interfaces.network",
+    "interfaces.portgroup",
+    "hostdevs.name",
+]
 
 
 def option_at(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
@@ -32,7 +56,11 @@ def option_at(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
 def takes_text(path: tuple[str, ...]) -> bool:
     """Whether any text can be said there; `xml` is markup by its nature and has tests of its own."""
     option = option_at(path)
-    return option.get("elements", option["type"]) in ("str", "path", "raw") and "choices" not in option and path != ("xml",)
+    return (
+        option.get("elements", option["type"]) in ("str", "path", "raw")
+        and "choices" not in option
+        and path != ("xml",)
+    )
 
 
 def identity(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -91,13 +119,17 @@ def stands(path: tuple[str, ...], value: str) -> bool:
 @pytest.mark.parametrize("path", TEXTS, ids=".".join)
 def test_no_text_becomes_structure(path: tuple[str, ...]) -> None:
     taken = [value for value in EVIL if stands(path, value)]
-    assert bool(taken) == (".".join(path) in FREE), "a place for any text refuses all of them, or one for a form takes some"
+    assert bool(taken) == (".".join(path) in FREE), (
+        "a place for any text refuses all of them, or one for a form takes some"
+    )
 
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
 def test_a_path_is_absolute_and_goes_nowhere_else(path: tuple[str, ...]) -> None:
     for value in ("x", "../x", "/a/../../etc/shadow", "/..", "/a\nb", "/a\x00b", "/", "a/b"):
-        with pytest.raises(BadInput, match=rf"{path[-1]} of .*: (must be an absolute path without '\.\.'|control characters)"):
+        with pytest.raises(
+            BadInput, match=rf"{path[-1]} of .*: (must be an absolute path without '\.\.'|control characters)"
+        ):
             said.understood(saying(path, value))
 
 
@@ -105,7 +137,9 @@ def test_a_path_is_absolute_and_goes_nowhere_else(path: tuple[str, ...]) -> None
 def test_names_are_always_checked(place: str) -> None:
     *_list, option = place.split(".")
     for value in ("a/b", "../x", "<x/>", "a\n", "a\x00", "a b", "..", "/etc/passwd"):
-        with pytest.raises(BadInput, match=rf"^[^:]*{option}[^:]*: (must be|control characters|.* is not a valid name|.* is a path, )"):
+        with pytest.raises(
+            BadInput, match=rf"^[^:]*{option}[^:]*: (must be|control characters|.* is not a valid name|.* is a path, )"
+        ):
             said.understood(saying(tuple(place.split(".")), value))
 
 
@@ -118,7 +152,10 @@ def test_names_are_always_checked(place: str) -> None:
         ("<domain><metadata/></domain>", "must not hold <metadata>"),
         ("<network/>", "must be a <domain> element without attributes"),
         ("<domain type='kvm'/>", "must be a <domain> element without attributes"),
-        ('<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><domain><title>&e;</title></domain>', "must not declare a document type"),
+        (
+            '<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><domain><title>&e;</title></domain>',
+            "must not declare a document type",
+        ),
         ("\x00", "well-formed"),
     ],
 )
@@ -129,7 +166,9 @@ def test_the_escape_hatch_has_a_frame(xml: str, message: str) -> None:
 
 @pytest.mark.parametrize("base", said.bases())
 def test_the_escape_hatch_adds_once(base: str) -> None:
-    guest = said.understood({"xml": "<domain><features><pae/></features><devices><redirdev bus='usb' type='pty'/></devices></domain>"})
+    guest = said.understood(
+        {"xml": "<domain><features><pae/></features><devices><redirdev bus='usb' type='pty'/></devices></domain>"}
+    )
     before = said.bases()[base]
     after = said.grafted(guest, before)
     assert after.xml.count("<redirdev") == before.count("<redirdev") + 1
@@ -145,28 +184,52 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"vcpus": {"cores": 3}}, "vcpus.cores of web1: no such option; there are cpuset, current"),
         ({"vcpus": {"topology": {"books": 3}}}, r"vcpus.topology.books of web1: no such option"),
         ({"vcpus": {"placement": "x"}}, "placement"),
-        ({"vcpus": {"topology": {"cores": 2}, "maximum": 3}}, "the topology has 2 vcpus, maximum says 3; make them equal"),
+        (
+            {"vcpus": {"topology": {"cores": 2}, "maximum": 3}},
+            "the topology has 2 vcpus, maximum says 3; make them equal",
+        ),
         ({"memory": "much"}, "memory.current of web1: cannot read 'much' as a size; write 512MiB"),
         ({"memory": {"maximum": 1, "current": 2}}, "memory.current of web1: 2MiB is above memory.maximum, 1MiB"),
         ({"memory": {"swap": 1}}, "memory.swap of web1: no such option"),
         ({"disks": [{"name": "a"}, {"name": "a"}]}, "disks of web1: a is given twice; names are identities"),
         ({"disks": [{"name": "seed"}]}, "belongs to the cloud-init seed"),
-        ({"disks": [{"name": "a", "source": "/a", "size": 1}]}, "source uses what is there as it is; it excludes image, clone, size"),
-        ({"disks": [{"name": "a", "source": "/a", "clone": "copy"}]}, "source uses what is there as it is; it excludes image, clone, size"),
-        ({"disks": [{"name": "a", "clone": "copy"}]}, "disk a of web1: clone says how it is made from image; give that too"),
+        (
+            {"disks": [{"name": "a", "source": "/a", "size": 1}]},
+            "source uses what is there as it is; it excludes image, clone, size",
+        ),
+        (
+            {"disks": [{"name": "a", "source": "/a", "clone": "copy"}]},
+            "source uses what is there as it is; it excludes image, clone, size",
+        ),
+        (
+            {"disks": [{"name": "a", "clone": "copy"}]},
+            "disk a of web1: clone says how it is made from image; give that too",
+        ),
         ({"disks": [{"name": "a", "source": "../a"}]}, "must be an absolute path without '..', not '../a'"),
         ({"disks": [{"name": "a", "url": "gopher://x/y"}]}, r"disks\[a\].url of web1: must be http://"),
         ({"disks": [{"name": "a", "source": "/a"}], "image": "b"}, "image of web1: none of its disks is made"),
         ({"disks": [{"name": "a", "image": "c"}], "image": "b"}, "disk a has an image of its own, c; leave out one"),
         ({"interfaces": [{"name": "a", "mac": "01:00:00:00:00:00"}]}, "not a unicast MAC"),
-        ({"interfaces": [{"name": "a", "bridge": "a-name-that-is-too-long"}]}, "name of a network device, 15 characters at most"),
+        (
+            {"interfaces": [{"name": "a", "bridge": "a-name-that-is-too-long"}]},
+            "name of a network device, 15 characters at most",
+        ),
         ({"graphics": {"type": "vnc", "password": "123456789"}}, "VNC looks at 8 characters only; give at most 8"),
-        ({"graphics": {"type": "vnc", "port": 80}}, "graphics.port of web1: must be a whole number from 5900 to 65535, not 80"),
+        (
+            {"graphics": {"type": "vnc", "port": 80}},
+            "graphics.port of web1: must be a whole number from 5900 to 65535, not 80",
+        ),
         ({"secure_boot": True, "firmware": "bios"}, "secure_boot of web1: it belongs to firmware efi, not bios"),
-        ({"stop_on_reboot": True, "on_reboot": "restart"}, "stop_on_reboot of web1: it is short for on_reboot: destroy; give one"),
+        (
+            {"stop_on_reboot": True, "on_reboot": "restart"},
+            "stop_on_reboot of web1: it is short for on_reboot: destroy; give one",
+        ),
         ({"wait": False, "force": True}, "wait of web1: force and wait_for_ip follow from waiting"),
         ({"wait_for_ip": "any"}, "wait_for_ip of web1: it needs state: running or state: rebooted, not present"),
-        ({"wait_for_ip": "agent", "state": "absent"}, "wait_for_ip of web1: it needs state: running or state: rebooted, not absent"),
+        (
+            {"wait_for_ip": "agent", "state": "absent"},
+            "wait_for_ip of web1: it needs state: running or state: rebooted, not absent",
+        ),
         ({"apply": "live", "allow_restart": True}, "choose one of apply and allow_restart"),
         ({"nic_profile": "office"}, "nic_profile of web1: profiles are put together on the controller"),
         ({"title": "a\nb"}, "title of web1: must be a single line"),
@@ -179,7 +242,13 @@ def test_refusals(options: dict[str, t.Any], message: str) -> None:
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    options = {"vcpus": 0, "memory": "x", "uuid": "y", "disks": [{"name": "a/b"}, {"name": "c", "serial": "\n"}], "boot": {"kernel": "k"}}
+    options = {
+        "vcpus": 0,
+        "memory": "x",
+        "uuid": "y",
+        "disks": [{"name": "a/b"}, {"name": "c", "serial": "\n"}],
+        "boot": {"kernel": "k"},
+    }
     with pytest.raises(BadInput, match="of web1: ") as caught:
         said.understood(options)
     told = " ".join(caught.value.problems)
@@ -213,7 +282,9 @@ def test_a_cpuset_is_spelt_as_libvirt_spells_it(spoken: object, means: str) -> N
     assert wanted({"name": "web1", "vcpus": {"cpuset": spoken}}).fields["vcpus.cpuset"] == means
 
 
-@pytest.mark.parametrize("spoken", ["a", "3-1", "1,^1", "^1,0-7", "0-7,^1-2", "0-", "0,", "1 2", True, "1;2", "16384", "0-9999999999"])
+@pytest.mark.parametrize(
+    "spoken", ["a", "3-1", "1,^1", "^1,0-7", "0-7,^1-2", "0-", "0,", "1 2", True, "1;2", "16384", "0-9999999999"]
+)
 def test_nonsense_is_no_cpuset(spoken: object) -> None:
     with pytest.raises(BadInput, match=r"vcpus\.cpuset of web1"):
         wanted({"name": "web1", "vcpus": {"cpuset": spoken}})

@@ -1,4 +1,6 @@
-"""Each option by itself, with each kind of value: libvirt takes what comes of it and keeps it, or it is refused before."""
+"""Each option by itself, with each kind of value: libvirt takes what comes of it and keeps it, or it is refused
+before.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,16 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
-pytestmark = pytest.mark.skipif(not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)")
+pytestmark = pytest.mark.skipif(
+    not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)"
+)
 
 Fields = t.Mapping[str, t.Any]
-EACH = {f"{table} {option}".strip(): (table, fields) for table, rows in said.TABLES.items() for option, fields in said.each(rows)}
+EACH = {
+    f"{table} {option}".strip(): (table, fields)
+    for table, rows in said.TABLES.items()
+    for option, fields in said.each(rows)
+}
 
 
 GROUPS = sorted({re.split(r"[.\[]", name)[0] for name in EACH})
@@ -33,7 +41,9 @@ def converges(options: Fields, base: str) -> bool:
         after = said.grafted(guest, said.bases()[base])
     except BadInput:
         return False
-    assert not said.grafted(guest, said.stored(after.xml)).changes, f"a second time changes something: {options} on {base}"
+    assert not said.grafted(guest, said.stored(after.xml)).changes, (
+        f"a second time changes something: {options} on {base}"
+    )
     return True
 
 
@@ -51,7 +61,11 @@ def test_libvirt_keeps_what_is_said(of: str) -> None:
     nowhere = []
     for name in filter(lambda name: group(name) == of, EACH):
         known = sayings(name, alone=False)
-        taken = [converges(one, base) for one in known for base in (("new", "bare", "desk") if one is known[-1] else ("new",))]
+        taken = [
+            converges(one, base)
+            for one in known
+            for base in (("new", "bare", "desk") if one is known[-1] else ("new",))
+        ]
         if known and not any(taken):
             nowhere.append(name)
     assert not nowhere, "what is said of these is taken nowhere"

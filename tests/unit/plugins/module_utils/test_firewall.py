@@ -486,12 +486,15 @@ def test_ufw(wanted: FirewallSpec, facts: Ufw, deleted: list[str], new: list[str
 def test_ufw_opens_ipv6_and_each_protocol() -> None:
     steps, _changes = firewall.decide(spec("2001:db8::1", ports=["2/udp", "1/tcp"]), Ufw())
     assert [str(step) for step in steps] == [
-        f"add ufw rule: allow from 2001:db8::1 to any port {port} comment corral.virt" for port in ("1 proto tcp", "2 proto udp")
+        f"add ufw rule: allow from 2001:db8::1 to any port {port} comment corral.virt"
+        for port in ("1 proto tcp", "2 proto udp")
     ]
 
 
 def accept(source: str, wanted: FirewallSpec) -> str:
-    return f'-s {source} -p tcp -m multiport --dports 16514,49152:49215 -m comment --comment "{wanted.comment}" -j ACCEPT'
+    return (
+        f'-s {source} -p tcp -m multiport --dports 16514,49152:49215 -m comment --comment "{wanted.comment}" -j ACCEPT'
+    )
 
 
 def test_rules_of_iptables() -> None:
@@ -638,7 +641,9 @@ CALLS: list[tuple[t.Callable[[], None], list[str]]] = [
 
 
 @pytest.mark.parametrize(("do", "expected"), CALLS)
-def test_each_verb_is_one_command(do: t.Callable[[], None], expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_verb_is_one_command(
+    do: t.Callable[[], None], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran: list[str] = []
 
     def run(*command: str, stdin: str = "") -> str:

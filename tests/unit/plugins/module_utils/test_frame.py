@@ -35,10 +35,18 @@ def arp(address: str, *, operation: int = 1, mac: str = MAC, head: bytes = b"\0\
     return head + struct.pack("!H", operation) + packed(mac) + ip(address) + bytes(6) + ip("192.0.2.1")
 
 
-def ipv4(sender: str, payload: bytes = b"", *, protocol: int = 17, ttl: int = 64, fragment: int = 0, head: int = 0x45) -> bytes:
+def ipv4(
+    sender: str, payload: bytes = b"", *, protocol: int = 17, ttl: int = 64, fragment: int = 0, head: int = 0x45
+) -> bytes:
     """A packet; its options are zeros."""
     rest = bytes(((head & 15) - 5) * 4) if head & 15 > 5 else b""
-    return struct.pack("!BBHHHBBH", head, 0, 0, 0, fragment, ttl, protocol, 0) + ip(sender) + ip("192.0.2.1") + rest + payload
+    return (
+        struct.pack("!BBHHHBBH", head, 0, 0, 0, fragment, ttl, protocol, 0)
+        + ip(sender)
+        + ip("192.0.2.1")
+        + rest
+        + payload
+    )
 
 
 def ipv6(sender: str, payload: bytes = b"", *, protocol: int = 17, hops: int = 64) -> bytes:
@@ -51,7 +59,9 @@ def neighbour(kind: int, target: str) -> bytes:
     return struct.pack("!BBHI", kind, 0, 0, 0) + ip(target)
 
 
-def granted(address: str, *, mac: str = MAC, kind: int = 5, ports: tuple[int, int] = (67, 68), options: bytes | None = None) -> bytes:
+def granted(
+    address: str, *, mac: str = MAC, kind: int = 5, ports: tuple[int, int] = (67, 68), options: bytes | None = None
+) -> bytes:
     """What a DHCP server sends."""
     bootp = b"\2\1\6\0" + bytes(12) + ip(address) + bytes(8) + packed(mac) + bytes(202)
     assert len(bootp) == 236
@@ -65,9 +75,18 @@ SEEN = {
     "it sends IPv4": (ether(0x0800, ipv4("192.0.2.7")), "192.0.2.7"),
     "with options": (ether(0x0800, ipv4("192.0.2.7", head=0x46)), "192.0.2.7"),
     "it sends IPv6": (ether(0x86DD, ipv6("2001:db8::7")), "2001:db8::7"),
-    "it advertises": (ether(0x86DD, ipv6("fe80::1", neighbour(136, "2001:db8::7"), protocol=58, hops=255)), "2001:db8::7"),
-    "it is about to take one": (ether(0x86DD, ipv6("::", neighbour(135, "2001:db8::7"), protocol=58, hops=255)), "2001:db8::7"),
-    "it looks for a neighbour": (ether(0x86DD, ipv6("2001:db8::7", neighbour(135, "2001:db8::9"), protocol=58, hops=255)), "2001:db8::7"),
+    "it advertises": (
+        ether(0x86DD, ipv6("fe80::1", neighbour(136, "2001:db8::7"), protocol=58, hops=255)),
+        "2001:db8::7",
+    ),
+    "it is about to take one": (
+        ether(0x86DD, ipv6("::", neighbour(135, "2001:db8::7"), protocol=58, hops=255)),
+        "2001:db8::7",
+    ),
+    "it looks for a neighbour": (
+        ether(0x86DD, ipv6("2001:db8::7", neighbour(135, "2001:db8::9"), protocol=58, hops=255)),
+        "2001:db8::7",
+    ),
 }
 
 
@@ -149,11 +168,18 @@ def test_no_frame_breaks_it() -> None:
 def test_a_question_is_asked_in_the_hosts_own_name() -> None:
     """Not from 0.0.0.0, which would keep a guest from taking the address; and an answer to it is seen."""
     asked = frame.question("192.0.2.7", mac=MAC, sender="192.0.2.1", sender_mac=OTHER)
-    assert asked == packed(MAC) + packed(OTHER) + b"\x08\6" + b"\0\1\x08\0\6\4\0\1" + packed(OTHER) + ip("192.0.2.1") + bytes(6) + ip(
-        "192.0.2.7"
-    )
+    assert asked == packed(MAC) + packed(OTHER) + b"\x08\6" + b"\0\1\x08\0\6\4\0\1" + packed(OTHER) + ip(
+        "192.0.2.1"
+    ) + bytes(6) + ip("192.0.2.7")
     answer = (
-        packed(OTHER) + packed(MAC) + b"\x08\6" + b"\0\1\x08\0\6\4\0\2" + packed(MAC) + ip("192.0.2.7") + packed(OTHER) + ip("192.0.2.1")
+        packed(OTHER)
+        + packed(MAC)
+        + b"\x08\6"
+        + b"\0\1\x08\0\6\4\0\2"
+        + packed(MAC)
+        + ip("192.0.2.7")
+        + packed(OTHER)
+        + ip("192.0.2.1")
     )
     assert frame.claim(answer, MAC, outgoing=False) == Claim(MAC, "192.0.2.7", "packets")
     assert t.cast(Claim, frame.claim(asked, OTHER, outgoing=False)).address == "192.0.2.1"

@@ -12,7 +12,14 @@ from ansible_collections.corral.virt.plugins.module_utils._model.display import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Answer, Question, SeedSite, Site, SiteOf, Size
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Answer,
+    Question,
+    SeedSite,
+    Site,
+    SiteOf,
+    Size,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
@@ -104,7 +111,10 @@ def planned(host: Host, **said: t.Any) -> GuestPlan:
         ({"disks": [{"name": "more"}]}, {"disk more", "keeps"}),
         ({"title": "Another"}, {"keeps"}),
         ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "keeps"}),
-        ({"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]}, {"filters", "bridge_calls", "keeps"}),
+        (
+            {"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]},
+            {"filters", "bridge_calls", "keeps"},
+        ),
         ({"state": "absent"}, {"keeps", "guests", "volumes"}),
     ],
 )

@@ -44,7 +44,17 @@ def test_checksums(text: str, expected: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", HEX, f"md5:{HEX}", "sha256:", f"sha256:{HEX[1:]}", f"sha512:{HEX}", f"sha256:{HEX[:-1]}g", "sha256:ftp://x", f"SHA256:{HEX}"],
+    [
+        "",
+        HEX,
+        f"md5:{HEX}",
+        "sha256:",
+        f"sha256:{HEX[1:]}",
+        f"sha512:{HEX}",
+        f"sha256:{HEX[:-1]}g",
+        "sha256:ftp://x",
+        f"SHA256:{HEX}",
+    ],
 )
 def test_checksums_that_are_none(text: str) -> None:
     with pytest.raises(BadInput, match=r"^checksum: "):
@@ -79,7 +89,9 @@ SHA512 (bsd.qcow2) = {LONG}
 )
 def test_sums_files(file: str, algorithm: str | None, expected: str | None) -> None:
     for text in (SUMS, SUMS.replace("\n", "\r\n")):
-        found = checksum_in(text, Source("url", f"https://example.org/{file}"), Sums(algorithm, "https://example.org/SUMS"))
+        found = checksum_in(
+            text, Source("url", f"https://example.org/{file}"), Sums(algorithm, "https://example.org/SUMS")
+        )
         assert (found.hex if found else None) == expected
 
 
@@ -148,8 +160,14 @@ def test_absent(found: Present, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: plans.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)), "plain file .* move it away"),
-        (lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}), "as a disk, .* remove_storage: true"),
+        (
+            lambda: plans.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)),
+            "plain file .* move it away",
+        ),
+        (
+            lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}),
+            "as a disk, .* remove_storage: true",
+        ),
         (
             lambda: plans.absent(image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}),
             f"web1-system.qcow2 stands on {CONTENT}; remove or flatten that first",
@@ -166,7 +184,9 @@ def test_an_image_must_come_from_somewhere() -> None:
         plans.present(image(None, None), Present(None, frozenset()))
 
 
-@pytest.mark.parametrize(("name", "expected"), [("debian", "debian.012345678901"), ("a.b.qcow2", "a.b.012345678901.qcow2")])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("debian", "debian.012345678901"), ("a.b.qcow2", "a.b.012345678901.qcow2")]
+)
 def test_content_names(name: str, expected: str) -> None:
     assert Image(name, "/pool", "qcow2").content_name("0123456789012345") == expected
 
@@ -181,7 +201,10 @@ def test_content_names(name: str, expected: str) -> None:
     ],
 )
 def test_superseded(users: dict[str, str], steps: list[plans.ImageStep], removed: list[str], kept: list[str]) -> None:
-    found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]))
+    found = Present(
+        CONTENT,
+        frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]),
+    )
     more, notes = plans.superseded(image(), plans.old(image(), found, steps), users)
     assert ([str(step) for step in more], notes) == ([f"remove {file}" for file in removed], kept)
 
@@ -215,5 +238,8 @@ def test_a_file_that_only_its_name_makes_a_content_stays() -> None:
     """Pruned and removed is what a manifest calls a content."""
     found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD]), strangers=frozenset([OLD]))
     assert plans.old(image(), found, []) == []
-    assert [str(step) for step in plans.absent(image(), found, users={})] == ["remove debian-12.qcow2", f"remove {CONTENT}"]
+    assert [str(step) for step in plans.absent(image(), found, users={})] == [
+        "remove debian-12.qcow2",
+        f"remove {CONTENT}",
+    ]
     assert plans.strangers(found) == [f"kept {OLD}: no manifest says that this collection brought it"]

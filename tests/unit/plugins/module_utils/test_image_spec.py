@@ -9,7 +9,14 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front.image import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present, Source, Sums
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    Manifest,
+    Present,
+    Source,
+    Sums,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import arrival
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import refuse_bypass, spec
@@ -41,7 +48,10 @@ def params(**said: t.Any) -> dict[str, t.Any]:
         ({"max_size": "much"}, ["max_size"]),
         ({"reserve": "much"}, ["reserve"]),
         ({**URL, "src": "/x"}, ["url and src exclude each other"]),
-        ({"src": "/x", "origin": "hyper1", "checksum": "odd"}, ["src and origin exclude each other", "checksum: cannot read"]),
+        (
+            {"src": "/x", "origin": "hyper1", "checksum": "odd"},
+            ["src and origin exclude each other", "checksum: cannot read"],
+        ),
         ({**URL, "url": "ftp://there/x"}, ["url: 'ftp://there/x' must begin"]),
         ({**URL, "url": "http://there/x"}, []),
         ({**URL, "current": False}, []),
@@ -84,7 +94,12 @@ def test_where_it_comes_from(said: dict[str, t.Any], source: Source | None) -> N
 
 def test_what_is_said_is_kept() -> None:
     found = spec(params(**{**URL, "checksum": SUMS}, pool="fast", max_size="1", reserve="0", validate_certs=False))
-    assert (found.format, found.checksum, found.origin_pool, found.certified) == ("qcow2", Sums(None, SUMS), "fast", False)
+    assert (found.format, found.checksum, found.origin_pool, found.certified) == (
+        "qcow2",
+        Sums(None, SUMS),
+        "fast",
+        False,
+    )
     assert (found.bounds.image, found.bounds.max_bytes, found.bounds.reserve_bytes) == ("debian-12.qcow2", 1024**3, 0)
     other = spec(params(name="x.qcow2", format="raw", origin_pool="theirs", checksum="none"))
     assert (other.format, other.checksum, other.origin_pool, other.certified) == ("raw", None, "theirs", True)
@@ -114,11 +129,27 @@ OLD = "debian-12.000000000000.qcow2"
 
 
 def image(**more: t.Any) -> Image:
-    return Image(**{"name": IMAGE.name, "directory": "/images", "format": "qcow2", "source": SOURCE, "checksum": CHECKSUM, **more})
+    return Image(
+        **{
+            "name": IMAGE.name,
+            "directory": "/images",
+            "format": "qcow2",
+            "source": SOURCE,
+            "checksum": CHECKSUM,
+            **more,
+        }
+    )
 
 
 def manifest(**more: t.Any) -> Manifest:
-    known: dict[str, t.Any] = {"content": CONTENT, "sha256": HEX, "bytes": 1, "source": "there", "checksum": DIGEST, "fetched": ""}
+    known: dict[str, t.Any] = {
+        "content": CONTENT,
+        "sha256": HEX,
+        "bytes": 1,
+        "source": "there",
+        "checksum": DIGEST,
+        "fetched": "",
+    }
     return Manifest(**{**known, **more})
 
 
@@ -191,10 +222,18 @@ def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool)
             None,
             [Change("image", CONTENT, None), Change(f"content {OLD}", "present", "absent")],
         ),
-        (image(current=False), [plans.Remove(IMAGE, OLD)], {"absent": True}, None, [Change(f"content {OLD}", "present", "absent")]),
+        (
+            image(current=False),
+            [plans.Remove(IMAGE, OLD)],
+            {"absent": True},
+            None,
+            [Change(f"content {OLD}", "present", "absent")],
+        ),
     ],
 )
-def test_outcome(wanted: Image, steps: list[plans.ImageStep], said: dict[str, t.Any], content: str | None, changes: list[Change]) -> None:
+def test_outcome(
+    wanted: Image, steps: list[plans.ImageStep], said: dict[str, t.Any], content: str | None, changes: list[Change]
+) -> None:
     found = plans.outcome(wanted, steps, **{"before": None, "absent": False, "fetched": None, **said})
     assert (found.content, list(found.changes)) == (content, changes)
 
@@ -214,7 +253,9 @@ UNPACKED = manifest(as_published=False, sha256="0" * 64)
         (image(checksum=None), [manifest(content="other.raw")], "Refused not what was asked for"),
     ],
 )
-def test_what_is_taken_of_another_hypervisor(wanted: Image, offers: list[Manifest | None], expected: Manifest | str) -> None:
+def test_what_is_taken_of_another_hypervisor(
+    wanted: Image, offers: list[Manifest | None], expected: Manifest | str
+) -> None:
     found: Manifest | str
     try:
         found = arrival.chosen(wanted, SOURCE, "default", offers)

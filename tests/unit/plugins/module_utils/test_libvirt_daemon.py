@@ -37,13 +37,18 @@ DAEMON, SOCKET, TLS = "libvirtd.service", "libvirtd.socket", "libvirtd-tls.socke
 NOW = 1_700_000_000.0
 RUNS = Unit(exists=True, active="active", started=NOW)
 LISTENS = Unit(exists=True, enabled=True, active="active")
-THERE = dict.fromkeys(UNITS, Unit()) | dict.fromkeys(MONOLITHIC.sockets, LISTENS) | {DAEMON: RUNS, TLS: Unit(exists=True)}
+THERE = (
+    dict.fromkeys(UNITS, Unit()) | dict.fromkeys(MONOLITHIC.sockets, LISTENS) | {DAEMON: RUNS, TLS: Unit(exists=True)}
+)
 BEGIN, END = (f"# {mark} corral.virt.mine: the first of two equal settings wins\n" for mark in ("BEGIN", "END"))
 
 
 def facts(text: str = "", changed: t.Mapping[str, float] | None = None, **units: Unit) -> Facts:
     """Of a host with libvirtd; `units` without their suffix, a dash as an underscore."""
-    given = {f"{name.replace('_', '-')}.{'service' if name == 'libvirtd' else 'socket'}": unit for name, unit in units.items()}
+    given = {
+        f"{name.replace('_', '-')}.{'service' if name == 'libvirtd' else 'socket'}": unit
+        for name, unit in units.items()
+    }
     return Facts({**THERE, **given}, {CONF: text, QEMU_CONF: text}, changed or {})
 
 
@@ -125,7 +130,11 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_passwords_are_known_as_such() -> None:
     settings = {"vnc_password": "one", "spice_passwd": "two", "user": "three", "x509_password_count": 4}
-    assert [*plan.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == ["zero", "one", "two"]
+    assert [*plan.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == [
+        "zero",
+        "one",
+        "two",
+    ]
     assert [*plan.passwords({"qemu_settings": "vnc_password=x"})] == []
 
 
@@ -137,14 +146,18 @@ def test_no_password_is_in_the_diff() -> None:
         ({"a": 1, "vnc_password": "new"}, "a = 1\nvnc_password = (not shown)\n# another password\n"),
         ({}, None),
     ):
-        steps, _restart, (change,) = plan.decide(plan.spec(params(block="mine", qemu_settings=settings)), MONOLITHIC, found)
+        steps, _restart, (change,) = plan.decide(
+            plan.spec(params(block="mine", qemu_settings=settings)), MONOLITHIC, found
+        )
         assert (change.before, change.after) == ("a = 1\nvnc_password = (not shown)\n", after)
         assert "new" not in "".join(map(str, [*steps, change])) and "former" not in "".join(map(str, [*steps, change]))
 
 
 def test_a_masked_socket_is_refused() -> None:
     there = facts(libvirtd_admin=Unit(exists=True, masked=True))
-    with pytest.raises(Refused, match=r"libvirtd-admin\.socket listen: masked on this host; systemctl unmask libvirtd-admin\.socket"):
+    with pytest.raises(
+        Refused, match=r"libvirtd-admin\.socket listen: masked on this host; systemctl unmask libvirtd-admin\.socket"
+    ):
         plan.decide(plan.spec(params(sockets=True)), MONOLITHIC, there)
 
 
@@ -191,7 +204,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("units", "modular", "kind", "installed"), KINDS)
-def test_the_daemons_are_those_that_are_enabled(units: dict[str, dict[str, t.Any]], modular: bool, kind: t.Any, installed: bool) -> None:
+def test_the_daemons_are_those_that_are_enabled(
+    units: dict[str, dict[str, t.Any]], modular: bool, kind: t.Any, installed: bool
+) -> None:
     there = dict.fromkeys(UNITS, Unit()) | {name: Unit(**flags) for name, flags in units.items()}
     assert plan.daemons(there, modular=modular) is kind
     assert plan.installed(there) is installed
@@ -203,7 +218,11 @@ def test_modular_daemons_have_files_of_their_own() -> None:
     steps, restart, _changes = plan.decide(wanted, MODULAR, there)
     written = {step.path: step.content.splitlines()[1:-1] for step in steps if isinstance(step, WriteFile)}
     proxy = ["a = 1", 'tls_allowed_dn_list = ["O=x"]']
-    assert written == {"/etc/libvirt/virtqemud.conf": ["a = 1"], "/etc/libvirt/virtproxyd.conf": proxy, QEMU_CONF: ["q = 1"]}
+    assert written == {
+        "/etc/libvirt/virtqemud.conf": ["a = 1"],
+        "/etc/libvirt/virtproxyd.conf": proxy,
+        QEMU_CONF: ["q = 1"],
+    }
     assert restart and [each.unit for each in restart.due] == ["virtqemud.service", "virtproxyd.service"]
 
 
@@ -258,7 +277,10 @@ def test_what_a_check_run_was_promised_is_due_where_it_is_missing() -> None:
 
 
 class Systemd:
-    """What systemctl is asked, and what it answers; `busy`: how often a socket is not started, as somebody has connected."""
+    """What systemctl is asked, and what it answers.
+
+    `busy`: how often a socket is not started, as somebody has connected.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -268,7 +290,8 @@ class Systemd:
     def __call__(self, _program: str, verb: str, *arguments: str) -> str:
         if verb == "show":
             return "\n".join(
-                "".join(f"{key}={value}\n" for key, value in {"Id": unit, **self.shown.get(unit, {})}.items()) for unit in arguments[2:]
+                "".join(f"{key}={value}\n" for key, value in {"Id": unit, **self.shown.get(unit, {})}.items())
+                for unit in arguments[2:]
             )
         self.calls.append(f"{verb} {' '.join(arguments[1:])}")
         if verb == "start" and arguments[-1].endswith(".socket") and self.busy:
@@ -288,7 +311,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Systemd:
 def test_units_are_what_systemd_shows(asked: Systemd) -> None:
     ago_us = int((time.monotonic() - 100) * 1e6)
     asked.shown = {
-        DAEMON: {"LoadState": "loaded", "UnitFileState": "disabled", "ActiveState": "active", "ExecMainStartTimestampMonotonic": ago_us},
+        DAEMON: {
+            "LoadState": "loaded",
+            "UnitFileState": "disabled",
+            "ActiveState": "active",
+            "ExecMainStartTimestampMonotonic": ago_us,
+        },
         SOCKET: {"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active"},
         "virtqemud.socket": {"LoadState": "not-found", "ActiveState": "inactive"},
         TLS: {"LoadState": "loaded", "UnitFileState": "static"},
@@ -325,7 +353,9 @@ def test_somebody_who_connects_while_the_socket_starts_starts_the_daemon(asked: 
         systemd.start_again(Due(DAEMON, "", "active", (), (TLS,)))
 
 
-def test_a_clock_that_was_set_back_costs_one_restart(asked: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_was_set_back_costs_one_restart(
+    asked: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conf = tmp_path / "libvirtd.conf"
     conf.write_text("")
     times = iter([time.time() + 3600, None])
@@ -337,7 +367,10 @@ def test_a_clock_that_was_set_back_costs_one_restart(asked: Systemd, tmp_path: P
 
 
 def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, does in (("systemctl", "echo Job failed. >&2; exit 1"), ("journalctl", 'echo "$@"; echo port 16514 is taken')):
+    for name, does in (
+        ("systemctl", "echo Job failed. >&2; exit 1"),
+        ("journalctl", 'echo "$@"; echo port 16514 is taken'),
+    ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -417,7 +450,14 @@ def test_jobs_are_what_libvirt_tells(told: dict[str, t.Any], jobs: list[str], mo
 
 
 def test_constants_are_those_of_libvirt() -> None:
-    for number, name in {2: "MIGRATION", 3: "SAVE", 4: "DUMP", 9: "SNAPSHOT", 11: "STARTING_UP", 12: "POSTCOPY"}.items():
+    for number, name in {
+        2: "MIGRATION",
+        3: "SAVE",
+        4: "DUMP",
+        9: "SNAPSHOT",
+        11: "STARTING_UP",
+        12: "POSTCOPY",
+    }.items():
         assert getattr(libvirt, f"VIR_DOMAIN_PAUSED_{name}") == number and number in daemon._PAUSED_FOR
     for number, name in {1: "START", 4: "MIGRATION_IN", 5: "MIGRATION_OUT", 7: "SNAPSHOT_REVERT", 9: "BACKUP"}.items():
         assert getattr(libvirt, f"VIR_DOMAIN_JOB_OPERATION_{name}") == number and number in daemon._OPERATIONS
@@ -434,11 +474,19 @@ def test_a_libvirt_that_cannot_be_asked_may_be_at_work(monkeypatch: pytest.Monke
     assert "did not tell its jobs" in daemon.jobs()[0]
 
 
-MODELS = [([], []), (["none"], []), (["apparmor", "dac"], ["apparmor"]), (["selinux", "dac"], ["selinux"]), (["dac"], [])]
+MODELS = [
+    ([], []),
+    (["none"], []),
+    (["apparmor", "dac"], ["apparmor"]),
+    (["selinux", "dac"], ["selinux"]),
+    (["dac"], []),
+]
 
 
 @pytest.mark.parametrize(("models", "drivers"), MODELS)
-def test_security_drivers_are_those_that_confine(models: list[str], drivers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_security_drivers_are_those_that_confine(
+    models: list[str], drivers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "".join(f"<secmodel><model>{model}</model></secmodel>" for model in models)
     Libvirt(capabilities=f"<capabilities><host>{text}</host></capabilities>").connect(monkeypatch)
     assert daemon.security_drivers() == drivers
@@ -501,7 +549,9 @@ def test_what_begins_between_two_looks_is_seen(host: Systemd, monkeypatch: pytes
     assert converge(restart_timeout=0)["failed"] and not host.calls
 
 
-def test_runs_of_virt_migrate_are_waited_for_and_held_off(host: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_virt_migrate_are_waited_for_and_held_off(
+    host: Systemd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Libvirt([Domain()]).connect(monkeypatch)
     (tmp_path / "run").mkdir(mode=0o700)
     taken: list[bool] = []
@@ -559,7 +609,10 @@ def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: p
 
 def test_steps_of_the_plan_have_a_text() -> None:
     due = (Due(DAEMON, "failed", "failed"), Due("virtproxyd.service", "has no virtproxyd-tls.socket", "active"))
-    assert str(RestartDaemons(due)) == "restart libvirtd.service, which failed and virtproxyd.service, which has no virtproxyd-tls.socket"
+    assert (
+        str(RestartDaemons(due))
+        == "restart libvirtd.service, which failed and virtproxyd.service, which has no virtproxyd-tls.socket"
+    )
     assert RestartDaemons(due).breaks_jobs and not RestartDaemons(due[:1]).breaks_jobs
     assert str(EnableSockets((TLS,))) == f"enable {TLS}"
     assert DaemonSpec(block="a").clients is None

@@ -36,5 +36,7 @@ def test_what_of_a_host_was_busy(before: dict[str, int], after: dict[str, int], 
         ({"u": 0}, {"u": S}, 0, None),
     ],
 )
-def test_what_a_guest_used_of_its_vcpus(before: dict[str, int], after: dict[str, int], vcpus: int, percent: float | None) -> None:
+def test_what_a_guest_used_of_its_vcpus(
+    before: dict[str, int], after: dict[str, int], vcpus: int, percent: float | None
+) -> None:
     assert guest_percent(Clocks(7, {}, before), Clocks(7 + S, {}, after), "u", vcpus) == percent

@@ -22,16 +22,25 @@ SEEN = {"modified_s": 5.0, "physical_bytes": 10, "allocation_bytes": 3}
 # A comparison, and what it tells; empty where it lets the move go on.
 CASES: list[tuple[t.Callable[[], object], str]] = [
     (lambda: meanwhile.check_wanted("web1", interrupted=False), ""),
-    (lambda: meanwhile.check_wanted("web1", interrupted=True), "cannot migrate web1: it was interrupted; it is where it was"),
+    (
+        lambda: meanwhile.check_wanted("web1", interrupted=True),
+        "cannot migrate web1: it was interrupted; it is where it was",
+    ),
     (lambda: meanwhile.check_begun("web1", interrupted=False), ""),
-    (lambda: meanwhile.check_begun("web1", interrupted=True), "cannot migrate web1: all of it was interrupted; it is where it was"),
+    (
+        lambda: meanwhile.check_begun("web1", interrupted=True),
+        "cannot migrate web1: all of it was interrupted; it is where it was",
+    ),
     (lambda: meanwhile.check_there("/a", SEEN), ""),
     (lambda: meanwhile.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
     (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
     (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}), "somebody wrote to it meanwhile"),
     (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}), "somebody wrote to it meanwhile"),
     (lambda: meanwhile.check_room("/a", user=None, taken=False), ""),
-    (lambda: meanwhile.check_room("/a", user="db1", taken=False), "guest db1 of the destination uses a file of that name"),
+    (
+        lambda: meanwhile.check_room("/a", user="db1", taken=False),
+        "guest db1 of the destination uses a file of that name",
+    ),
     (lambda: meanwhile.check_room("/a", user=None, taken=True), "no migration of this guest made; look at it"),
     (lambda: meanwhile.check_off("web1", "shutdown"), ""),
     (lambda: meanwhile.check_off("web1", "crashed"), ""),
@@ -39,8 +48,14 @@ CASES: list[tuple[t.Callable[[], object], str]] = [
     (lambda: meanwhile.check_off("web1", "paused"), "it was started meanwhile"),
     (lambda: check_local("web1", "qemu:///system"), ""),
     (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be moved only by the host that has it"),
-    (lambda: check_all([("a", {}, ["x is wrong"]), ("b", {}, ["y is wrong"])], 1), "guests: a: x is wrong; guests: b: y is wrong"),
-    (lambda: check_all([("a", {}, ["x"]), ("a", {}, ["x"])], 0), "guests: a is given twice; at_once: must be at least 1, not 0"),
+    (
+        lambda: check_all([("a", {}, ["x is wrong"]), ("b", {}, ["y is wrong"])], 1),
+        "guests: a: x is wrong; guests: b: y is wrong",
+    ),
+    (
+        lambda: check_all([("a", {}, ["x"]), ("a", {}, ["x"])], 0),
+        "guests: a is given twice; at_once: must be at least 1, not 0",
+    ),
 ]
 
 
@@ -65,7 +80,11 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
     assert [move.how for move in ways("web1", "hyper2", [shared], active=True)] == ["shared"]
     for disks, more, told in [
         ([shared, bad], {}, "disk vdb: it is shareable"),
-        ([shared], {"waiting": ["/b", "/a"]}, "disk /a waits for the next boot; plug it in or take it out first; disk /b waits"),
+        (
+            [shared],
+            {"waiting": ["/b", "/a"]},
+            "disk /a waits for the next boot; plug it in or take it out first; disk /b waits",
+        ),
         ([shared], {"unknown": ["vdx"]}, "cannot migrate web1 to hyper2: disk_storage: it has no disk vdx"),
         ([bad], {"unknown": ["vdx"], "waiting": ["/a"]}, "to hyper2: disk /a waits"),
     ]:
@@ -74,7 +93,9 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
 
 
 def test_what_is_only_read_goes_only_when_it_was_made_for_the_guest() -> None:
-    disk, cdrom, iso = (DiskMove(name, f"/{name}", "carry", "", Volume("p", name, f"/{name}", 1)) for name in ("disk", "cdrom", "iso"))
+    disk, cdrom, iso = (
+        DiskMove(name, f"/{name}", "carry", "", Volume("p", name, f"/{name}", 1)) for name in ("disk", "cdrom", "iso")
+    )
     shared = DiskMove("vdb", "/shared", "shared", "")
     assert may_go([disk, cdrom, iso, shared], fixed={"/cdrom", "/iso"}, owned=["/cdrom"]) == ["/disk", "/cdrom"]
 

@@ -9,11 +9,30 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, FULL, DiskMove, Move, Observation, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    DELTA,
+    FULL,
+    DiskMove,
+    Move,
+    Observation,
+    Tuning,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, steps
 
-STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
+STATES = [
+    "running",
+    "paused",
+    "shutdown",
+    "crashed",
+    "absent",
+    "unreachable",
+    "unknown",
+    "incoming",
+    "reserved",
+    "postcopy",
+    "migrated",
+]
 DEAD = {"shutdown", "crashed", "absent", "migrated"}
 NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
@@ -34,7 +53,9 @@ def test_no_pair_of_states_leads_to_harm(source: str, dest: str, was_paused: boo
         assert not was_paused, "resumed what its owner had paused"
     elif verdict.action == "clean_dest":
         assert dest not in ("running", "unreachable", "unknown"), "discarded what may run"
-        assert source in ("running", "paused") or (source in DEAD - {"absent"} and dest in NEVER_RAN), "discarded the last copy"
+        assert source in ("running", "paused") or (source in DEAD - {"absent"} and dest in NEVER_RAN), (
+            "discarded the last copy"
+        )
     elif verdict.action == "clean_source":
         arrived = dest == "running" or (dest == "paused" and was_paused)
         assert (source, dest, was_paused) == ("paused", "running", False) or (source == "migrated" and arrived)
@@ -99,12 +120,16 @@ def test_judge(source: str, dest: str, was_paused: bool, action: str) -> None:
 
 
 def disk(how: str, *, flatten: bool = False) -> DiskMove:
-    return DiskMove("vda", "/images/a.qcow2", how, "", Volume("default", "a.qcow2", "/images/a.qcow2", 1024), flatten=flatten)
+    return DiskMove(
+        "vda", "/images/a.qcow2", how, "", Volume("default", "a.qcow2", "/images/a.qcow2", 1024), flatten=flatten
+    )
 
 
 def move(*disks: DiskMove, active: bool = True, autostart: bool = False, **tuning: t.Any) -> Move:
     told = Tuning(**tuning)
-    return Move("web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks)
+    return Move(
+        "web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks
+    )
 
 
 def test_a_running_guest_arrives_paused_over_tls() -> None:
@@ -114,7 +139,9 @@ def test_a_running_guest_arrives_paused_over_tls() -> None:
     assert parameters == {"migrate_uri": "tcp://hyper2", "tls.destination": "hyper2", "migrate_disks": ["vda"]}
 
 
-@pytest.mark.parametrize("tuning", [{"postcopy": True}, {"schedule": "postcopy"}, {"timeout_action": "postcopy"}], ids=str)
+@pytest.mark.parametrize(
+    "tuning", [{"postcopy": True}, {"schedule": "postcopy"}, {"timeout_action": "postcopy"}], ids=str
+)
 def test_what_may_switch_to_postcopy_cannot_arrive_paused(tuning: dict[str, t.Any]) -> None:
     flags, _parameters = call(move(**tuning))
     assert "POSTCOPY" in flags and "PAUSED" not in flags

@@ -1,4 +1,6 @@
-"""Migration decisions as whole tables: what two observed ends mean, what libvirt is told, and what is done afterwards."""
+"""Migration decisions as whole tables: what two observed ends mean, what libvirt is told, and what is done
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,25 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Move, Observation, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    CARRY,
+    DELTA,
+    FULL,
+    SHARED,
+    DiskMove,
+    Move,
+    Observation,
+    Tuning,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep, call, finish, may_switch, remedy, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
+    MigrateStep,
+    call,
+    finish,
+    may_switch,
+    remedy,
+    steps,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -185,7 +203,11 @@ def test_what_remains_after_the_arrival() -> None:
         (move(autostart=True), {}, ["setautostart", remove, "forget"]),
         (move(), {"resume": True}, ["resume", remove, "forget"]),
         (move(), {"define": True}, ["define", remove, "forget"]),
-        (move(autostart=True), {"define": True, "resume": True}, ["define", "resume", "setautostart", remove, "forget"]),
+        (
+            move(autostart=True),
+            {"define": True, "resume": True},
+            ["define", "resume", "setautostart", remove, "forget"],
+        ),
     ]
     assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
     assert [step.verb for step in finish(move(), [])] == ["forget"]
@@ -200,16 +222,31 @@ def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
         ("copyfile", "/nvram"),
         ("migrate", ""), ("removedisk", "/images/vdb.qcow2"), ("removedisk", "/images/vdd.qcow2"), ("forget", ""),
     ]  # fmt: skip
-    off = [(step.verb, path_of(step)) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))]
-    assert off == [("record", ""), ("carrydisk", "/images/vdd.qcow2"), ("reserve", ""), ("undefine", ""), ("define", ""), ("forget", "")]
+    off = [
+        (step.verb, path_of(step)) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))
+    ]
+    assert off == [
+        ("record", ""),
+        ("carrydisk", "/images/vdd.qcow2"),
+        ("reserve", ""),
+        ("undefine", ""),
+        ("define", ""),
+        ("forget", ""),
+    ]
     assert all(step.move.dest == "hyper2" and str(step) for step in steps(move(*disks)))
 
 
 def test_steps_name_what_they_do() -> None:
     based = disk(DELTA, "vdb")
-    based = dataclasses.replace(based, volume=dataclasses.replace(t.cast(Volume, based.volume), backing_path="/images/base.qcow2"))
+    based = dataclasses.replace(
+        based, volume=dataclasses.replace(t.cast(Volume, based.volume), backing_path="/images/base.qcow2")
+    )
     texts = [str(step) for step in steps(move(disk(FULL), based, disk(CARRY, "vdd")))]
-    assert "on /images/base.qcow2" in texts[2] and "base.qcow2" not in texts[1] and texts[3].startswith("copy /images/vdd.qcow2")
+    assert (
+        "on /images/base.qcow2" in texts[2]
+        and "base.qcow2" not in texts[1]
+        and texts[3].startswith("copy /images/vdd.qcow2")
+    )
     assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta; 2 GiB of disk)"
     assert "(no disks; 0 " in str(steps(move())[1])
 

@@ -18,7 +18,12 @@ def params(*guests: dict[str, t.Any], at_once: int = 2, **options: t.Any) -> dic
 
 def test_what_a_guest_says_goes_before_the_options_of_all() -> None:
     first, second = migrations.wishes(
-        params({"name": "web1", "dest": "hyper2"}, {"name": "db1", "dest": "hyper3", "bandwidth": "9"}, bandwidth=50, storage="full")
+        params(
+            {"name": "web1", "dest": "hyper2"},
+            {"name": "db1", "dest": "hyper3", "bandwidth": "9"},
+            bandwidth=50,
+            storage="full",
+        )
     )
     assert (first["bandwidth"], first["storage"], first["transport"]) == (50, "full", "tls")
     assert (second["bandwidth"], second["storage"], second["dest"]) == (9, "full", "hyper3")

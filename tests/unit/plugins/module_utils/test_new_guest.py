@@ -109,7 +109,9 @@ GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields=
         (IMAGE, (Disk("system", clone="copy"),), [IMAGE]),
     ],
 )
-def test_image_is_short_for_that_of_the_first_disk(image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None) -> None:
+def test_image_is_short_for_that_of_the_first_disk(
+    image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None
+) -> None:
     made = new_guest.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
     assert (made and [disk.image for disk in made]) == images
 
@@ -119,7 +121,11 @@ def test_image_is_short_for_that_of_the_first_disk(image: str | None, disks: tup
     [
         (IMAGE, (GIVEN,), "none of its disks is made"),
         (IMAGE, (Disk("system", image=OTHER),), "disk system has an image of its own, centos.qcow2; leave out one"),
-        (IMAGE, (Disk("system"), Disk("data", clone="copy")), "disk data of web1: clone says how it is made from image"),
+        (
+            IMAGE,
+            (Disk("system"), Disk("data", clone="copy")),
+            "disk data of web1: clone says how it is made from image",
+        ),
     ],
 )
 def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], problem: str) -> None:
@@ -129,7 +135,10 @@ def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], pr
 
 @pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])
 def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
-    off, on = (FoundGuest("web1", "u", now, persistent=True, autostart=False, xml="<domain/>") for now in ("shutdown", "running"))
+    off, on = (
+        FoundGuest("web1", "u", now, persistent=True, autostart=False, xml="<domain/>")
+        for now in ("shutdown", "running")
+    )
     power.check_state(GuestSpec("web1", state=state), on, moving=True)
     power.check_state(GuestSpec("web1", state=state), off, moving=False)
     if state == "present":
@@ -139,7 +148,9 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
 
 
-@pytest.mark.parametrize(("state", "verb"), [("reset", "reset"), ("rebooted", "reboot"), ("running", None), ("absent", None)])
+@pytest.mark.parametrize(
+    ("state", "verb"), [("reset", "reset"), ("rebooted", "reboot"), ("running", None), ("absent", None)]
+)
 def test_only_what_is_there_starts_anew(state: str, verb: str | None) -> None:
     if verb is None:
         power.check_state(GuestSpec("web1", state=state), None, moving=False)

@@ -85,7 +85,10 @@ def test_a_filter_that_is_missing_is_told_before_a_start_fails() -> None:
 
 
 def test_a_filter_is_read() -> None:
-    assert nwfilter.read(CLEAN) == ("clean-traffic", NetworkFilter(frozenset({"mac"}), ("no-mac-spoofing", "no-ip-spoofing")))
+    assert nwfilter.read(CLEAN) == (
+        "clean-traffic",
+        NetworkFilter(frozenset({"mac"}), ("no-mac-spoofing", "no-ip-spoofing")),
+    )
     assert nwfilter.read(WEB) == ("web", NetworkFilter(frozenset({"tcp", "tcp-ipv6", "all"})))
 
 

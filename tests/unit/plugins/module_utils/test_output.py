@@ -46,7 +46,9 @@ def test_nothing_that_a_terminal_obeys_is_shown() -> None:
 
 PIECES = {
     "<devices><graphics type='vnc' passwd='S3CRET' passwdValidTo='2030-01-01T00:00:00'/></devices>": "type=vnc passwd=(hidden)",
-    "<devices><hostdev mode='subsystem'><auth><secret type='iscsi' usage='S3CRET'/></auth></hostdev></devices>": ("mode=subsystem"),
+    "<devices><hostdev mode='subsystem'><auth><secret type='iscsi' usage='S3CRET'/></auth></hostdev></devices>": (
+        "mode=subsystem"
+    ),
     "<os><initenv name='DB_PASSWORD'>S3CRET</initenv></os>": "name=DB_PASSWORD",
     "<x><arg value='secret,id=a,data=S3CRET,format=raw'/></x>": "value=secret,id=a,data=(hidden),format=raw",
     "<x><env name='ACCESS_TOKEN' value='S3CRET'/></x>": "name=ACCESS_TOKEN value=(hidden)",

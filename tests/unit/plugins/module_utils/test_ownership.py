@@ -30,7 +30,8 @@ def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
         (Made.MADE, {}, ""),
         (Made.OPEN, {}, ""),
         (Made.OPEN, {"changed": "18.0", "allocation_bytes": SIZE}, ""),
-        (Made.OPEN, {"capacity_bytes": 1, "physical_bytes": SIZE}, ""),  # a file that was copied, and looked into by libvirt
+        # a file that was copied, and looked into by libvirt
+        (Made.OPEN, {"capacity_bytes": 1, "physical_bytes": SIZE}, ""),
         (Made.MADE, {"changed": "18.0"}, "replaced or changed"),
         (Made.MAKING, {"allocation_bytes": SIZE}, "holds data"),
         (Made.MAKING, {"capacity_bytes": 1}, "another size"),

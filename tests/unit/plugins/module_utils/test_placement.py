@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Placement, Policy, place
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import (
+    Copy,
+    Guest,
+    Host,
+    Placement,
+    Policy,
+    place,
+)
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ON, OFF = Copy("running"), Copy("shutdown")
@@ -95,7 +102,10 @@ def test_a_second_run_leaves_all_where_they_are(cluster: tuple[list[Guest], list
     placed = place(guests, hosts)
     made = {item.guest: item.host for item in placed if item.host and not item.exists}
     later = [
-        dataclasses.replace(host, guests={**host.guests, **{guest: ON for guest, at in made.items() if at == host.name}}) for host in hosts
+        dataclasses.replace(
+            host, guests={**host.guests, **{guest: ON for guest, at in made.items() if at == host.name}}
+        )
+        for host in hosts
     ]
     again = place(guests, later)
     assert [item.host for item in again if item.exists] == [item.host for item in placed if item.host]
@@ -107,7 +117,9 @@ def test_nothing_new_is_made_while_a_host_is_unseen(cluster: tuple[list[Guest], 
     guests, hosts = cluster
     for item in place(guests, hosts, unreached=["hyper9"]):
         assert item.exists or item.deferred or "no hypervisor" in item.why
-        assert not item.exists or any(host.guests.get(item.guest) == ON for host in hosts), "what does not run may run there"
+        assert not item.exists or any(host.guests.get(item.guest) == ON for host in hosts), (
+            "what does not run may run there"
+        )
         if item.deferred:
             assert item.host is None and "hyper9 could not be reached and may have it" in item.why
 
@@ -125,11 +137,15 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     assert item.host is None
     assert item.why == (
         "it needs 2 vcpus and 2048 MiB, and no hypervisor fits: hyper1: 1024 MiB of memory left; hyper2: 1 vcpus left; "
-        "hyper3: has no bridge br0; hyper4: has a guest of group db, which stay apart; hyper5: has no active storage pool default"
+        "hyper3: has no bridge br0; hyper4: has a guest of group db, which stay apart; hyper5: has no active storage "
+        "pool default"
     )
 
 
-HOSTS = [Host("hyper1", 4, 8192, guests={"web1": ON, "two": ON}), Host("hyper2", 4, 8192, guests={"two": ON, "off": OFF})]
+HOSTS = [
+    Host("hyper1", 4, 8192, guests={"web1": ON, "two": ON}),
+    Host("hyper2", 4, 8192, guests={"two": ON, "off": OFF}),
+]
 
 
 @pytest.mark.parametrize(
@@ -143,11 +159,17 @@ HOSTS = [Host("hyper1", 4, 8192, guests={"web1": ON, "two": ON}), Host("hyper2",
         (
             Guest("two", 1, 512),
             Placement(
-                "two", None, "it runs on hyper1 and hyper2 at once; nothing was touched: compare both copies, then destroy the wrong one"
+                "two",
+                None,
+                "it runs on hyper1 and hyper2 at once; nothing was touched: compare both copies, then destroy the "
+                "wrong one",
             ),
         ),
         (Guest("off", 1, 999999), Placement("off", "hyper2", "it is there", exists=True)),
-        (Guest("new", 1, 512, host="hyper7"), Placement("new", None, "there is no hypervisor hyper7; there are hyper1, hyper2")),
+        (
+            Guest("new", 1, 512, host="hyper7"),
+            Placement("new", None, "there is no hypervisor hyper7; there are hyper1, hyper2"),
+        ),
         (Guest("new", 1, 512, host="hyper2"), Placement("new", "hyper2", "asked for")),
     ],
     ids=lambda value: value.guest if isinstance(value, Placement) else "",
@@ -157,7 +179,9 @@ def test_what_is_settled_before_any_choice(guest: Guest, expected: Placement) ->
 
 
 def test_no_hosts_at_all() -> None:
-    assert place([Guest("a", 1, 1)], []) == [Placement("a", None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: there is none")]
+    assert place([Guest("a", 1, 1)], []) == [
+        Placement("a", None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: there is none")
+    ]
 
 
 def test_guests_spread() -> None:
@@ -178,7 +202,9 @@ def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": OFF})]
     (seen,) = place([Guest("web1", 1, 1024)], hosts, unreached=["b"])
     assert (seen.host, seen.deferred) == (None, True)
-    assert seen.why.startswith("b could not be reached and may have it running, a has it shut off; bring b back, or take it out of the")
+    assert seen.why.startswith(
+        "b could not be reached and may have it running, a has it shut off; bring b back, or take it out of the"
+    )
     assert seen.why.endswith("; where it is dead: -e gone=b")
     (settled,) = place([Guest("web1", 1, 1024)], hosts)
     assert (settled.host, settled.exists) == ("a", True)
@@ -247,7 +273,10 @@ def test_an_ordinary_migration_is_no_split_brain(copies: tuple[Copy, Copy | None
 
 
 def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> None:
-    hosts = [Host("old", 8, 9000, guests={"web1": Copy("running", "aaaa")}), Host("new", 8, 9000, guests={"web1": THERE})]
+    hosts = [
+        Host("old", 8, 9000, guests={"web1": Copy("running", "aaaa")}),
+        Host("new", 8, 9000, guests={"web1": THERE}),
+    ]
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
     assert item.host is None and item.deferred and "destroy" not in item.why
     assert item.why.startswith("it is running on old and paused on new, as while somebody migrates it")
@@ -255,8 +284,14 @@ def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> No
 
 def test_two_guests_of_one_name_are_not_two_copies() -> None:
     one, two = Copy("running", "aaaa"), Copy("running", "bbbb")
-    hosts = [Host("old", 8, 9000, guests={"web1": one}), Host("new", 8, 9000, guests={"web1": two}), Host("other", 8, 9000)]
+    hosts = [
+        Host("old", 8, 9000, guests={"web1": one}),
+        Host("new", 8, 9000, guests={"web1": two}),
+        Host("other", 8, 9000),
+    ]
     (item,) = place([Guest("web1", 1, 64)], hosts)
-    assert item.why == "2 guests have this name (UUID aaaa on old, UUID bbbb on new); rename one of them (virsh domrename)"
+    assert (
+        item.why == "2 guests have this name (UUID aaaa on old, UUID bbbb on new); rename one of them (virsh domrename)"
+    )
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
     assert item.host == "other", "not where another guest has its name"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Load, Placement, Policy, place
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import (
+    Copy,
+    Guest,
+    Host,
+    Load,
+    Placement,
+    Policy,
+    place,
+)
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -76,8 +84,11 @@ def test_the_cost_grows_with_the_load() -> None:
 
 
 HERE, OFF = {"web1": Copy("running", UUID)}, {"web1": Copy("shutdown", UUID)}
-# Hosts (name -> guests), the guest's own wish, hosts that were not reached, hosts to leave; host, exists, deferred, words.
-KNOWN: list[tuple[dict[str, dict[str, Copy]], str | None, list[str], list[str], tuple[str | None, bool, bool], list[str]]] = [
+# Hosts (name -> guests), the guest's own wish, hosts that were not reached, hosts to leave; host, exists, deferred,
+# words.
+KNOWN: list[
+    tuple[dict[str, dict[str, Copy]], str | None, list[str], list[str], tuple[str | None, bool, bool], list[str]]
+] = [
     ({"a": {}}, None, [], [], ("a", False, False), ["the only one with room"]),
     ({"a": {}}, "a", [], [], ("a", False, False), ["asked for"]),
     ({"a": {}, "b": {}}, "b", [], [], ("b", False, False), ["asked for"]),

@@ -6,7 +6,14 @@ import datetime
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation, Holder, due, lacking, signer, trusted
+from ansible_collections.corral.virt.plugins.module_utils._plan.authority import (
+    Generation,
+    Holder,
+    due,
+    lacking,
+    signer,
+    trusted,
+)
 
 NOW = datetime.datetime(2026, 11, 22, tzinfo=datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
@@ -24,7 +31,8 @@ def holder(name: str, trusts: str, uses: str) -> Holder:
     [
         ([G1], [], "g1", []),
         ([G1, G2], [], "g2", []),  # nobody has anything: the newest, and nothing else
-        ([G1, G2], [holder("h1", "g1", "g1")], "g2", ["g1"]),  # h1 itself gets the new one together with its certificates
+        # h1 itself gets the new one together with its certificates
+        ([G1, G2], [holder("h1", "g1", "g1")], "g2", ["g1"]),
         ([G1, G2], [holder("h2", "g1", "g1")], "g1", ["g2"]),
         ([G1, G2], [holder("h1", "g1 g2", "g1"), holder("h2", "g1", "g1")], "g1", ["g2"]),
         ([G1, G2], [holder("h1", "g1", "g1"), holder("h2", "g1 g2", "g1")], "g2", ["g1"]),
@@ -37,7 +45,9 @@ def holder(name: str, trusts: str, uses: str) -> Holder:
         ([Generation("g0", NOW + 1.5 * DAY), G1], [holder("h2", "g0", "g0")], "g0", ["g1"]),
     ],
 )
-def test_who_signs_for_h1_and_whom_it_trusts(generations: list[Generation], holders: list[Holder], first: str, others: list[str]) -> None:
+def test_who_signs_for_h1_and_whom_it_trusts(
+    generations: list[Generation], holders: list[Holder], first: str, others: list[str]
+) -> None:
     assert signer(generations, holders, name="h1", now=NOW).digest == first
     assert trusted(generations, holders, name="h1", now=NOW) == (first, *others)
 

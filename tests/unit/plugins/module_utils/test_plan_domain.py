@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change, diff
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES, FoundGuest, Grafted, GuestSpec, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+    ACTIONS,
+    STATES,
+    FoundGuest,
+    Grafted,
+    GuestSpec,
+    Volume,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, completed, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
@@ -25,7 +32,14 @@ LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}
 def found(state: str = "running", **more: t.Any) -> FoundGuest:
     """A guest on the host."""
     return FoundGuest(
-        "web1", "u", state, True, more.pop("autostart", False), "<domain/>", "<domain/>" if state != "shutdown" else None, **more
+        "web1",
+        "u",
+        state,
+        True,
+        more.pop("autostart", False),
+        "<domain/>",
+        "<domain/>" if state != "shutdown" else None,
+        **more,
     )
 
 
@@ -35,7 +49,11 @@ def grafted(*changes: Change, **more: t.Any) -> Grafted:
 
 
 def planned(
-    wanted: GuestSpec, here: FoundGuest | None, *changes: Change, fields: t.Mapping[str, t.Any] | None = None, **more: t.Any
+    wanted: GuestSpec,
+    here: FoundGuest | None,
+    *changes: Change,
+    fields: t.Mapping[str, t.Any] | None = None,
+    **more: t.Any,
 ) -> GuestPlan:
     """A plan for the same changes to what is stored and what runs."""
     after, wanted = grafted(*changes), wanted.with_fields(**(fields or {}))
@@ -65,7 +83,9 @@ TRANSITIONS: dict[tuple[str, str], list[str]] = {
 }
 
 
-@pytest.mark.parametrize(("now", "state"), list(itertools.product([OFF, ON, PAUSED], sorted({*STATES, *ACTIONS} - {"absent"}))))
+@pytest.mark.parametrize(
+    ("now", "state"), list(itertools.product([OFF, ON, PAUSED], sorted({*STATES, *ACTIONS} - {"absent"})))
+)
 def test_states(now: str, state: str) -> None:
     if (now, state) == (OFF, "reset"):
         with pytest.raises(Refused, match="cannot reset web1: it is not running; use state: running"):
@@ -125,7 +145,12 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
         (Change("vcpus.current", 2, 4), {"vcpus.current": 4}, "set 4 vcpus on running web1", None),
         (Change("vcpus.current", 2, 8), {"vcpus.current": 8}, None, "vcpus.current: 2 -> 8"),
         (Change("vcpus.current", 2, 1), {"vcpus.current": 1}, None, "vcpus.current: 2 -> 1"),
-        (Change("memory.current_kib", 1, 4096), {"memory.current_kib": 4096}, "set memory of running web1 to 4 MiB", None),
+        (
+            Change("memory.current_kib", 1, 4096),
+            {"memory.current_kib": 4096},
+            "set memory of running web1 to 4 MiB",
+            None,
+        ),
         (Change("memory.current_kib", 1, 8192), {"memory.current_kib": 8192}, None, "memory.current: 1KiB -> 8MiB"),
         (Change("memory.maximum_kib", 1, 2), {}, None, "memory.maximum: 1KiB -> 2KiB"),
         (Change("title", None, "x"), {"title": "x"}, "set metadata of running web1", None),
@@ -135,7 +160,9 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
         (Change("interfaces[eth0].bridge", "br0", "br1"), {}, None, "interfaces[eth0].bridge: br0 -> br1"),
     ],
 )
-def test_how_a_field_reaches_a_running_guest(change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None) -> None:
+def test_how_a_field_reaches_a_running_guest(
+    change: Change, fields: dict[str, t.Any], step: str | None, pending: str | None
+) -> None:
     result = planned(GuestSpec("web1", state="running"), found(), change, fields=fields)
     assert texts(result) == [f"define web1 ({change.option})", *([step] if step else [])]
     assert result.pending == ((pending,) if pending else ())
@@ -149,7 +176,9 @@ def test_a_guest_that_is_off_has_nothing_pending(field: str) -> None:
 
 @pytest.mark.parametrize("state", ["shutdown", "destroyed"])
 def test_a_guest_that_goes_off_is_not_changed_live(state: str) -> None:
-    result = planned(GuestSpec("web1", state=state), found(), Change("vcpus.current", 2, 3), fields={"vcpus.current": 3})
+    result = planned(
+        GuestSpec("web1", state=state), found(), Change("vcpus.current", 2, 3), fields={"vcpus.current": 3}
+    )
     assert texts(result) == ["define web1 (vcpus.current)", *TRANSITIONS[ON, state]]
 
 
@@ -187,17 +216,23 @@ def test_devices_come_and_go_live() -> None:
 )
 def test_restart_where_allowed(state: str, now: str, expected: list[str]) -> None:
     wanted = GuestSpec("web1", state=state, allow_restart=True, autostart=True)
-    result = planned(wanted, found(now), Change("vcpus.current", 2, 3), Change("machine", "a", "b"), fields={"vcpus.current": 3})
+    result = planned(
+        wanted, found(now), Change("vcpus.current", 2, 3), Change("machine", "a", "b"), fields={"vcpus.current": 3}
+    )
     assert texts(result) == ["define web1 (machine, vcpus.current)", "set autostart of web1 on", *expected]
     assert result.pending == ()
 
 
 def test_no_restart_without_need() -> None:
     wanted = GuestSpec("web1", state="running", allow_restart=True)
-    assert "shut down" not in " ".join(texts(planned(wanted, found(), Change("title", "a", "b"), fields={"title": "b"})))
+    assert "shut down" not in " ".join(
+        texts(planned(wanted, found(), Change("title", "a", "b"), fields={"title": "b"}))
+    )
 
 
-@pytest.mark.parametrize(("wish", "has", "step"), [(True, False, "on"), (False, True, "off"), (True, True, None), (None, True, None)])
+@pytest.mark.parametrize(
+    ("wish", "has", "step"), [(True, False, "on"), (False, True, "off"), (True, True, None), (None, True, None)]
+)
 def test_autostart(wish: bool | None, has: bool, step: str | None) -> None:
     result = planned(GuestSpec("web1", autostart=wish), found(OFF, autostart=has))
     assert texts(result) == ([f"set autostart of web1 {step}"] if step else [])
@@ -211,8 +246,16 @@ def test_growing_alone_needs_no_definition() -> None:
 @pytest.mark.parametrize(
     ("wanted", "change", "message"),
     [
-        (GuestSpec("web1"), Change("firmware", None, "efi"), r"cannot change firmware: \(unset\) -> efi of web1: it is fixed"),
-        (GuestSpec("web1", uuid="v"), Change("title", None, "x"), "cannot change uuid of web1 from u to v: another guest has this name"),
+        (
+            GuestSpec("web1"),
+            Change("firmware", None, "efi"),
+            r"cannot change firmware: \(unset\) -> efi of web1: it is fixed",
+        ),
+        (
+            GuestSpec("web1", uuid="v"),
+            Change("title", None, "x"),
+            "cannot change uuid of web1 from u to v: another guest has this name",
+        ),
     ],
 )
 def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
@@ -228,12 +271,22 @@ def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
         (found(OFF), True, {}, ["undefine web1", "delete disk /a", "delete disk /b"], 0),
         (found(OFF), True, {"/a": "web2"}, ["undefine web1", "delete disk /b"], 1),
         (found(), True, {}, ["shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
-        (found(PAUSED), True, {}, ["resume web1", "shut down web1", "undefine web1", "delete disk /a", "delete disk /b"], 0),
+        (
+            found(PAUSED),
+            True,
+            {},
+            ["resume web1", "shut down web1", "undefine web1", "delete disk /a", "delete disk /b"],
+            0,
+        ),
         (FoundGuest("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
     ],
 )
-def test_absent(here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
-    result = absent(GuestSpec("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use)
+def test_absent(
+    here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int
+) -> None:
+    result = absent(
+        GuestSpec("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use
+    )
     assert (texts(result), len(result.notes)) == (expected, warnings)
 
 
@@ -242,11 +295,16 @@ def test_absent_tells_of_files_left_over() -> None:
     result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
-    assert result.notes == (f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}",)
+    assert result.notes == (
+        f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}",
+    )
 
 
 CHANGES = st.lists(
-    st.sampled_from(["title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "machine", "disks[a].cache"]), unique=True
+    st.sampled_from(
+        ["title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "machine", "disks[a].cache"]
+    ),
+    unique=True,
 )
 
 
@@ -265,9 +323,15 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
     kinds = [type(step) for step in result.steps]
     assert bool(steps.Define in kinds) == bool(where or storage), "a definition exactly when something changed"
     if storage:
-        assert kinds[:3] == [steps.Define, steps.CreateVolume, steps.Define], "what is made is recorded before it is made"
-    power = [index for index, kind in enumerate(kinds) if kind in (steps.Start, steps.Shutdown, steps.Destroy, steps.Reboot)]
-    assert all(index > kinds.index(steps.Define) for index in power if steps.Define in kinds), "power only after the definition"
+        assert kinds[:3] == [steps.Define, steps.CreateVolume, steps.Define], (
+            "what is made is recorded before it is made"
+        )
+    power = [
+        index for index, kind in enumerate(kinds) if kind in (steps.Start, steps.Shutdown, steps.Destroy, steps.Reboot)
+    ]
+    assert all(index > kinds.index(steps.Define) for index in power if steps.Define in kinds), (
+        "power only after the definition"
+    )
     if steps.Start in kinds and now != OFF:
         assert allow and steps.Shutdown in kinds, "no restart that was not allowed"
     assert not (allow and result.pending and state not in ("shutdown", "destroyed"))
@@ -286,8 +350,16 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
         ({"vcpus.current": 8}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.current": 8, "vcpus.maximum": 8}),
         ({"vcpus.maximum": 8}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.maximum": 8}),
         ({"vcpus.maximum": 1}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.maximum": 1, "vcpus.current": 1}),
-        ({"vcpus.current": 1, "vcpus.maximum": 9}, {"vcpus.current": 2, "vcpus.maximum": 4}, {"vcpus.current": 1, "vcpus.maximum": 9}),
-        ({"memory.current_kib": 5}, {"memory.current_kib": 4, "memory.maximum_kib": 4}, {"memory.current_kib": 5, "memory.maximum_kib": 5}),
+        (
+            {"vcpus.current": 1, "vcpus.maximum": 9},
+            {"vcpus.current": 2, "vcpus.maximum": 4},
+            {"vcpus.current": 1, "vcpus.maximum": 9},
+        ),
+        (
+            {"memory.current_kib": 5},
+            {"memory.current_kib": 4, "memory.maximum_kib": 4},
+            {"memory.current_kib": 5, "memory.maximum_kib": 5},
+        ),
         ({"title": "x"}, {}, {"title": "x"}),
     ],
 )
@@ -326,7 +398,9 @@ def test_the_gate() -> None:
 def test_a_namesake_is_not_removed() -> None:
     here = found()
     other = GuestSpec("web1", state="absent", uuid="00000000-0000-0000-0000-000000000009")
-    with pytest.raises(Refused, match=f"cannot remove web1: the guest of that name has UUID {here.uuid}, not {other.uuid}"):
+    with pytest.raises(
+        Refused, match=f"cannot remove web1: the guest of that name has UUID {here.uuid}, not {other.uuid}"
+    ):
         absent(other, here, keeps=(), owned=(), in_use={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
     assert texts(absent(same, here, keeps=(), owned=(), in_use={}))[-1] == "undefine web1"

@@ -90,6 +90,11 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
         assert run() == predicted
         again = run()
         assert (again["changed"], again["pool"]) == (False, predicted["pool"])
-        assert again["pool"] == {"name": "extra", "path": "/srv/extra", "active": state == "active", "autostart": state == "active"}
+        assert again["pool"] == {
+            "name": "extra",
+            "path": "/srv/extra",
+            "active": state == "active",
+            "autostart": state == "active",
+        }
         gone = run(state="absent")
         assert (gone["changed"], gone["pool"]) == (True, None)

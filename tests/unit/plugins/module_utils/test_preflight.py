@@ -18,7 +18,9 @@ DEST = Host(
     networks=frozenset({"default"}),
 )  # fmt: skip
 GUEST = Guest("web1", "aaaa", "running", 512, "pc-q35-7.2", "kvm", "custom", bridges=("br0",), networks=("default",))
-DISK = DiskMove("vda", "/images/a.qcow2", "full", "", Volume("default", "a.qcow2", "/images/a.qcow2", 1), room_bytes=1024**3)
+DISK = DiskMove(
+    "vda", "/images/a.qcow2", "full", "", Volume("default", "a.qcow2", "/images/a.qcow2", 1), room_bytes=1024**3
+)
 MOVE = Move("web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", disks=(DISK,))
 
 
@@ -46,7 +48,12 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "cannot do parallel": ({}, {}, {}, {"parallel": 2}),
     "cannot do postcopy with tls": ({}, {}, {}, {"postcopy": True}),
     "QEMU before 10.1": ({}, {}, {}, {"postcopy": True, "parallel": 2, "transport": "plain"}),
-    "loses the guest with postcopy and parallel": ({}, {}, {}, {"schedule": "postcopy", "parallel": 2, "transport": "plain"}),
+    "loses the guest with postcopy and parallel": (
+        {},
+        {},
+        {},
+        {"schedule": "postcopy", "parallel": 2, "transport": "plain"},
+    ),
     "compression of parallel": ({}, {}, {}, {"parallel": 2, "compression": ("zstd",), "transport": "plain"}),
 }
 
@@ -71,7 +78,12 @@ def test_all_are_told_at_once() -> None:
 def test_a_guest_that_is_off_needs_no_memory_and_leaves_its_devices() -> None:
     off = dataclasses.replace(MOVE, active=False)
     guest = dataclasses.replace(GUEST, state="shutdown", devices=("a pci device",), cpu_mode="host-passthrough")
-    assert findings(off, guest, SOURCE, dataclasses.replace(DEST, memory_free_mib=1, cpu_xml="<cpu><model>x</model></cpu>")) == []
+    assert (
+        findings(
+            off, guest, SOURCE, dataclasses.replace(DEST, memory_free_mib=1, cpu_xml="<cpu><model>x</model></cpu>")
+        )
+        == []
+    )
 
 
 def test_where_links_are_not_known_nothing_is_said_of_bridges() -> None:

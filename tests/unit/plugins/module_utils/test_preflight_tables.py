@@ -27,7 +27,18 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import
 UUID = "11111111-2222-3333-4444-555555555555"
 
 GIB = 1024**3
-SOURCE = Host("hyper1", "1111", "x86_64", 11_000_000, 10_001_000, 4000, "<cpu/>", ("q35",), ("kvm",), {"web1": ("aaaa", "running")})
+SOURCE = Host(
+    "hyper1",
+    "1111",
+    "x86_64",
+    11_000_000,
+    10_001_000,
+    4000,
+    "<cpu/>",
+    ("q35",),
+    ("kvm",),
+    {"web1": ("aaaa", "running")},
+)
 DEST = Host(
     "hyper2", "2222", "x86_64", 11_000_000, 10_001_000, 512, "<cpu/>", ("q35", "q36"), ("qemu", "kvm"), {"db1": ("dddd", "running")},
     pools=(Pool("default", "/images", 3 * GIB, 10 * GIB), Pool("fast", "/fast", 3 * GIB, 40 * GIB)),
@@ -72,7 +83,10 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"guest": {"machine": "q37"}, "dest": {"machines": ()}}, []),
     ({"guest": {"machine": ""}}, []),
     ({"guest": {"cpu_mode": "host-passthrough"}}, []),
-    ({"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}}, ["host-passthrough", "hyper1", "hyper2"]),
+    (
+        {"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}},
+        ["host-passthrough", "hyper1", "hyper2"],
+    ),
     ({"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}, "move": {"active": False}}, []),
     ({"guest": {"cpu_mode": "host-model"}, "dest": {"cpu_xml": "<other/>"}}, []),
     ({"guest": {"bridges": ("br0", "br1")}}, []),
@@ -94,7 +108,10 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"dest": OLD, "tuning": {"parallel": 2, **PLAIN}}, []),
     ({"dest": OLD, "tuning": {**TLS}}, []),
     ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
-    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", DELTA))}}, ["parallel with tls"]),
+    (
+        {"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", DELTA))}},
+        ["parallel with tls"],
+    ),
     ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"active": False}}, []),
     ({"dest": OLD, "tuning": {"postcopy": True, **TLS}}, ["10.3", "postcopy with tls"]),
     ({"dest": OLD, "tuning": {"postcopy": True, **PLAIN}}, []),
@@ -104,11 +121,27 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"dest": OLDER, "tuning": {"parallel": 2, "compression": ("zlib",), **PLAIN}}, ["compression"]),
     ({"dest": OLDER, "tuning": {"compression": ("xbzrle",), **PLAIN}}, []),
     ({"dest": {"libvirt_version": 9_004_000}, "tuning": {"parallel": 2, "compression": ("zstd",), **PLAIN}}, []),
-    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, ["QEMU before 10.1", "10.0.5"]),
-    ({"source": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, ["QEMU before 10.1"]),
-    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"timeout_action": "postcopy", "parallel": 2, **PLAIN}}, ["QEMU before 10.1"]),
+    (
+        {"dest": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}},
+        ["QEMU before 10.1", "10.0.5"],
+    ),
+    (
+        {"source": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, "parallel": 2, **PLAIN}},
+        ["QEMU before 10.1"],
+    ),
+    (
+        {"dest": {"qemu_version": 10_000_005}, "tuning": {"timeout_action": "postcopy", "parallel": 2, **PLAIN}},
+        ["QEMU before 10.1"],
+    ),
     ({"dest": {"qemu_version": 10_000_005}, "tuning": {"parallel": 2, **PLAIN}}, []),
-    ({"dest": {"qemu_version": 10_000_005}, "tuning": {"postcopy": True, **TUNNEL}, "move": {"disks": (disk("a", SHARED),)}}, []),
+    (
+        {
+            "dest": {"qemu_version": 10_000_005},
+            "tuning": {"postcopy": True, **TUNNEL},
+            "move": {"disks": (disk("a", SHARED),)},
+        },
+        [],
+    ),
     # what a tunnel carries
     ({"tuning": TUNNEL}, ["vda would have to be copied", "transport: tls"]),
     ({"tuning": TUNNEL, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
@@ -119,7 +152,14 @@ CASES: list[tuple[Parts, list[str]]] = [
 
 def found(parts: Parts) -> list[str]:
     """Failures of a migration that differs so from a good one."""
-    wish = Move("web1", UUID, "hyper2", "qemu+tls://hyper2/system", disks=(disk("vda"),), tuning=Tuning(**parts.get("tuning", {})))
+    wish = Move(
+        "web1",
+        UUID,
+        "hyper2",
+        "qemu+tls://hyper2/system",
+        disks=(disk("vda"),),
+        tuning=Tuning(**parts.get("tuning", {})),
+    )
     return findings(
         dataclasses.replace(wish, **parts.get("move", {})),
         dataclasses.replace(GUEST, **parts.get("guest", {})),

@@ -12,7 +12,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.removal import a
 
 def found(state: str, *, persistent: bool = True, autostart: bool = False) -> FoundGuest:
     """A guest."""
-    return FoundGuest("web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>")
+    return FoundGuest(
+        "web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>"
+    )
 
 
 def shown(step: steps.Step) -> str:
@@ -49,7 +51,9 @@ REMOVALS: list[tuple[str, dict[str, bool], str]] = [
 
 
 def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
-    wrong = [(state, more, result(state, **more)) for state, more, expected in REMOVALS if result(state, **more) != expected]
+    wrong = [
+        (state, more, result(state, **more)) for state, more, expected in REMOVALS if result(state, **more) != expected
+    ]
     assert not wrong
 
 
@@ -58,7 +62,9 @@ def test_kept_disks_are_named_with_the_reason() -> None:
     told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
     assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
     wish = GuestSpec("web1", state="absent")
-    told = absent(wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session").notes
+    told = absent(
+        wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session"
+    ).notes
     assert told == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
@@ -78,8 +84,16 @@ def planned(
 
 def test_power_states_ask_and_wait_as_told() -> None:
     cases = [
-        (GuestSpec("web1", state="shutdown", wait=False, wait_timeout_s=9), "running", "Shutdown 9 force=False wait=False"),
-        (GuestSpec("web1", state="shutdown", wait_timeout_s=9, force=True), "running", "Shutdown 9 force=True wait=True"),
+        (
+            GuestSpec("web1", state="shutdown", wait=False, wait_timeout_s=9),
+            "running",
+            "Shutdown 9 force=False wait=False",
+        ),
+        (
+            GuestSpec("web1", state="shutdown", wait_timeout_s=9, force=True),
+            "running",
+            "Shutdown 9 force=True wait=True",
+        ),
         (GuestSpec("web1", state="shutdown"), "paused", "Resume; Shutdown 300 force=False wait=True"),
         (GuestSpec("web1", state="shutdown", force=True), "crashed", "Destroy"),
         (GuestSpec("web1", state="destroyed"), "crashed", "Destroy"),
@@ -109,6 +123,9 @@ def test_what_waits_for_the_next_boot() -> None:
     assert planned(GuestSpec("web1", state="shutdown"), found("running"), seed_changed=True).pending == ()
     assert planned(GuestSpec("web1"), found("shutdown"), seed_changed=True).pending == ()
     restart = planned(GuestSpec("web1", allow_restart=True), found("running"), seed_changed=True)
-    assert [shown(step) for step in restart.steps] == ["Shutdown 300 force=False wait=True", "Start"] and restart.pending == ()
+    assert [shown(step) for step in restart.steps] == [
+        "Shutdown 300 force=False wait=True",
+        "Start",
+    ] and restart.pending == ()
     later = planned(GuestSpec("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
     assert len(later.pending) == 1 and "title" in later.pending[0]

@@ -10,7 +10,13 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 
-HOST: dict[str, t.Any] = {"name": "hyper1", "names": ["192.0.2.1"], "days": 365, "renew_before": 30, "identities": ["server"]}
+HOST: dict[str, t.Any] = {
+    "name": "hyper1",
+    "names": ["192.0.2.1"],
+    "days": 365,
+    "renew_before": 30,
+    "identities": ["server"],
+}
 DISK: dict[str, t.Any] = {
     "name": "web1.qcow2",
     "state": "present",
@@ -56,7 +62,9 @@ def test_a_certificate_without_names_is_refused() -> None:
         tls_spec.names({**HOST, "names": None})
 
 
-@pytest.mark.parametrize(("size", "in_bytes"), [(None, None), ("1", 1024**3), ("1000B", 1024), ("1024B", 1024), ("1025B", 1536)])
+@pytest.mark.parametrize(
+    ("size", "in_bytes"), [(None, None), ("1", 1024**3), ("1000B", 1024), ("1024B", 1024), ("1025B", 1536)]
+)
 def test_sizes_are_whole_sectors(size: str | None, in_bytes: int | None) -> None:
     assert clone_spec.size_bytes({**DISK, "size": size, "clone": None}) == in_bytes
 
@@ -68,7 +76,9 @@ def test_a_disk_is_told_all_that_is_wrong() -> None:
     assert {"name", "reserve", "size", "job_timeout"} <= set(beginnings), caught.value.problems
 
 
-@pytest.mark.parametrize(("uri", "ours"), [("qemu:///system", True), ("test:///default", True), ("qemu+ssh://hyper1/system", False)])
+@pytest.mark.parametrize(
+    ("uri", "ours"), [("qemu:///system", True), ("test:///default", True), ("qemu+ssh://hyper1/system", False)]
+)
 def test_disks_are_files_of_this_machine(uri: str, ours: bool) -> None:
     if ours:
         clone_spec.check_local(uri)

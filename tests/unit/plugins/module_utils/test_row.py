@@ -11,7 +11,13 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import domain, gr
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole
 
-TABLES = {"network": network.NETWORK, "pool": pool.POOL, "domain": domain.DOMAIN, "graphics": graphics.GRAPHICS, "record": record.RECORD}
+TABLES = {
+    "network": network.NETWORK,
+    "pool": pool.POOL,
+    "domain": domain.DOMAIN,
+    "graphics": graphics.GRAPHICS,
+    "record": record.RECORD,
+}
 
 
 def rows(table: Table, prefix: str) -> t.Iterator[tuple[str, Row]]:
@@ -86,7 +92,8 @@ def test_silence_is_kept(one: Row) -> None:
 TEXTS = [one for _name, one in ROWS if one.__class__ is Row and one.kind.option["type"] in ("str", "path")]
 
 
-@pytest.mark.parametrize("one", [one for one in TEXTS if not one.same("a", "")])  # the others are then libvirt's to choose
+# the others are then libvirt's to choose
+@pytest.mark.parametrize("one", [one for one in TEXTS if not one.same("a", "")])
 def test_an_empty_text_takes_away(one: Row) -> None:
     root = etree.Element("x")
     one.write(root, "a")

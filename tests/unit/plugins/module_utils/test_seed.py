@@ -11,8 +11,15 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 
-V2 = {"version": 2, "ethernets": {"eth0": {"addresses": ["192.0.2.7/24", {"2001:db8::7/64": {"label": "x"}}]}}, "bonds": None}
-V1 = {"version": 1, "config": [{"type": "physical", "subnets": [{"type": "static", "address": "192.0.2.8/24"}, {"type": "dhcp"}]}]}
+V2 = {
+    "version": 2,
+    "ethernets": {"eth0": {"addresses": ["192.0.2.7/24", {"2001:db8::7/64": {"label": "x"}}]}},
+    "bonds": None,
+}
+V1 = {
+    "version": 1,
+    "config": [{"type": "physical", "subnets": [{"type": "static", "address": "192.0.2.8/24"}, {"type": "dhcp"}]}],
+}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,10 @@ def test_the_digest_tells_changes_apart() -> None:
         {"network_config": V2},
     ]
     assert len({seeds.seed(one, guest="web1").digest for one in spoken}) == len(spoken)
-    assert seeds.seed({"meta_data": {"b": 1, "a": 2}}, guest="x").digest == seeds.seed({"meta_data": {"a": 2, "b": 1}}, guest="x").digest
+    assert (
+        seeds.seed({"meta_data": {"b": 1, "a": 2}}, guest="x").digest
+        == seeds.seed({"meta_data": {"a": 2, "b": 1}}, guest="x").digest
+    )
 
 
 def test_on_change_is_not_content() -> None:
@@ -68,10 +78,17 @@ def test_on_change_is_not_content() -> None:
 
 
 def test_files() -> None:
-    seed = seeds.seed({"user_data": "#!/bin/sh\n", "meta_data": {"local-hostname": "other", "k": "v"}, "network_config": V2}, guest="web1")
+    seed = seeds.seed(
+        {"user_data": "#!/bin/sh\n", "meta_data": {"local-hostname": "other", "k": "v"}, "network_config": V2},
+        guest="web1",
+    )
     files = seeds.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))
     assert sorted(files) == ["meta-data", "network-config", "user-data", "vendor-data"]
-    assert json.loads(files["meta-data"]) == {"instance-id": f"web1-{seed.digest[:12]}", "k": "v", "local-hostname": "other"}
+    assert json.loads(files["meta-data"]) == {
+        "instance-id": f"web1-{seed.digest[:12]}",
+        "k": "v",
+        "local-hostname": "other",
+    }
     assert files["user-data"] == "#!/bin/sh\n"
     vendor = json.loads(files["vendor-data"].partition("\n")[2])
     assert vendor == {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": "PRIVATE", "ed25519_public": "PUBLIC"}}

@@ -12,13 +12,21 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import D
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Customizing, Device, Known, SeedDisk, SeedSite
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+    Customizing,
+    Device,
+    Known,
+    SeedDisk,
+    SeedSite,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
 KEY = ("(private)", "ssh-ed25519 AAAA")
 SITE = SeedSite(KEY, Pool("default", "dir", "/images"))
-OVERLAY = steps.CreateVolume("web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>")
+OVERLAY = steps.CreateVolume(
+    "web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>"
+)
 EMPTY = steps.CreateVolume("web1", Volume("default", "web1-data.qcow2", "/images/web1-data.qcow2", 1), "<volume/>")
 NEW = DiskPlan((Disk("data"), Disk("system")), (EMPTY, OVERLAY), making=("/images/web1-data.qcow2", SYSTEM))
 OLD = DiskPlan((Disk("system"),))
@@ -47,7 +55,9 @@ def xml_of(volume: Volume) -> str:
     return f"<volume name='{volume.name}'/>"
 
 
-def planned(what: Seed | None, of: Known, disks: DiskPlan, site: SeedSite | None = None, **more: t.Any) -> seeding.Seeding:
+def planned(
+    what: Seed | None, of: Known, disks: DiskPlan, site: SeedSite | None = None, **more: t.Any
+) -> seeding.Seeding:
     """The plan for that seed."""
     return seeding.plan(wanted(what, **more), of, disks, site, xml_of)
 
@@ -82,7 +92,12 @@ QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
     (None, Known(), NEW, None),
     (NOCLOUD, Known(), NEW, WRITTEN),
     (NOCLOUD, Known(there=True), OLD, WRITTEN),
-    (NOCLOUD, Known(), DiskPlan((Disk("a"), Disk("b", pool="fast"), Disk("c", pool="slow"))), SeedDisk("fast", "web1-seed.iso")),
+    (
+        NOCLOUD,
+        Known(),
+        DiskPlan((Disk("a"), Disk("b", pool="fast"), Disk("c", pool="slow"))),
+        SeedDisk("fast", "web1-seed.iso"),
+    ),
     (OWN_KEYS, Known(), NEW, SeedDisk("default", "web1-seed.iso", private="mine")),
     (NOCLOUD, known(NOCLOUD.digest), OLD, None),
     (NOCLOUD, known("other"), OLD, None),
@@ -106,7 +121,11 @@ def test_a_seed_is_written_before_the_disks_are_made() -> None:
     plan = planned(NOCLOUD, Known(), NEW, SITE)
     first, *rest = plan.disks.steps
     assert isinstance(first, steps.WriteSeed) and rest == [EMPTY, OVERLAY]
-    assert (first.guest, first.volume, first.replace) == ("web1", Volume("default", "web1-seed.iso", ISO, 1, "raw"), False)
+    assert (first.guest, first.volume, first.replace) == (
+        "web1",
+        Volume("default", "web1-seed.iso", ISO, 1, "raw"),
+        False,
+    )
     assert KEY[0] in first.files["vendor-data"] and plan.disks.making == (*NEW.making, ISO)
     assert [item.name for item in plan.disks.disks or ()] == ["data", "system", "seed"]
     assert (plan.disks.disks or ())[-1].fields == {"source": ISO, "format": "raw", "bus": "virtio", "readonly": True}
@@ -127,20 +146,50 @@ def test_a_seed_is_applied_to_the_disk_under_another_name() -> None:
     plan = planned(OFFLINE, Known(), NEW, SITE)
     other, made, applied = plan.disks.steps
     assert other is EMPTY and isinstance(made, steps.CreateVolume) and isinstance(applied, steps.Customize)
-    assert (made.volume.path, made.volume.name, made.replace) == (SYSTEM + ".unseeded", "web1-system.qcow2.unseeded", True)
+    assert (made.volume.path, made.volume.name, made.replace) == (
+        SYSTEM + ".unseeded",
+        "web1-system.qcow2.unseeded",
+        True,
+    )
     assert made.xml == "<volume name='web1-system.qcow2.unseeded'/>"
     assert (applied.pool, applied.source, applied.path) == ("default", SYSTEM + ".unseeded", SYSTEM)
-    assert "KHByaXZhdGUp" in str(applied.commands) and plan.disks.making == NEW.making and plan.remember["ssh_host_key"] == KEY[1]
+    assert (
+        "KHByaXZhdGUp" in str(applied.commands)
+        and plan.disks.making == NEW.making
+        and plan.remember["ssh_host_key"] == KEY[1]
+    )
     own = dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"})
     last = planned(own, Known(), NEW, SITE).disks.steps[-1]
-    assert isinstance(last, steps.Customize) and "ssh_host_rsa_key" in str(last.commands) and "KHByaXZhdGUp" not in str(last.commands)
+    assert (
+        isinstance(last, steps.Customize)
+        and "ssh_host_rsa_key" in str(last.commands)
+        and "KHByaXZhdGUp" not in str(last.commands)
+    )
 
 
 REFUSALS: list[tuple[Seed, Known, DiskPlan, SeedSite | None, str]] = [
-    (NOCLOUD, Known(), NEW, dataclasses.replace(SITE, exists=True), f"{ISO} exists and belongs to no guest of ours; remove it first"),
-    (OFFLINE, Known(), NEW, dataclasses.replace(SITE, here=False, uri="qemu+ssh://a/system"), r"over qemu\+ssh://a/system: it needs the"),
+    (
+        NOCLOUD,
+        Known(),
+        NEW,
+        dataclasses.replace(SITE, exists=True),
+        f"{ISO} exists and belongs to no guest of ours; remove it first",
+    ),
+    (
+        OFFLINE,
+        Known(),
+        NEW,
+        dataclasses.replace(SITE, here=False, uri="qemu+ssh://a/system"),
+        r"over qemu\+ssh://a/system: it needs the",
+    ),
     (OFFLINE, known(), OLD, None, "none of its disks is made from an image now"),
-    (dataclasses.replace(NOCLOUD, on_change="refuse"), known("other"), OLD, None, "set cloud_init.on_change to next_boot or ignore"),
+    (
+        dataclasses.replace(NOCLOUD, on_change="refuse"),
+        known("other"),
+        OLD,
+        None,
+        "set cloud_init.on_change to next_boot or ignore",
+    ),
 ]
 
 
@@ -156,11 +205,15 @@ def test_a_seed_that_stays_changes_nothing() -> None:
     assert planned(NOCLOUD, known("other"), OLD) == seeding.Seeding(OLD, notes=(note,))
 
 
-@pytest.mark.parametrize(("state", "refused"), [("running", True), ("paused", True), ("rebooted", True), ("present", False)])
+@pytest.mark.parametrize(
+    ("state", "refused"), [("running", True), ("paused", True), ("rebooted", True), ("present", False)]
+)
 def test_a_seed_that_is_incomplete_and_not_spoken_of(state: str, refused: bool) -> None:
     of = known(making=(SYSTEM, ISO))
     if refused:
-        with pytest.raises(Refused, match=f"an interrupted run left its seed {ISO} incomplete; say its cloud_init again"):
+        with pytest.raises(
+            Refused, match=f"an interrupted run left its seed {ISO} incomplete; say its cloud_init again"
+        ):
             planned(None, of, OLD, state=state)
     else:
         assert planned(None, of, OLD, state=state).disks.left == (ISO,)

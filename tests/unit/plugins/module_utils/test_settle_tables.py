@@ -19,7 +19,10 @@ Look = tuple[str, str]  # states of the guest on the source and on the destinati
 
 
 class Hosts:
-    """Both ends, with guests whose states follow a script; the last state stays until it is changed. Notes what is done to them."""
+    """Both ends, with guests whose states follow a script; the last state stays until it is changed.
+
+    Notes what is done to them.
+    """
 
     def __init__(self, looks: t.Sequence[Look], *, jobs: int = 0, reachable: tuple[bool, bool] = (True, True)) -> None:
         self.looks, self.jobs, self.reachable = list(looks), jobs, reachable
@@ -77,7 +80,8 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     return settle.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), again=again)
 
 
-# Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where it is then.
+# Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where
+# it is then.
 CASES: list[tuple[list[Look], bool, list[str], str]] = [
     ([("absent", "running")], False, [], "arrived"),
     ([("absent", "paused")], False, ["resume dest"], "arrived"),
@@ -173,7 +177,9 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
 
 def disk(target: str, how: str = DELTA, **more: t.Any) -> DiskMove:
     """A disk; a volume is made for it unless it is shared."""
-    return DiskMove(target, f"/{target}", how, "", None if how == SHARED else Volume("default", target, f"/{target}", 1), **more)
+    return DiskMove(
+        target, f"/{target}", how, "", None if how == SHARED else Volume("default", target, f"/{target}", 1), **more
+    )
 
 
 def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,14 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     check_names,
     usages,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide, refuse_foreign, renewal
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
+    Request,
+    SetMode,
+    SetTrust,
+    decide,
+    refuse_foreign,
+    renewal,
+)
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 LIBVIRT = IDENTITIES["libvirt"]
@@ -41,7 +48,9 @@ GOAL = TlsSpec(LIBVIRT, "hyper1", ("10.0.0.1", "hyper1"), datetime.timedelta(day
 GOOD = Certificate(GOAL.subject, GOAL.names, usages("server"), NOW + datetime.timedelta(days=200), "5f", "ab", "aa")
 
 
-def found(server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]) -> FoundTls:
+def found(
+    server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]
+) -> FoundTls:
     """All files in order, except what `faults` says by file name (with `_` for `.`), and `state` of the rest."""
     rows = {}
     for place in LIBVIRT.places:
@@ -95,7 +104,8 @@ def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: FoundTls, w
         ({"trusts": {**CA, "bb": "an older one"}}, {"trusts"}),
         ({"trusts": {}}, {"trusts"}),
         ({"same_crl": False, "stands": (), "refuses": ()}, {"refuses"}),
-        ({"same_crl": False, "stands": (), "refuses": ("e1",)}, {"refuses"}),  # a list of a CA that is not trusted any more
+        # a list of a CA that is not trusted any more
+        ({"same_crl": False, "stands": (), "refuses": ("e1",)}, {"refuses"}),
     ],
 )
 def test_whom_others_trust_changes_without_a_new_key(state: dict[str, t.Any], where: set[str]) -> None:
@@ -127,7 +137,9 @@ def test_hosts_renew_on_days_of_their_own() -> None:
     month = datetime.timedelta(days=30)
     days = {renewal("libvirt", f"h{number}", renew_before=month, days=month * 12) for number in range(100)}
     assert len(days) > 90 and month <= min(days) < month * 1.1 and month * 1.9 < max(days) <= month * 2
-    assert max(renewal("qemu", f"h{number}", renew_before=month, days=month * 1.2) for number in range(100)) <= month * 1.1
+    assert (
+        max(renewal("qemu", f"h{number}", renew_before=month, days=month * 1.2) for number in range(100)) <= month * 1.1
+    )
 
 
 def test_a_certificate_valid_long_enough_is_kept() -> None:
@@ -146,7 +158,9 @@ def test_permissions_alone_keep_the_key() -> None:
 
 def test_every_problem_of_the_input_is_told_at_once() -> None:
     params = {name: option.get("default") for name, option in OPTIONS.items()}
-    params.update(name="a/b", names=["ok", "not a name", "10.0.0.256.1.", "x" * 64], days=10, renew_before=10, identities=[])
+    params.update(
+        name="a/b", names=["ok", "not a name", "10.0.0.256.1.", "x" * 64], days=10, renew_before=10, identities=[]
+    )
     with pytest.raises(BadInput, match="not a valid name") as caught:
         wanted(params, {}, group=lambda name: name)
     assert len(caught.value.problems) == 6
@@ -213,7 +227,9 @@ def test_installed_is_as_wanted(authority: Signer, tmp_path: Path, identity: str
     state = read(authority, wanted, root)
     assert not decide(wanted, state, now=NOW).changes
     assert {*state.certificates} == {*wanted.identity.purposes}
-    assert {one.subject for one in state.certificates.values()} == {f"O=corral.virt,OU={wanted.identity.authority},CN=hyper1"}
+    assert {one.subject for one in state.certificates.values()} == {
+        f"O=corral.virt,OU={wanted.identity.authority},CN=hyper1"
+    }
     left = [path.name for path in (root / wanted.identity.store).iterdir() if path.name != "current"]
     assert left == [files.current(wanted.identity, str(root))], "only the set in use stays"
 
@@ -280,7 +296,9 @@ def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest
     """GnuTLS takes nobody's certificate with it."""
     ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
     monkeypatch.setattr(ca, "LIFE", datetime.timedelta(days=1))
-    certificate, key = (text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)))
+    certificate, key = (
+        text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+    )
     ended = ca.CertificateAuthority(certificate, key, passphrase=None, named="it").crl([]).decode()
     with pytest.raises(BadInput, match="qemu_ca_crl: it is valid until 2020-01-02 00:00 UTC"):
         trust(certificate, ended, what="qemu_ca_certificate")
@@ -290,7 +308,15 @@ def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest
 
 
 def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_path: Path) -> None:
-    wanted = TlsSpec(IDENTITIES["qemu"], "hyper1", ("hyper1",), datetime.timedelta(days=30), files.me()[0], None, trust=authority.trust)
+    wanted = TlsSpec(
+        IDENTITIES["qemu"],
+        "hyper1",
+        ("hyper1",),
+        datetime.timedelta(days=30),
+        files.me()[0],
+        None,
+        trust=authority.trust,
+    )
     with pytest.raises(Failed, match="install QEMU"):
         issue(authority, wanted, tmp_path / "pki")
 
@@ -317,7 +343,9 @@ def lay_plain(authority: Signer, root: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "ours", "plain"])
-def test_a_power_cut_leaves_the_old_set_or_the_new(authority: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+def test_a_power_cut_leaves_the_old_set_or_the_new(
+    authority: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
     """Cut at each write in turn: what libvirt would read must be whole, and the next run must mend the rest."""
     cut = 0
     while True:

@@ -58,7 +58,12 @@ def test_one_disk_that_travels_whole_takes_the_others_along() -> None:
     """libvirt has one flag for all of them; what is off the running guest's way does not mind."""
     whole, other = disk(mode="full"), disk(path=f"{IMAGES}/web1-data.qcow2", target="vdb")
     moves, problems = travel([whole, other, disk(None, target="vdc"), disk(fixed=True, target="vdd")], active=True)
-    assert [(move.how, move.flatten) for move in moves] == [("full", True), ("full", True), ("full", False), ("carry", False)]
+    assert [(move.how, move.flatten) for move in moves] == [
+        ("full", True),
+        ("full", True),
+        ("full", False),
+        ("carry", False),
+    ]
     assert "vda travels whole" in moves[1].why and moves[1].volume and moves[1].volume.backing_path is None
     assert moves[1].bytes_to_move == moves[1].room_bytes == 450 * MIB and not problems
     moves, problems = travel([whole, dataclasses.replace(other, mode="delta")], active=True)
@@ -125,7 +130,9 @@ def test_an_overlay_is_never_put_on_a_base_that_nobody_knows() -> None:
     assert "is not known to be the same" in move.why and move.volume and move.volume.backing_path is None
     with pytest.raises(Refused, match="is not known to be the same"):
         travels(disk(base_unknown=True), active=False)
-    assert travels(disk(base_unknown=True, assumed=True), active=True).how == "delta", "it is verified before the guest moves"
+    assert travels(disk(base_unknown=True, assumed=True), active=True).how == "delta", (
+        "it is verified before the guest moves"
+    )
     assert travels(disk(base_unknown=True, mode="delta"), active=True).how == "delta", "the user vouches for it"
 
 

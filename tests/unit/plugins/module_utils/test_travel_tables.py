@@ -1,4 +1,6 @@
-"""How disks are copied, as whole tables: which way each takes, on which base, and what replaces a file on the destination."""
+"""How disks are copied, as whole tables: which way each takes, on which base, and what replaces a file on the
+destination.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ def disk(on: str | None, mode: str = "auto", **more: t.Any) -> TravellingDisk:
     there = base if more.pop("there", True) else None
     file = File(f"{IMAGES}/a.qcow2", "raw", 800, 50, on, "qcow2" if on else None)
     return dataclasses.replace(
-        TravellingDisk("vda", f"{IMAGES}/a.qcow2", mode, pool=Pool("fast", IMAGES, 10**12), file=file, base=base, base_there=there), **more
+        TravellingDisk(
+            "vda", f"{IMAGES}/a.qcow2", mode, pool=Pool("fast", IMAGES, 10**12), file=file, base=base, base_there=there
+        ),
+        **more,
     )
 
 
 def shape(move: DiskMove) -> str:
-    """A decision in one line: how, bytes, base on the destination, `flat` when flattened, `bring` when an image is missing there."""
+    """A decision in one line: how, bytes, base on the destination, `flat` when flattened, `bring` when an image is
+    missing there.
+    """
     below = move.volume.backing_path if move.volume else None
     words = [move.how, str(move.bytes_to_move), {None: "alone", NAMED: "named", OTHER: "other"}[below]]
     return " ".join([*words, *(["flat"] * move.flatten), *(["bring"] * bool(move.base)), *(["replace"] * move.replace)])
@@ -95,8 +102,20 @@ def test_what_is_made_on_the_destination() -> None:
     move = travels(disk(ON_NAMED), active=True)
     assert move.volume is not None
     made = move.volume
-    assert (made.pool, made.name, made.path, made.capacity_bytes, made.format) == ("fast", "a.qcow2", f"{IMAGES}/a.qcow2", 800, "raw")
-    assert (made.backing_path, made.backing_format, move.room_bytes, move.target, move.path) == (NAMED, "qcow2", 50, "vda", made.path)
+    assert (made.pool, made.name, made.path, made.capacity_bytes, made.format) == (
+        "fast",
+        "a.qcow2",
+        f"{IMAGES}/a.qcow2",
+        800,
+        "raw",
+    )
+    assert (made.backing_path, made.backing_format, move.room_bytes, move.target, move.path) == (
+        NAMED,
+        "qcow2",
+        50,
+        "vda",
+        made.path,
+    )
     flat = travels(disk(ON_NAMED, "full"), active=True)
     assert flat.volume and (flat.volume.backing_format, flat.room_bytes, flat.volume.capacity_bytes) == (None, 90, 800)
     bare = travels(disk(ALONE), active=True)

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-BINARY, DECIMAL = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}, {"K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+BINARY, DECIMAL = (
+    {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4},
+    {"K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4},
+)
 
 
 @pytest.mark.parametrize(
@@ -33,14 +36,16 @@ def test_sizes(text: int | str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "G", "-1", "0", "0.0001B", "1e3", "1,5G", "1 G B", "8Gb/s", "１２G", True, None, "0x10", "8GiBB", "1K\n2"]
+    "text",
+    ["", "G", "-1", "0", "0.0001B", "1e3", "1,5G", "1 G B", "8Gb/s", "１２G", True, None, "0x10", "8GiBB", "1K\n2"],
 )
 def test_sizes_that_are_none(text: t.Any) -> None:
     with pytest.raises(BadInput, match=r"^memory of web1: "):
         _units.bytes_of(text, bare="M", what="memory of web1")
 
 
-@given(st.integers(1, 2**40 - 1), st.sampled_from("KMGT"), st.sampled_from(["", " "]))  # a float has 53 bits: more is no size of a disk
+# a float has 53 bits: more is no size of a disk
+@given(st.integers(1, 2**40 - 1), st.sampled_from("KMGT"), st.sampled_from(["", " "]))
 def test_sizes_are_whole_multiples(number: int, unit: str, space: str) -> None:
     for suffix, factors in (("", BINARY), ("iB", BINARY), ("B", DECIMAL)):
         for spelt in (unit + suffix, (unit + suffix).lower()):
@@ -59,7 +64,8 @@ def test_mebibytes_come_back(mib: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(8 * 1024**3, "8 GiB"), (1536 * 1024**2, "1.5 GiB"), (1024**4, "1024 GiB"), (100 * 1024**3, "100 GiB")]
+    ("size", "text"),
+    [(8 * 1024**3, "8 GiB"), (1536 * 1024**2, "1.5 GiB"), (1024**4, "1024 GiB"), (100 * 1024**3, "100 GiB")],
 )
 def test_sizes_in_messages(size: int, text: str) -> None:
     assert _units.gib_text(size) == text
@@ -133,7 +139,9 @@ def test_macs_come_back(raw: bytes, separator: str, upper: bool) -> None:
         assert _units.mac_of(spelt, what="mac") == text.replace("-", ":")
 
 
-@pytest.mark.parametrize("mac", ["", "52:54:00:12:34", "52:54:00:12:34:5", "52:54:00:12:34:56:78", "g2:54:00:12:34:56", "525400123456"])
+@pytest.mark.parametrize(
+    "mac", ["", "52:54:00:12:34", "52:54:00:12:34:5", "52:54:00:12:34:56:78", "g2:54:00:12:34:56", "525400123456"]
+)
 def test_macs_that_are_none(mac: str) -> None:
     with pytest.raises(BadInput, match=r"^mac: "):
         _units.mac_of(mac, what="mac")
@@ -153,7 +161,9 @@ def test_uuids_come_back(uuid: t.Any) -> None:
         assert _units.uuid_of(spelt, what="uuid") == str(uuid)
 
 
-@pytest.mark.parametrize("uuid", ["", "1", "6695eb01-f6a4-8304-79aa-97f2502e193", "6695eb01-f6a4-8304-79aa-97f2502e193g"])
+@pytest.mark.parametrize(
+    "uuid", ["", "1", "6695eb01-f6a4-8304-79aa-97f2502e193", "6695eb01-f6a4-8304-79aa-97f2502e193g"]
+)
 def test_uuids_that_are_none(uuid: str) -> None:
     with pytest.raises(BadInput, match=r"^uuid: .* is not a UUID"):
         _units.uuid_of(uuid, what="uuid")
@@ -203,9 +213,15 @@ def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
 @pytest.mark.parametrize(
     ("image", "way"),
     [
-        ("/root/debian.qcow2", "is a path, .* virt_image (name=debian.qcow2 src=/root/debian.qcow2) .* give the name: debian.qcow2"),
+        (
+            "/root/debian.qcow2",
+            "is a path, .* virt_image (name=debian.qcow2 src=/root/debian.qcow2) .* give the name: debian.qcow2",
+        ),
         ("~/a.qcow2", "is a path, .* virt_image (name=a.qcow2 src=~/a.qcow2)"),
-        ("https://example.org/b.img", "is a URL, .* virt_image (name=b.img url=https://example.org/b.img checksum=sha256:...)"),
+        (
+            "https://example.org/b.img",
+            "is a URL, .* virt_image (name=b.img url=https://example.org/b.img checksum=sha256:...)",
+        ),
         ("a b", "is not a valid name"),
         (1, "is not a valid name"),
     ],
@@ -217,7 +233,8 @@ def test_a_file_is_no_name_of_an_image(image: object, way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kib", "text"), [(5242880, "5GiB"), (1536 * 1024, "1536MiB"), (1024**3, "1TiB"), (1025, "1025KiB"), (1024, "1MiB"), (0, "0KiB")]
+    ("kib", "text"),
+    [(5242880, "5GiB"), (1536 * 1024, "1536MiB"), (1024**3, "1TiB"), (1025, "1025KiB"), (1024, "1MiB"), (0, "0KiB")],
 )
 def test_sizes_are_shown_as_users_write_them(kib: int, text: str) -> None:
     assert _changes.size_text(kib) == text

@@ -13,7 +13,19 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import verdict a
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import aborting, clearing, settling
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, judge
 
-STATES = ["running", "paused", "shutdown", "crashed", "absent", "unreachable", "unknown", "incoming", "reserved", "postcopy", "migrated"]
+STATES = [
+    "running",
+    "paused",
+    "shutdown",
+    "crashed",
+    "absent",
+    "unreachable",
+    "unknown",
+    "incoming",
+    "reserved",
+    "postcopy",
+    "migrated",
+]
 FLAGS = ("was_paused", "job_active", "superseded", "again", "same_host")
 EVERY = [
     Observation(source, dest, begun=begun, **t.cast("dict[str, t.Any]", dict(zip(FLAGS, flags))))
@@ -65,11 +77,19 @@ def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
         if action == "resume_source":
             assert (seen.source, seen.dest, seen.was_paused) == ("paused", "absent", False)
         if action == "clean_dest":
-            assert seen.dest not in ("running", "unreachable", "unknown", "absent") and seen.source not in ("absent", "unreachable")
+            assert seen.dest not in ("running", "unreachable", "unknown", "absent") and seen.source not in (
+                "absent",
+                "unreachable",
+            )
         if action == "clean_source":
             assert seen.dest in ("running", "paused") and seen.source not in ("running", "absent", "unreachable")
         if action in verdicts.DONE_BY:
-            assert seen.begun == "here" and not seen.same_host and not seen.job_active and "unreachable" not in (seen.source, seen.dest)
+            assert (
+                seen.begun == "here"
+                and not seen.same_host
+                and not seen.job_active
+                and "unreachable" not in (seen.source, seen.dest)
+            )
 
 
 HERE: dict[str, t.Any] = {"begun": "here"}
@@ -77,7 +97,11 @@ NONE: dict[str, t.Any] = {"begun": "none"}
 ELSEWHERE: dict[str, t.Any] = {"begun": "elsewhere"}
 # What is seen; the verdict's state, what a run does then, or why it does not.
 TASKS: list[tuple[Observation, str, str]] = [
-    (Observation("absent", "absent", **NONE), "missing", "cannot migrate web1: it is neither on hyper1 nor on hyper2; where is it?"),
+    (
+        Observation("absent", "absent", **NONE),
+        "missing",
+        "cannot migrate web1: it is neither on hyper1 nor on hyper2; where is it?",
+    ),
     (Observation("absent", "running", **NONE), "is there", "leave"),
     (Observation("absent", "incoming", **NONE), "is there", "leave"),
     (Observation("running", "running", same_host=True, **NONE), "is there", "leave"),
@@ -85,7 +109,11 @@ TASKS: list[tuple[Observation, str, str]] = [
     (Observation("running", "running", same_host=True, **ELSEWHERE), "is there", "leave"),
     (Observation("running", "absent", **NONE), "is here", "move"),
     (Observation("running", "running", **NONE), "is here", "move"),  # the preflight says why not
-    (Observation("running", "absent", **ELSEWHERE), "on its way", "its migration to hyper3 is under way, or was interrupted"),
+    (
+        Observation("running", "absent", **ELSEWHERE),
+        "on its way",
+        "its migration to hyper3 is under way, or was interrupted",
+    ),
     (Observation("running", "absent", **HERE), "here", "move"),
     (Observation("paused", "absent", **HERE), "here, paused", "settle"),
     (Observation("paused", "absent", was_paused=True, **HERE), "here", "move"),
@@ -147,9 +175,15 @@ def test_each_action_is_taken_once_and_libvirt_waited_for_before() -> None:
         (unseen, [clean], False, ""),
         (seen_as("clean_dest", wait=True), [], False, "wait"),
         (seen_as("clean_dest", wait=True), [], True, "clean_dest"),
-        *[(seen_as(action), [], late, "") for action in ("done", "rolled_back", "nothing", "leave", "move") for late in (False, True)],
+        *[
+            (seen_as(action), [], late, "")
+            for action in ("done", "rolled_back", "nothing", "leave", "move")
+            for late in (False, True)
+        ],
     ]
-    assert [verdicts.following(verdict, acted, late=late) for verdict, acted, late, _next in cases] == [case[3] for case in cases]
+    assert [verdicts.following(verdict, acted, late=late) for verdict, acted, late, _next in cases] == [
+        case[3] for case in cases
+    ]
 
 
 def test_what_was_acted_upon_first_says_why() -> None:
@@ -167,14 +201,19 @@ def test_what_was_acted_upon_first_says_why() -> None:
 
 
 def test_only_a_guest_that_stays_moves_after_it_was_settled() -> None:
-    told = {action: verdicts.foreseen(seen_as(action)) for action in ("clean_dest", "resume_source", "resume_dest", "nothing")}
+    told = {
+        action: verdicts.foreseen(seen_as(action))
+        for action in ("clean_dest", "resume_source", "resume_dest", "nothing")
+    }
     assert told == {"clean_dest": True, "resume_source": True, "resume_dest": False, "nothing": False}
     assert not verdicts.foreseen(seen_as("clean_dest", wait=True))
 
 
 def test_what_failed_is_told_with_what_was_seen() -> None:
     verdicts.check_arrived(seen_as("done"), "web1", "hyper2", "reset", [])
-    with pytest.raises(Failed, match=r"^cannot migrate web1 to hyper2: reset\. Seen on both hosts: still there; /a stays$"):
+    with pytest.raises(
+        Failed, match=r"^cannot migrate web1 to hyper2: reset\. Seen on both hosts: still there; /a stays$"
+    ):
         verdicts.check_arrived(seen_as("rolled_back", "still there"), "web1", "hyper2", "reset", ["/a stays"])
     with pytest.raises(Failed, match=r"reset\. Seen on both hosts: unclear$"):
         verdicts.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
@@ -197,5 +236,10 @@ def test_who_is_alone_clears_away_what_moves_there() -> None:
     move = Move("web1", "aaaa", "hyper2", "")
     assert [step.verb for step in aborting(move, job_active=True)] == ["abort"] and not aborting(move, job_active=False)
     cases = [("hyper2", True, 1), ("hyper2", False, 0), ("hyper3", True, 0), (None, True, 0), ("", True, 0)]
-    assert [len(clearing(move, moving, alone=alone)) for moving, alone, _steps in cases] == [steps for *_case, steps in cases]
-    assert str(settling(move)) == "settle the migration of web1 to hyper2 that was interrupted" and settling(move).verb == "settle"
+    assert [len(clearing(move, moving, alone=alone)) for moving, alone, _steps in cases] == [
+        steps for *_case, steps in cases
+    ]
+    assert (
+        str(settling(move)) == "settle the migration of web1 to hyper2 that was interrupted"
+        and settling(move).verb == "settle"
+    )

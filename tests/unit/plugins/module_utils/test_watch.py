@@ -31,14 +31,24 @@ def test_what_is_broken_ends_it_and_nothing_follows() -> None:
 
 def test_measures_are_told_with_their_value_and_reason() -> None:
     watch = Watch(Tuning(max_downtime_ms=300, timeout_s=10, timeout_action="suspend"))
-    assert [action.verb for action in watch.tick(1, {"memory_iteration": 1}, {}, broken="", answers=True)] == ["downtime"]
-    assert [action.verb for action in watch.tick(10, {"memory_iteration": 1}, {}, broken="", answers=False)] == ["suspend"]
+    assert [action.verb for action in watch.tick(1, {"memory_iteration": 1}, {}, broken="", answers=True)] == [
+        "downtime"
+    ]
+    assert [action.verb for action in watch.tick(10, {"memory_iteration": 1}, {}, broken="", answers=False)] == [
+        "suspend"
+    ]
     assert (watch.suspends, watch.why) == (True, "")
     watch.tick(11, {"memory_iteration": 1}, {}, broken="", answers=False)
     assert vars(watch)["suspends"], "it stays its doing"
-    assert [action.verb for action in watch.tick(20, {"memory_iteration": 1}, {}, broken="", answers=False)] == ["abort"]
+    assert [action.verb for action in watch.tick(20, {"memory_iteration": 1}, {}, broken="", answers=False)] == [
+        "abort"
+    ]
     told = watch.figures()["measures"]
-    assert told == ["downtime 300", "suspend (it took longer than timeout, 10 s)", "abort (it took longer than timeout, 20 s)"]
+    assert told == [
+        "downtime 300",
+        "suspend (it took longer than timeout, 10 s)",
+        "abort (it took longer than timeout, 20 s)",
+    ]
     assert watch.why == "it took longer than timeout, 20 s"
 
 

@@ -36,8 +36,14 @@ class _Ca:
         (place / "issued").mkdir(parents=True)
         place.chmod(0o700)
         self._name = x509.Name([_attribute("O", "corral.virt"), _attribute("CN", "corral.virt CA 1")])
-        draft = self._draft(self._name, self._key, 10 * _YEAR).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        self._text = _pem(draft.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True).sign(self._key, hashes.SHA256()))
+        draft = self._draft(self._name, self._key, 10 * _YEAR).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        self._text = _pem(
+            draft.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True).sign(
+                self._key, hashes.SHA256()
+            )
+        )
         (place / "ca-cert.pem").write_bytes(self._text)
         (place / "ca-key.pem").write_bytes(_private(self._key))
         (place / "ca-key.pem").chmod(0o600)
@@ -46,7 +52,9 @@ class _Ca:
         """One key with its certificate, as set and links."""
         key = _key()
         subject = x509.Name([_attribute("O", "corral.virt"), _attribute("OU", unit), _attribute("CN", name)])
-        draft = self._draft(subject, key, _YEAR).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        draft = self._draft(subject, key, _YEAR).add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
         draft = draft.add_extension(_usage(digital_signature=True, key_encipherment=True), critical=True)
         both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         draft = draft.add_extension(both, critical=False)
@@ -61,7 +69,9 @@ class _Ca:
         files = {ca: self._text}
         for cert in pairs:
             private = (
-                cert.replace("cert", "key") if kept != "libvirt" else cert.replace("libvirt/", "libvirt/private/").replace("cert", "key")
+                cert.replace("cert", "key")
+                if kept != "libvirt"
+                else cert.replace("libvirt/", "libvirt/private/").replace("cert", "key")
             )
             files.update({cert: _pem(certificate), private: _private(key)})
         for path, content in files.items():
@@ -73,10 +83,14 @@ class _Ca:
 
     def _draft(self, subject: t.Any, key: t.Any, life: datetime.timedelta) -> t.Any:
         draft = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
-        draft = draft.serial_number(x509.random_serial_number()).not_valid_before(self._now - datetime.timedelta(days=1))
+        draft = draft.serial_number(x509.random_serial_number()).not_valid_before(
+            self._now - datetime.timedelta(days=1)
+        )
         draft = draft.not_valid_after(self._now + life)
         draft = draft.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        return draft.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        return draft.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+        )
 
 
 def _key() -> t.Any:

@@ -1,4 +1,6 @@
-"""A cloud whose clock a test turns: the controller's half and the hosts' half of `virt_tls`, in directories, without Ansible between."""
+"""A cloud whose clock a test turns: the controller's half and the hosts' half of `virt_tls`, in directories, without
+Ansible between.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Cloud:
     def __init__(self, place: Path, *, hosts: int = 3) -> None:
         self.place = place
         self.now = START
-        self.answer: t.Callable[[t.Callable[[Told], Told]], t.Callable[[Told], Told]] = lambda ask: ask  # a hostile host's is another one
+        # a hostile host's is another one
+        self.answer: t.Callable[[t.Callable[[Told], Told]], t.Callable[[Told], Told]] = lambda ask: ask
         self.check: t.Callable[[], None] = lambda: None
         self.host_ahead = datetime.timedelta()
         self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
@@ -45,27 +48,39 @@ class Cloud:
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
         params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **said}
-        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(check=self.check)
+        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(
+            check=self.check
+        )
 
     def play(self, *hosts: str, **said: t.Any) -> dict[str, Told]:
         """As role pki does: every host, and once more for each step of a roll-over."""
         once = said.pop("new_authority", False)
-        told = {host: self.visit(host, new_authority=once and host == self.hosts[0], **said) for host in hosts or self.hosts}
+        told = {
+            host: self.visit(host, new_authority=once and host == self.hosts[0], **said) for host in hosts or self.hosts
+        }
         again = {key: value for key, value in said.items() if key != "force"}
         for _step in range(2):
             if any(one["rolling"] for one in told.values()):
                 assert not self.refusals(*hosts)
                 later = {host: self.visit(host, **again) for host in hosts or self.hosts}
-                told = {host: {**later[host], "changed": told[host]["changed"] or later[host]["changed"]} for host in later}
+                told = {
+                    host: {**later[host], "changed": told[host]["changed"] or later[host]["changed"]} for host in later
+                }
         return told
 
-    def revoke(self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **said: t.Any) -> Told:
+    def revoke(
+        self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **said: t.Any
+    ) -> Told:
         """`state: revoked`, which asks no host."""
         params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **said}
-        return Certifier(params, Gate(check_mode=False), lambda _params: {}, "", inventories, hosts, lambda: self.now).revoke()
+        return Certifier(
+            params, Gate(check_mode=False), lambda _params: {}, "", inventories, hosts, lambda: self.now
+        ).revoke()
 
     def refusals(self, *hosts: str) -> list[str]:
-        """Every certificate of a host, or of the controller, that openssl would refuse now with the files of another one."""
+        """Every certificate of a host, or of the controller, that openssl would refuse now with the files of another
+        one.
+        """
         found, everybody = [], hosts or tuple(self.hosts)
         for who in [*everybody, "controller"]:
             others = [host for host in everybody if host != who]
@@ -89,7 +104,13 @@ class Cloud:
         ca, crl = (self.place / who / name for name in _FILES[kind][:2])
         if who == "controller":
             ca, crl = (self.place / "ca/controller" / name for name in ("cacert.pem", "cacrl.pem"))
-        words = ["openssl", "verify", "-CAfile", str(ca), *(["-CRLfile", str(crl), "-crl_check"] if crl.exists() else [])]
+        words = [
+            "openssl",
+            "verify",
+            "-CAfile",
+            str(ca),
+            *(["-CRLfile", str(crl), "-crl_check"] if crl.exists() else []),
+        ]
         words += ["-attime", str(int(self.now.timestamp())), "-purpose", f"ssl{purpose}", *map(str, certificates)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         return "" if done.returncode == 0 else f"{who} refuses: {done.stderr.strip() or done.stdout.strip()}"

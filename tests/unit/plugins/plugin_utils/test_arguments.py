@@ -90,8 +90,16 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("shutdown", {"tag": "front", "force": "false", "wait_timeout": "60"}, {"force": False, "wait_timeout": 60}),
     ("purge", {"guest": "web1"}, {"wait_timeout": 60, "force": True}),
     ("purge", {"guest": "w*", "confirm": "3"}, {"confirm": 3}),
-    ("create", {"guest": "web1", "autostart": "no", "vcpus": "2"}, {"autostart": False, "vcpus": "2", "state": "running"}),
-    ("create", {"guest": "web1", "disks": '[{"name": "a", "size": "1GiB"}]'}, {"disks": [{"name": "a", "size": "1GiB"}]}),
+    (
+        "create",
+        {"guest": "web1", "autostart": "no", "vcpus": "2"},
+        {"autostart": False, "vcpus": "2", "state": "running"},
+    ),
+    (
+        "create",
+        {"guest": "web1", "disks": '[{"name": "a", "size": "1GiB"}]'},
+        {"disks": [{"name": "a", "size": "1GiB"}]},
+    ),
     ("create", {"guest": "web1", "networks": [{"name": "eth0"}]}, {"networks": [{"name": "eth0"}]}),
     ("migrate", {"guest": "web1", "bandwidth": "50", "postcopy": "false"}, {"bandwidth": 50, "postcopy": False}),
     ("migrate", {"guest": "web1", "compression": "zlib,zstd"}, {"compression": ["zlib", "zstd"]}),
@@ -130,19 +138,55 @@ REFUSED: list[tuple[str, Given, str]] = [
     ("start", {"gest": "web1", "tag": "a"}, "gest: there is no such argument of start; did you mean guest?"),
     ("create", {"guest": "a", "vcpu": 2}, "vcpu: there is no such argument of create; did you mean vcpus?"),
     ("create", {"guest": "a", "memo": 2}, "memo: there is no such argument of create; did you mean memory?"),
-    ("create", {"guest": "a", "guests_sed": 2}, "guests_sed: there is no such argument of create; did you mean guests_seed?"),
-    ("create", {"guest": "a", "enable_vnc": True}, 'enable_vnc: create does not take it; write -e \'{"graphics": {"type": "vnc"}}\''),
+    (
+        "create",
+        {"guest": "a", "guests_sed": 2},
+        "guests_sed: there is no such argument of create; did you mean guests_seed?",
+    ),
+    (
+        "create",
+        {"guest": "a", "enable_vnc": True},
+        'enable_vnc: create does not take it; write -e \'{"graphics": {"type": "vnc"}}\'',
+    ),
     ("start", {"tag": "a", "enable_vnc": True}, "enable_vnc: start does not take it; it belongs to create: write"),
     ("start", {"tag": "a", "bandwidth": 5}, "bandwidth: start does not take it; it belongs to migrate"),
     ("list", {"guest": "a"}, "guest: list does not take it; it belongs to start, shutdown, "),
-    ("create", {"guest": "a", "tags": ["b"]}, 'tags: Ansible reserves that name; write -e \'{"domain": {"tags": ...}}\''),
-    ("create", {"guest": "a", "domain": {"vcpu": 1}}, "domain.vcpu: virt_domain has no such option; did you mean vcpus?"),
-    ("create", {"guest": "a", "state": "absent"}, "value of state must be one of: present, running, shutdown, paused, got: absent"),
-    ("create", {"guest": "a", "autostart": "perhaps"}, "argument 'autostart' is of type str and we were unable to convert to bool"),
-    ("migrate", {"guest": "a", "storage": "half"}, "value of storage must be one of: auto, shared, delta, full, got: half"),
-    ("migrate", {"guest": "a", "options": {"bandwith": 1}}, "options.bandwith: virt_migrate has no such option; did you mean bandwidth?"),
+    (
+        "create",
+        {"guest": "a", "tags": ["b"]},
+        'tags: Ansible reserves that name; write -e \'{"domain": {"tags": ...}}\'',
+    ),
+    (
+        "create",
+        {"guest": "a", "domain": {"vcpu": 1}},
+        "domain.vcpu: virt_domain has no such option; did you mean vcpus?",
+    ),
+    (
+        "create",
+        {"guest": "a", "state": "absent"},
+        "value of state must be one of: present, running, shutdown, paused, got: absent",
+    ),
+    (
+        "create",
+        {"guest": "a", "autostart": "perhaps"},
+        "argument 'autostart' is of type str and we were unable to convert to bool",
+    ),
+    (
+        "migrate",
+        {"guest": "a", "storage": "half"},
+        "value of storage must be one of: auto, shared, delta, full, got: half",
+    ),
+    (
+        "migrate",
+        {"guest": "a", "options": {"bandwith": 1}},
+        "options.bandwith: virt_migrate has no such option; did you mean bandwidth?",
+    ),
     ("shutdown", {"tag": "a", "wait_timeout": 0}, "wait_timeout: must be at least 1, not 0"),
-    ("purge", {"tag": "a", "confirm": "some"}, "argument 'confirm' is of type str and we were unable to convert to int"),
+    (
+        "purge",
+        {"tag": "a", "confirm": "some"},
+        "argument 'confirm' is of type str and we were unable to convert to int",
+    ),
 ]
 
 
@@ -154,14 +198,29 @@ def test_what_is_wrong_is_refused_with_what_is_right(action: str, given: Given, 
 
 def test_all_problems_are_told_at_once() -> None:
     told = problems("create", {"guest": "a/b", "vcpu": 1, "autostart": "perhaps", "domain": {"x": 1}})
-    assert [each.split(":")[0].split(" is ")[0] for each in told] == ["vcpu", "argument 'autostart'", "guest", "domain.x"]
+    assert [each.split(":")[0].split(" is ")[0] for each in told] == [
+        "vcpu",
+        "argument 'autostart'",
+        "guest",
+        "domain.x",
+    ]
 
 
-PASSING = {"ansible_user": "x", "awx_job_id": 1, "tower_job_id": 1, "semaphore_vars": {}, "virt_images": [], "guests_seed": False}
+PASSING = {
+    "ansible_user": "x",
+    "awx_job_id": 1,
+    "tower_job_id": 1,
+    "semaphore_vars": {},
+    "virt_images": [],
+    "guests_seed": False,
+}
 
 
 def test_variables_of_others_pass() -> None:
-    assert problems("start", {"guest": "web1", **PASSING, "maintenance_cpu_overcommit": 2, "site_name": "x", "_own": 1}) == []
+    assert (
+        problems("start", {"guest": "web1", **PASSING, "maintenance_cpu_overcommit": 2, "site_name": "x", "_own": 1})
+        == []
+    )
 
 
 def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:

@@ -137,7 +137,9 @@ def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
     ):
         wanted = TlsSpec(GOAL.identity, "hyper1", names, GOAL.renew_before)
         if refused:
-            with pytest.raises(Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, and not for {names[0]}"):
+            with pytest.raises(
+                Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, and not for {names[0]}"
+            ):
                 authorities.sign(csr, wanted, days=90)
             continue
         (tmp_path / "cert.pem").write_text(each(authorities.sign(csr, wanted, days=90))[0])
@@ -152,10 +154,16 @@ def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
         ({"ca_certificate": "c"}, None),
         ({"ca_certificate": "c", "ca_key": "k"}, {"qemu_ca_certificate", "qemu_ca_key"}),
         ({"ca_certificate": "c", "ca_key": "k", "identities": ["libvirt"]}, set()),
-        ({"ca_certificate": "c", "ca_key": "k", "qemu_ca_certificate": "c", "identities": ["libvirt"]}, {"qemu_ca_key"}),
+        (
+            {"ca_certificate": "c", "ca_key": "k", "qemu_ca_certificate": "c", "identities": ["libvirt"]},
+            {"qemu_ca_key"},
+        ),
         ({"qemu_ca_certificate": "c", "qemu_ca_key": "k"}, {"ca_certificate", "ca_key"}),
         ({"qemu_ca_certificate": "c", "qemu_ca_key": "k", "identities": ["qemu"]}, set()),
-        ({"qemu_ca_certificate": "c", "qemu_ca_key": "k", "identities": ["qemu"], "controller": True}, {"ca_certificate", "ca_key"}),
+        (
+            {"qemu_ca_certificate": "c", "qemu_ca_key": "k", "identities": ["qemu"], "controller": True},
+            {"ca_certificate", "ca_key"},
+        ),
         (
             {"ca_certificate": "c", "ca_key": "k", "identities": ["libvirt"], "ca_crl": "r", "new_authority": True},
             {"ca_crl", "new_authority"},
@@ -174,7 +182,9 @@ def test_half_of_what_is_given_is_refused(texts: dict[str, t.Any], problems: set
 
 
 @pytest.mark.parametrize("version", ["37.0.4", "38.0.3", "3.4.8"])
-def test_an_old_library_is_the_reason_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_old_library_is_the_reason_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
     monkeypatch.setattr("cryptography.__version__", version)
     told = rf"needs cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
     with pytest.raises(Unsupported, match=re.escape(told)):

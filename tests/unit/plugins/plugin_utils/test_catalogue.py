@@ -25,7 +25,11 @@ def faults(entry: dict[str, t.Any]) -> list[str]:
     """What is wrong with the form of an entry, as words."""
     found = [f"key {key}" for key in entry.keys() - KEYS] + [f"no {key}" for key in KEYS - OPTIONAL - entry.keys()]
     for key, allowed in FIELDS.items():
-        used = {field for _text, field, _spec, _conversion in string.Formatter().parse(entry.get(key, "")) if field is not None}
+        used = {
+            field
+            for _text, field, _spec, _conversion in string.Formatter().parse(entry.get(key, ""))
+            if field is not None
+        }
         found += [f"{key}: {{{field}}}" for field in used - allowed]
     if set(entry.get("arch", {})) - {"x86_64", "aarch64"} or not entry.get("arch"):
         found.append("arch")
@@ -78,7 +82,9 @@ def place(address: str) -> str:
 
 
 def test_nothing_is_there_twice() -> None:
-    keys = [line.partition(":")[0] for line in Path(_catalogue.FILE).read_text().splitlines() if re.match(r"[a-z]", line)]
+    keys = [
+        line.partition(":")[0] for line in Path(_catalogue.FILE).read_text().splitlines() if re.match(r"[a-z]", line)
+    ]
     assert keys == _catalogue.names(), "YAML takes the last of two equal keys, silently"
     urls = collections.Counter(_catalogue.resolve(name, arch)["url"] for name, arch in EVERY)
     assert [url for url, count in urls.items() if count > 1] == []

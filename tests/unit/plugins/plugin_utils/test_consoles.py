@@ -56,7 +56,11 @@ VNC = {"type": "vnc", "port": 5900, "listen": "127.0.0.1"}
         (LOCAL, VNC, ["vncviewer localhost:5900"]),
         (LOCAL, {**VNC, "listen": "0.0.0.0"}, ["vncviewer localhost:5900"]),
         (LOCAL, {**VNC, "listen": "192.0.2.99"}, ["vncviewer 192.0.2.99:5900"]),
-        (PLAIN, {**VNC, "type": "spice"}, ["ssh -L 5901:127.0.0.1:5900 hyper2", "remote-viewer spice://localhost:5901"]),
+        (
+            PLAIN,
+            {**VNC, "type": "spice"},
+            ["ssh -L 5901:127.0.0.1:5900 hyper2", "remote-viewer spice://localhost:5901"],
+        ),
         (LOCAL, {"type": "spice", "port": -1, "tls_port": 5903}, ["remote-viewer 'spice://localhost?tls-port=5903'"]),
         (PLAIN, {**VNC, "port": -1}, []),
         (PLAIN, {"type": "vnc"}, []),

@@ -30,7 +30,9 @@ def test_each_day_and_each_ca_is_one_sentence(tmp_path: Path) -> None:
         "certificates of h2, h3 end on 2026-12-21",
     ]
     seen(tmp_path, "h1", "2027-10-01", "2027-10-02", ca="2027-02-01")
-    assert not [sentence for sentence in _expiry.warnings(str(tmp_path), now=NOW) if "CA" in sentence], "others know a later one"
+    assert not [sentence for sentence in _expiry.warnings(str(tmp_path), now=NOW) if "CA" in sentence], (
+        "others know a later one"
+    )
     for name in ("h1", "h2", "h3", "h4", "h5"):
         seen(tmp_path, name, "2027-10-01", "2027-10-02", ca="2027-02-01")
     assert _expiry.warnings(str(tmp_path), now=NOW) == [

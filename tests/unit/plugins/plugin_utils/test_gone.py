@@ -9,7 +9,15 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _gone
 
 @pytest.mark.parametrize(
     ("value", "names"),
-    [("h1", ["h1"]), ("h1, h2,", ["h1", "h2"]), (["h1"], ["h1"]), ("[h1, 'h2']", ["h1", "h2"]), ('["h1"]', ["h1"]), ("", []), ([], [])],
+    [
+        ("h1", ["h1"]),
+        ("h1, h2,", ["h1", "h2"]),
+        (["h1"], ["h1"]),
+        ("[h1, 'h2']", ["h1", "h2"]),
+        ('["h1"]', ["h1"]),
+        ("", []),
+        ([], []),
+    ],
     ids=str,
 )
 def test_names_as_they_are_written(value: object, names: list[str]) -> None:
@@ -31,7 +39,10 @@ def test_only_hosts_of_the_group_are_gone() -> None:
         ("Failed to connect to the host via ssh: ssh: connect to host h1 port 22: Connection timed out", False),
         ("Failed to connect to the host via ssh: ssh: connect to host h1 port 22: No route to host", False),
         ("Failed to connect to the host via ssh: ssh: Could not resolve hostname h1: Name or service not known", False),
-        ("channel 0: open failed: connect failed\nstdio forwarding failed\nConnection closed by UNKNOWN port 65535", False),
+        (
+            "channel 0: open failed: connect failed\nstdio forwarding failed\nConnection closed by UNKNOWN port 65535",
+            False,
+        ),
         ("Failed to connect to the host via ssh: connect to address h1 port 22: Host is down", False),
         ("Connection timed out during banner exchange\nConnection to 192.0.2.1 port 22 timed out", True),
         ("Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures", True),
@@ -52,7 +63,9 @@ def test_what_is_a_sign_of_life(why: str, alive: bool) -> None:
 
 
 def test_a_host_that_lets_us_in_is_not_gone() -> None:
-    assert [*_gone.alive({"h1": None, "h2": "No route to host"})] == ["gone: h1 answers, so its guests may run; leave it out of gone"]
+    assert [*_gone.alive({"h1": None, "h2": "No route to host"})] == [
+        "gone: h1 answers, so its guests may run; leave it out of gone"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,19 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guest import prepared
 NETWORK = "version: 2\nethernets: {eth0: {addresses: [192.0.2.7/24]}}\n"
 
 
-@pytest.mark.parametrize("options", [{"name": "a"}, {"name": "a", "cloud_init": None}, {"cloud_init": "{{ x }}"}, {"cloud_init": {}}])
+@pytest.mark.parametrize(
+    "options", [{"name": "a"}, {"name": "a", "cloud_init": None}, {"cloud_init": "{{ x }}"}, {"cloud_init": {}}]
+)
 def test_what_needs_nothing_stays(options: dict[str, t.Any]) -> None:
     assert prepared(options) == options
 
 
 def test_documents_become_texts() -> None:
-    said = {"name": "a", "vcpus": 1, "cloud_init": {"user_data": {"b": 1, "a": 2}, "meta_data": {"k": "v"}, "network_config": NETWORK}}
+    said = {
+        "name": "a",
+        "vcpus": 1,
+        "cloud_init": {"user_data": {"b": 1, "a": 2}, "meta_data": {"k": "v"}, "network_config": NETWORK},
+    }
     before = json.dumps(said)
     options = prepared(said)
     assert json.dumps(said) == before, "the caller's own data is changed"
@@ -65,7 +71,11 @@ def test_items_of_a_guest_go_before_those_of_its_profile() -> None:
     }
     assert with_profiles(guest, PROFILES) == {
         "name": "web1",
-        "disks": [{"name": "system", "size": 8}, {"name": "data", "size": 50, "cache": "none"}, {"name": "logs", "size": 1}],
+        "disks": [
+            {"name": "system", "size": 8},
+            {"name": "data", "size": 50, "cache": "none"},
+            {"name": "logs", "size": 1},
+        ],
         "interfaces": [{"name": "eth0", "bridge": "br0", "mtu": 1400, "model": "e1000"}],
     }
     assert PROFILES["virt_disk_profiles"]["database"][1]["size"] == 20, "the profile itself stays as it is"
@@ -74,7 +84,10 @@ def test_items_of_a_guest_go_before_those_of_its_profile() -> None:
 @pytest.mark.parametrize(
     ("guest", "messages"),
     [
-        ({"nic_profile": "home"}, ["nic_profile of web1: there is no profile 'home' in virt_nic_profiles; known: office"]),
+        (
+            {"nic_profile": "home"},
+            ["nic_profile of web1: there is no profile 'home' in virt_nic_profiles; known: office"],
+        ),
         ({"disk_profile": "x"}, ["there is no profile 'x' in virt_disk_profiles; known: broken, database"]),
         ({"disk_profile": "broken"}, ["virt_disk_profiles[broken]: item 1 has no name"]),
         ({"disk_profile": "database", "disks": [{"name": "a"}, {"size": 1}]}, ["disks of web1: item 2 has no name"]),

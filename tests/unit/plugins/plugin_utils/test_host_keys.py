@@ -22,7 +22,9 @@ def made(name: object, ssh_host_key: object = None) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256"])
 def test_keys_of_guests_placed_there_are_trusted(kind: str) -> None:
-    trusted = _host_keys.trusted({"web1": "hyper1"}, {"hyper1": made("web1", key(kind)), "hyper2": {"skipped": True}, "hyper3": None})
+    trusted = _host_keys.trusted(
+        {"web1": "hyper1"}, {"hyper1": made("web1", key(kind)), "hyper2": {"skipped": True}, "hyper3": None}
+    )
     assert trusted == ([{"name": "web1", "ssh_host_key": key(kind)}], [])
 
 
@@ -43,6 +45,8 @@ def test_what_is_no_single_public_key_becomes_no_line(text: object) -> None:
     assert (keys, warning) == ([], "hyper1 reports a host key for web1 that is no public SSH key: it is not trusted")
 
 
-@pytest.mark.parametrize("result", [None, "x", {"results": "x"}, {"results": {"name": "web1"}}, {"results": ["x", None, {}]}])
+@pytest.mark.parametrize(
+    "result", [None, "x", {"results": "x"}, {"results": {"name": "web1"}}, {"results": ["x", None, {}]}]
+)
 def test_answers_of_any_form_break_nothing(result: object) -> None:
     assert _host_keys.trusted({"web1": "hyper1"}, {"hyper1": result}) == ([], [])

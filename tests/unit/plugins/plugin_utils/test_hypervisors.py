@@ -39,7 +39,11 @@ def test_each_for_itself() -> None:
     answers, failures = _hypervisors.ask(questions, concurrency=2, timeout_s=1)
     never.set()
     assert answers == {"good": "yes"}
-    assert {name: type(error) for name, error in failures.items()} == {"hung1": Timeout, "hung2": Timeout, "bad": Failed}
+    assert {name: type(error) for name, error in failures.items()} == {
+        "hung1": Timeout,
+        "hung2": Timeout,
+        "bad": Failed,
+    }
 
 
 def test_all_at_once() -> None:
@@ -74,7 +78,9 @@ def test_who_goes_on_replying_is_not_given_up() -> None:
 )
 def test_nobody_is_given_up_because_this_process_is_slow(now: float, talks: float, given_up: set[str]) -> None:
     """While others reply, who waits for its turn is not silent; one that hangs is given up all the same."""
-    assert _hypervisors.silent({"waits", "talks"}, {"waits": 10, "talks": talks, "ended": 3}, now, timeout_s=1) == given_up
+    assert (
+        _hypervisors.silent({"waits", "talks"}, {"waits": 10, "talks": talks, "ended": 3}, now, timeout_s=1) == given_up
+    )
 
 
 def test_reasons() -> None:
@@ -82,7 +88,9 @@ def test_reasons() -> None:
     assert _hypervisors.reason(ValueError("bad port")) == "ValueError: bad port"
 
 
-def reply(*, given: str = "", seen: str = "", channel: str = "connected", state: str = "running", **asked: str) -> _hypervisors.Reply:
+def reply(
+    *, given: str = "", seen: str = "", channel: str = "connected", state: str = "running", **asked: str
+) -> _hypervisors.Reply:
     """What libvirt answers about a guest; in `asked`, an address by source."""
     given = f"<c:address>{given}</c:address>" if given else ""
     seen = f"<corral-seen:at>{seen}</corral-seen:at>" if seen else ""
@@ -102,7 +110,9 @@ SEEN = f"{MAC} 192.0.2.7 dhcp 100"
         pytest.param(reply(seen=SEEN, lease="192.0.2.8"), {"192.0.2.8": [3, 10**11]}, id="then leased"),
         pytest.param(reply(seen=SEEN, agent="192.0.2.8"), {"192.0.2.7": [2, 100]}, id="the agent last"),
         pytest.param(reply(seen=SEEN, state="shutdown"), {}, id="what is off is nowhere"),
-        pytest.param(reply(given="192.0.2.8", state="shutdown"), {"192.0.2.8": [9, 0]}, id="but keeps what it was given"),
+        pytest.param(
+            reply(given="192.0.2.8", state="shutdown"), {"192.0.2.8": [9, 0]}, id="but keeps what it was given"
+        ),
         pytest.param(reply(seen=SEEN.replace("01 ", "02 ")), {}, id="seen at an interface that it has no more"),
         pytest.param(reply(seen="x"), {}, id="a record that is none"),
         pytest.param(reply(seen=SEEN.replace("192.0.2.7", "127.0.0.1")), {}, id="a record of what is no address"),

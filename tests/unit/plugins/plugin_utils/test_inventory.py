@@ -34,9 +34,13 @@ def test_one_of_two(first: dict[str, t.Any], second: dict[str, t.Any], shown: st
     assert len(warnings) == 1 and words in warnings[0]
 
 
-def reached(*guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")) -> t.Any:
+def reached(
+    *guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")
+) -> t.Any:
     """Addresses by guest, and what is said about the others; each guest is on a hypervisor of its own."""
-    return _inventory.reached_at({one["name"]: (f"hyper{n}", one) for n, one in enumerate(guests, 1)}, foreign or {}, prefer)
+    return _inventory.reached_at(
+        {one["name"]: (f"hyper{n}", one) for n, one in enumerate(guests, 1)}, foreign or {}, prefer
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,9 +92,13 @@ def test_an_address_that_two_running_guests_claim_is_of_neither() -> None:
         pytest.param([9, 0], [9, 0], None, id="given to both"),
     ],
 )
-def test_of_two_guests_at_one_address_the_better_witness_counts(web1: list[int], web2: list[int], owner: str | None) -> None:
+def test_of_two_guests_at_one_address_the_better_witness_counts(
+    web1: list[int], web2: list[int], owner: str | None
+) -> None:
     known = {"web1": web1, "web2": web2}
-    found, [warning] = reached(*(guest(name, addresses=["10.0.0.5"], worth={"10.0.0.5": worth}) for name, worth in known.items()))
+    found, [warning] = reached(
+        *(guest(name, addresses=["10.0.0.5"], worth={"10.0.0.5": worth}) for name, worth in known.items())
+    )
     assert found == ({owner: "10.0.0.5"} if owner else {})
     other = "web1 on hyper1" if owner == "web2" else "web2 on hyper2"
     told = f"10.0.0.5 of {other} is {owner}'s now; look for these guests again: ansible-playbook corral.virt.query"
@@ -98,7 +106,10 @@ def test_of_two_guests_at_one_address_the_better_witness_counts(web1: list[int],
 
 
 def test_a_guest_that_is_off_leaves_its_address_to_one_that_runs() -> None:
-    assert reached(guest("old", "shutdown", addresses=["10.0.0.5"]), guest("new", addresses=["10.0.0.5"])) == ({"new": "10.0.0.5"}, [])
+    assert reached(guest("old", "shutdown", addresses=["10.0.0.5"]), guest("new", addresses=["10.0.0.5"])) == (
+        {"new": "10.0.0.5"},
+        [],
+    )
 
 
 @pytest.mark.parametrize("name", ["web1", "_x", "db.example.com", "a-b", "vm-525400123456", "10-web", "A"])
@@ -119,11 +130,20 @@ def test_what_ssh_or_ansible_would_read_otherwise_is_shown_under_an_alias(name: 
 
 
 def test_different_names_have_different_aliases() -> None:
-    assert len({_inventory.host_name(name) for name in ("Windows 10", "Windows_10", "Windows  10", "Windows 10 ", "Windows/10")}) == 5
+    assert (
+        len(
+            {
+                _inventory.host_name(name)
+                for name in ("Windows 10", "Windows_10", "Windows  10", "Windows 10 ", "Windows/10")
+            }
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
-    ("host", "valid"), [("web1", True), ("10.0.0.1", True), ("fd00::1", True), ("-oX=y", False), ("a b", False), ("", False)]
+    ("host", "valid"),
+    [("web1", True), ("10.0.0.1", True), ("fd00::1", True), ("-oX=y", False), ("a b", False), ("", False)],
 )
 def test_destinations(host: str, valid: bool) -> None:
     assert _inventory.is_destination(host) is valid
@@ -131,16 +151,29 @@ def test_destinations(host: str, valid: bool) -> None:
 
 def test_control_characters_do_not_become_variables() -> None:
     shown = _inventory.variables("hyper1", guest("a\x9b31m", title="b\x1b]0;c\x07\x85", tags=["d\x9b"]), None)
-    assert (shown["virt_name"], shown["virt_title"], shown["virt_tags"]) == ("a\\x9b31m", "b\\x1b]0;c\\x07\\x85", ["d\\x9b"])
+    assert (shown["virt_name"], shown["virt_title"], shown["virt_tags"]) == (
+        "a\\x9b31m",
+        "b\\x1b]0;c\\x07\\x85",
+        ["d\\x9b"],
+    )
 
 
 def test_groups() -> None:
-    assert _inventory.groups("hyper1", guest(tags=["web", "eu"])) == ["on_hyper1", "guests_running", "tag_web", "tag_eu"]
+    assert _inventory.groups("hyper1", guest(tags=["web", "eu"])) == [
+        "on_hyper1",
+        "guests_running",
+        "tag_web",
+        "tag_eu",
+    ]
 
 
 def test_ssh_reads_back_what_was_meant() -> None:
     words = shlex.split(_inventory.ssh_args("/it's my/100% place", "web1"))
-    assert words[1::2] == ['UserKnownHostsFile="/it\'s my/100%% place"', 'HostKeyAlias="web1"', "StrictHostKeyChecking=yes"]
+    assert words[1::2] == [
+        'UserKnownHostsFile="/it\'s my/100%% place"',
+        'HostKeyAlias="web1"',
+        "StrictHostKeyChecking=yes",
+    ]
 
 
 @pytest.mark.parametrize(

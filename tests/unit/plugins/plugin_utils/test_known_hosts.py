@@ -14,7 +14,10 @@ from ansible_collections.corral.virt.plugins.plugin_utils._known_hosts import ed
 A, B, RSA = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB", "ssh-rsa CCCC"
 # Of the name web1.
 HASHED = "|1|c2FsdHNhbHRzYWx0c2FsdHNhbHQ=|auZxSkHKkwkEF/6WAlRAwhwHkwg="
-OTHERS = f"# web1 {A}\n\n@cert-authority web1 {A}\n@revoked web1 {B}\ndb1 {A} a comment\n*.example.org {A}\nweb1\n|1|x|y {A}\n"
+OTHERS = (
+    f"# web1 {A}\n\n@cert-authority web1 {A}\n@revoked web1 {B}\ndb1 {A} a comment\n*.example.org "
+    f"{A}\nweb1\n|1|x|y {A}\n"
+)
 
 CASES: list[tuple[str, str, dict[str, t.Any], str]] = [
     ("new", "", {"keys": {"web1": A}}, f"web1 {A}\n"),

@@ -1,4 +1,6 @@
-"""Two years and more of a cloud: no two hosts are ever unable to verify each other, whatever is renewed, replaced or left out."""
+"""Two years and more of a cloud: no two hosts are ever unable to verify each other, whatever is renewed, replaced or
+left out.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,10 @@ def test_a_roll_over_waits_for_who_could_not_be_reached(cloud: Cloud) -> None:
     cloud.now += MONTH
     first = cloud.visit("h1", new_authority=True)
     assert not cloud.refusals()
-    assert {*first["rolling"]} == {"libvirt", "qemu"} and first["rolling"]["libvirt"] == first["rolling"]["qemu"] == ["h2", "h3"]
+    assert {*first["rolling"]} == {"libvirt", "qemu"} and first["rolling"]["libvirt"] == first["rolling"]["qemu"] == [
+        "h2",
+        "h3",
+    ]
     cloud.play("h1", "h2")
     assert not cloud.refusals()
     told = cloud.play("h1", "h2")
@@ -98,7 +103,8 @@ def test_a_roll_over_waits_for_who_could_not_be_reached(cloud: Cloud) -> None:
 def test_a_revoked_host_is_refused_by_all_who_were_visited(cloud: Cloud) -> None:
     cloud.play()
     kept = {
-        name: cloud.path("h3", name).read_bytes() for name in ("libvirt/clientcert.pem", "qemu/client-cert.pem", "libvirt/servercert.pem")
+        name: cloud.path("h3", name).read_bytes()
+        for name in ("libvirt/clientcert.pem", "qemu/client-cert.pem", "libvirt/servercert.pem")
     }
     before = cloud.path("h1", "libvirt/servercert.pem").read_bytes()
     told = cloud.revoke(name="h3")
@@ -110,7 +116,9 @@ def test_a_revoked_host_is_refused_by_all_who_were_visited(cloud: Cloud) -> None
     assert not cloud.refusals("h1", "h2")
     for kind, name in (("libvirt", "libvirt/clientcert.pem"), ("qemu", "qemu/client-cert.pem")):
         assert "certificate revoked" in cloud.refused("h1", kind, "client", cloud.path("h3", name))
-    assert "certificate revoked" in cloud.refused("controller", "libvirt", "server", cloud.path("h3", "libvirt/servercert.pem"))
+    assert "certificate revoked" in cloud.refused(
+        "controller", "libvirt", "server", cloud.path("h3", "libvirt/servercert.pem")
+    )
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.now += MONTH
     cloud.play()
@@ -126,7 +134,9 @@ def test_who_leaves_the_inventory_is_revoked_and_who_is_in_another_one_is_not(cl
     cloud.inventory = "other.yml"
     cloud.visit("h3")
     told = cloud.revoke(inventories=["other.yml"], hypervisors=["h3"])
-    assert not told["changed"] and not told["warnings"], "another inventory has them, or one that told nothing this time"
+    assert not told["changed"] and not told["warnings"], (
+        "another inventory has them, or one that told nothing this time"
+    )
     cloud.inventory = "hosts.yml"
     assert not cloud.revoke(["h1", "h2"], hypervisors=["h1"])["changed"], "it is a hypervisor of another group"
     assert cloud.revoke(["h1"], hypervisors=["h1"])["revoked"] == ["h2"]
@@ -157,11 +167,15 @@ def test_a_list_that_no_ca_of_ours_signed_revokes_nobody(cloud: Cloud) -> None:
     kept = Authorities(str(cloud.place / "ca"), clock=lambda: cloud.now)
     serial = int(x509.load_pem_x509_certificate(cloud.path("h2", "libvirt/clientcert.pem").read_bytes()).serial_number)
     certificate, key = (text.decode() for text in _ca.make("libvirt", now=cloud.now))
-    theirs = _ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs").crl([_ca.Revoked(serial, cloud.now)])
+    theirs = _ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs").crl(
+        [_ca.Revoked(serial, cloud.now)]
+    )
     assert not kept.adopt("libvirt", theirs.decode())
     assert not any(one["changed"] for one in cloud.play().values())
     own = cloud.place / "ca/libvirt/1"
-    ours = _ca.CertificateAuthority(*((own / name).read_text() for name in ("ca-cert.pem", "ca-key.pem")), passphrase=None, named="ours")
+    ours = _ca.CertificateAuthority(
+        *((own / name).read_text() for name in ("ca-cert.pem", "ca-key.pem")), passphrase=None, named="ours"
+    )
     assert kept.adopt("libvirt", ours.crl([_ca.Revoked(serial, cloud.now)]).decode())
     assert kept.trust("libvirt", name="h1", gate=Gate(check_mode=True)).refuses == (f"{serial:x}",)
 
@@ -171,7 +185,9 @@ def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(
         said: dict[str, t.Any] = {}
         for authority, prefix in (("libvirt", ""), ("qemu", "qemu_")):
             place = cloud.place / f"made/{authority}"
-            said[f"{prefix}ca_certificate"] = "".join((place / f"{one}/ca-cert.pem").read_text() for one in (*also, number))
+            said[f"{prefix}ca_certificate"] = "".join(
+                (place / f"{one}/ca-cert.pem").read_text() for one in (*also, number)
+            )
             said[f"{prefix}ca_key"] = (place / f"{number}/ca-key.pem").read_text()
         return said
 
@@ -232,8 +248,12 @@ def test_whom_nobody_reached_for_a_year_does_not_hold_up_the_others(cloud: Cloud
     assert not cloud.refusals()
 
 
-@pytest.mark.parametrize("killed", [pytest.param(number, marks=() if number % 4 == 0 else pytest.mark.deep) for number in range(12)])
-def test_a_run_that_is_killed_anywhere_divides_nobody(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
+@pytest.mark.parametrize(
+    "killed", [pytest.param(number, marks=() if number % 4 == 0 else pytest.mark.deep) for number in range(12)]
+)
+def test_a_run_that_is_killed_anywhere_divides_nobody(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, killed: int
+) -> None:
     """Killed at each write in turn, here and on the hosts, in the middle of a roll-over."""
     cloud.play()
     cloud.now += MONTH
@@ -261,7 +281,9 @@ def test_a_run_that_is_killed_anywhere_divides_nobody(cloud: Cloud, monkeypatch:
 def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others(cloud: Cloud) -> None:
     cloud.play(ca_constraints=["h1", "h2", "h3", "10.0.0.0/24"])
     assert not cloud.refusals()
-    with pytest.raises(Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, and not for 192.0.2.1, h1.example"):
+    with pytest.raises(
+        Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, and not for 192.0.2.1, h1.example"
+    ):
         cloud.visit("h1", names=["h1", "www.h1", "h1.example", "192.0.2.1"])
     cloud.visit("h1", names=["h1", "www.h1", "10.0.0.1"])
     assert not cloud.refusals()
@@ -280,7 +302,9 @@ def test_a_key_gets_its_passphrase_once_though_the_actions_of_several_hosts_find
     assert all(one["changed"] for one in told.values()) and not cloud.refusals()
 
 
-def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cloud.play()
     moved, read = cloud.place / "ca/superseded", Path.read_bytes
 
@@ -296,12 +320,15 @@ def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(cloud:
     assert moved.exists()
 
 
-# A host, a copy or an administrator that is not what one would like -------------------------------------------------------
+# A host, a copy or an administrator that is not what one would like
+# -------------------------------------------------------
 
 
 def test_nothing_is_called_revoked_of_which_nothing_is_known(cloud: Cloud) -> None:
     cloud.play()
-    with pytest.raises(Refused, match=r"cannot revoke the certificates of h33: nothing that was issued to it is known in .*/ca\."):
+    with pytest.raises(
+        Refused, match=r"cannot revoke the certificates of h33: nothing that was issued to it is known in .*/ca\."
+    ):
         cloud.revoke(name="h33")
     assert cloud.revoke(name="h3")["changed"] and not cloud.revoke(name="h3")["changed"]
 
@@ -380,7 +407,9 @@ def test_what_was_revoked_stays_so_while_given_cas_replace_one_another(cloud: Cl
     def job(key: int, *cas: int) -> dict[str, t.Any]:
         shutil.rmtree(cloud.place / "ca", ignore_errors=True)
         return {
-            f"{prefix}ca_{option}": "".join((cloud.place / f"made/{authority}/{one}/ca-{name}.pem").read_text() for one in which)
+            f"{prefix}ca_{option}": "".join(
+                (cloud.place / f"made/{authority}/{one}/ca-{name}.pem").read_text() for one in which
+            )
             for authority, prefix in (("libvirt", ""), ("qemu", "qemu_"))
             for option, name, which in (("certificate", "cert", cas), ("key", "key", (key,)))
         }

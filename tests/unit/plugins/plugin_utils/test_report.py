@@ -18,7 +18,13 @@ CENTOS: dict[str, t.Any] = {
     "console": True,
     "console_command": "ssh -t hyper6 virsh --connect qemu:///system console centos",
     "disks": [
-        {"name": "system", "target": "vda", "capacity_bytes": 2 * 1024**3, "source": "/srv/images/centos/system.qcow2", "format": "qcow2"}
+        {
+            "name": "system",
+            "target": "vda",
+            "capacity_bytes": 2 * 1024**3,
+            "source": "/srv/images/centos/system.qcow2",
+            "format": "qcow2",
+        }
     ],
     "interfaces": [{"name": "eth0", "mac": "ac:de:48:98:08:77", "bridge": "br0", "type": "bridge"}],
 }
@@ -83,9 +89,13 @@ def test_hosts_are_sorted_and_the_unreached_are_shown() -> None:
 
 def test_console() -> None:
     assert _report.text("console", HOSTS, [], ["centos"]) == (
-        f"hyper6\n  centos: ssh -t hyper6 virsh --connect qemu:///system console centos\n  centos: {TUNNEL}; vncviewer localhost:5901"
+        f"hyper6\n  centos: ssh -t hyper6 virsh --connect qemu:///system console centos\n  centos: {TUNNEL}; "
+        "vncviewer localhost:5901"
     )
-    assert _report.text("console", HOSTS, [], ["bare"]) == "hyper6\n  bare: it has no serial console\n  bare: nothing listens"
+    assert (
+        _report.text("console", HOSTS, [], ["bare"])
+        == "hyper6\n  bare: it has no serial console\n  bare: nothing listens"
+    )
 
 
 def test_steps() -> None:
@@ -105,7 +115,10 @@ MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps":
     ("figures", "line"),
     [
         ({}, "web1 is on h2"),
-        ({"seconds": 1.2, "downtime_ms": 35, "bytes_sent": 13107200}, "web1 is on h2, after 1.2 s; downtime 35 ms, 12.5 MiB sent"),
+        (
+            {"seconds": 1.2, "downtime_ms": 35, "bytes_sent": 13107200},
+            "web1 is on h2, after 1.2 s; downtime 35 ms, 12.5 MiB sent",
+        ),
         ({"bytes_sent": 3 * 1024**3 // 2}, "web1 is on h2; 1.5 GiB sent"),
         ({"seconds": 1.2, "downtime_ms": 0}, "web1 is on h2, after 1.2 s; downtime 0 ms"),
     ],
@@ -120,7 +133,9 @@ def test_migrations() -> None:
     plan = {**MOVED, "disks": [disk], "bytes_to_move": 2 * 1024**2, "notes": ["it writes much"]}
     stays = {"name": "db1", "failed": True, "msg": "cannot migrate db1 to h2: no room", "steps": []}
     there = {"name": "web2", "dest": "h2", "changed": False, "steps": []}
-    text = _report.text("migrations", {"h1": {"results": [plan, written, stays, there]}, "h3": {"skipped": True}}, [], None)
+    text = _report.text(
+        "migrations", {"h1": {"results": [plan, written, stays, there]}, "h3": {"skipped": True}}, [], None
+    )
     assert text.splitlines() == [
         "h1",
         "  web1: to h2, live, 2.0 MiB of disk",
@@ -157,7 +172,8 @@ def test_host_info() -> None:
         "guests": [1, 2],
     }
     assert _report.text("host_info", {"hyper1": {"host": host}}, [], None) == (
-        "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n  topology: 1 sockets, 4 cores each, 2 threads each, 3400 MHz\n"
+        "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n  topology: 1 sockets, 4 cores each, 2 threads each, "
+        "3400 MHz\n"
         "  memory_mib: 32768 (16000 free)\n  virt_types: qemu, kvm\n  libvirt: 9.0.0\n"
         "  hypervisor: 7.2.22\n  pools:\n    default: /srv (1.5G free)\n  bridges: ''\n  guests: 2"
     )

@@ -30,7 +30,11 @@ def test_a_migration_that_was_interrupted_is_found_on_whichever_host() -> None:
     }
     (found,) = _reported.unsettled(infos)
     assert (found["name"], found["source"], found["dest"]) == ("web1", "hyper1", "hyper2")
-    begun = {**infos, "hyper1": {"uuid": "1111", "guests": [{**ARRIVED, "state": "running"}]}, "hyper2": {"uuid": "2222", "guests": []}}
+    begun = {
+        **infos,
+        "hyper1": {"uuid": "1111", "guests": [{**ARRIVED, "state": "running"}]},
+        "hyper2": {"uuid": "2222", "guests": []},
+    }
     (found,) = _reported.unsettled(begun)
     assert (found["source"], found["dest"]) == ("hyper1", "hyper2")
 

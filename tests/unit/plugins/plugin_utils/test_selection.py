@@ -62,7 +62,8 @@ def test_guests_are_found_where_they_are(action: str, arguments: dict[str, t.Any
 
 START = "start it: ansible-playbook corral.virt.start -e guest=web2"
 REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
-    ("start", {"guest": ["web4"]}, "cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
+    ("start", {"guest": ["web4"]}, ("cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, "
+                                   "web3 on h2?")),
     ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it"),
     ("start", {"guest": ["WEB*"]}, "no guest matches 'WEB*': none of h1, h2 has it"),
     ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; tags there are: front, old"),
@@ -71,21 +72,27 @@ REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
     ("reboot", {"guest": ["web2"]}, f"cannot reboot web2: it is off on h1; {START}"),
     ("reset", {"guest": ["web2"]}, f"cannot reset web2: it is off on h1; {START}"),
     ("purge", {"guest": ["web*"]}, "purge would hit 3 guests (h1: web1, web2; h2: web3); to do that: -e confirm=3"),
-    ("purge", {"tag": "front", "confirm": 3}, "purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e confirm=2"),
-    ("force_off", {"guest": ["db1", "web?"]}, "force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do that: -e confirm=4"),
+    ("purge", {"tag": "front", "confirm": 3}, ("purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e "
+                                              "confirm=2")),
+    ("force_off", {"guest": ["db1", "web?"]}, ("force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do "
+                                              "that: -e confirm=4")),
     ("create", {"guest": "web1", "host": "h2"},
      "cannot create web1 on h2: it is on h1; move it: ansible-playbook corral.virt.migrate -e guest=web1 -e to=h2"),
-    ("create", {"guest": "new", "host": "h9"}, "host: there is no hypervisor h9 in the group hyper; choose one of h1, h2"),
+    ("create", {"guest": "new", "host": "h9"}, ("host: there is no hypervisor h9 in the group hyper; choose one of h1, "
+                                               "h2")),
     ("migrate", {"guest": "web9", "to": "h1"},
      "cannot migrate web9: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
     ("rename", {"guest": "web1", "to": "web9"},
      "cannot rename web1: it is running on h1; shut it down: ansible-playbook corral.virt.shutdown -e guest=web1"),
     ("rename", {"guest": "web2", "to": "web2"}, "cannot rename web2 to web2: that is its name; choose another one"),
-    ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name; choose another one"),
+    ("rename", {"guest": "web2", "to": "db1"}, ("cannot rename web2 to db1: h2 has a guest of that name; choose "
+                                               "another one")),
     ("rename", {"guest": "nothing", "to": "db1"},
      "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may be called that by now"),
-    ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
-    ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
+    ("migrate", {"guest": "web1", "state": "aborted"}, ("to: state=aborted ends the migration to one host; write -e "
+                                                       "to=HOST")),
+    ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, ("to: state=aborted ends the migration to one "
+                                                                    "host; write -e to=HOST")),
     ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
 ]  # fmt: skip
 
@@ -99,7 +106,9 @@ UNSEEN = "h3 could not be reached and may have it; --limit left out h4, h5"
 
 
 def test_hosts_that_were_not_asked_are_named() -> None:
-    assert refused("start", hosts=PARTLY, guest=["nothing"]) == [f"cannot find nothing: none of h1, h2 has it; {UNSEEN}"]
+    assert refused("start", hosts=PARTLY, guest=["nothing"]) == [
+        f"cannot find nothing: none of h1, h2 has it; {UNSEEN}"
+    ]
     assert refused("start", hosts=PARTLY, guest=["x*"]) == [f"no guest matches 'x*': none of h1, h2 has it; {UNSEEN}"]
     assert refused("create", hosts=PARTLY, guest="new") == [
         f"cannot create new: none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
@@ -112,7 +121,9 @@ def test_hosts_that_were_not_asked_are_named() -> None:
         "cannot rename web2 to web9: for web9, none of h1, h2 has it; --limit left out h4"
     ]
     assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
-    assert refused("create", hosts=PARTLY, guest="new", host="h4") == ["cannot create new on h4: --limit left out h4; leave out --limit"]
+    assert refused("create", hosts=PARTLY, guest="new", host="h4") == [
+        "cannot create new on h4: --limit left out h4; leave out --limit"
+    ]
     assert refused("migrate", hosts=PARTLY, guest="web1", to="h3") == ["cannot migrate web1 to h3: h3 was not reached"]
     assert refused("start", there=[], hosts=Hosts("hyper", (), ("h1",)), guest=["a"]) == [
         "cannot find a: no hypervisor answered; h1 could not be reached and may have it"
@@ -122,7 +133,9 @@ def test_hosts_that_were_not_asked_are_named() -> None:
 def test_a_guest_does_not_take_the_name_of_another_host() -> None:
     hosts = Hosts("hyper", ("h1", "h2"), strangers={"firewall": "firewall"})
     (told,) = refused("rename", hosts=hosts, guest="web2", to="FIREWALL")
-    assert told.startswith("cannot rename web2 to FIREWALL: firewall is a host of this inventory outside the group guests")
+    assert told.startswith(
+        "cannot rename web2 to FIREWALL: firewall is a host of this inventory outside the group guests"
+    )
 
 
 def test_of_two_guests_of_a_name_one_is_renamed() -> None:
@@ -133,7 +146,9 @@ def test_of_two_guests_of_a_name_one_is_renamed() -> None:
     assert refused("rename", [*GUESTS, twin], guest="web2", to="web9", host="h2")[0].startswith(
         "web2 is on h1 (off) and on h2 (off); it is"
     )
-    assert refused("rename", guest="web2", to="web9", host="h2") == ["cannot rename web2 to web9: it is on h1, and not on h2"]
+    assert refused("rename", guest="web2", to="web9", host="h2") == [
+        "cannot rename web2 to web9: it is on h1, and not on h2"
+    ]
 
 
 def test_nobody_chooses_between_two_of_a_name() -> None:
@@ -143,7 +158,9 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
             "web1 is on h1 (running) and on h2 (off); these are different guests: name the host with --limit"
         ]
     (told,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
-    assert told.startswith("web1 is on h1 (running) and on h2 (paused); it is being moved, or a move was interrupted: finish that")
+    assert told.startswith(
+        "web1 is on h1 (running) and on h2 (paused); it is being moved, or a move was interrupted: finish that"
+    )
     assert refused("create", [*GUESTS, other], guest="web1")
 
 
@@ -153,10 +170,15 @@ def test_a_move_begins_where_the_guest_runs() -> None:
     assert hit("migrate", [Copy("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
     twice = [GUESTS[0], Copy("h2", "web1", "u1", "running")]
     assert refused("migrate", twice, guest="web1", to="h2") == [
-        "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one"
+        (
+            "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy "
+            "the wrong one"
+        )
     ]
     twice[1] = Copy("h2", "web1", "u9", "running")
-    assert "h1 and h2 have different guests of that name; rename one of them" in refused("migrate", twice, guest="web1")[0]
+    assert (
+        "h1 and h2 have different guests of that name; rename one of them" in refused("migrate", twice, guest="web1")[0]
+    )
 
 
 @pytest.mark.parametrize(("clock", "apart"), [(1299.0, False), (1300.0, True), (700.0, True), (701.0, False)])
@@ -165,7 +187,9 @@ def test_clocks_of_a_move_agree(clock: float, apart: bool) -> None:
     if not apart:
         assert hit("migrate", hosts=hosts, guest="web1", to="h2") == ["web1@h1"]
     else:
-        assert "the clocks of h1 and h2 are 300 seconds apart" in refused("migrate", hosts=hosts, guest="web1", to="h2")[0]
+        assert (
+            "the clocks of h1 and h2 are 300 seconds apart" in refused("migrate", hosts=hosts, guest="web1", to="h2")[0]
+        )
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -175,7 +199,10 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_guests_whose_names_are_none_are_left_alone() -> None:
-    domains = [{"name": name, "uuid": "u", "state": "running"} for name in ("-oProxyCommand=x", "{{ 1 }}", "a b", "web1", "\x1b[2J")]
+    domains = [
+        {"name": name, "uuid": "u", "state": "running"}
+        for name in ("-oProxyCommand=x", "{{ 1 }}", "a b", "web1", "\x1b[2J")
+    ]
     assert [copy.name for copy in copies({"h1": {"domains": domains}})] == ["web1"]
 
 
@@ -209,7 +236,11 @@ def test_who_answers(result: object, answered: bool) -> None:
     [
         *({"domains": [GUEST], "clock": odd} for odd in ("noon", float("nan"), float("inf"), -1, 10**400)),
         *({"domains": odd} for odd in (None, {"web1": GUEST}, ["web1"])),
-        *({"domains": [GUEST, {**GUEST, key: odd}]} for key in ("name", "uuid", "state") for odd in (None, 7, ["web1"])),
+        *(
+            {"domains": [GUEST, {**GUEST, key: odd}]}
+            for key in ("name", "uuid", "state")
+            for odd in (None, 7, ["web1"])
+        ),
         *({"domains": [{**GUEST, "tags": odd}]} for odd in ("front", [1], {"front": 1})),
     ],
     ids=lambda result: str(result)[-40:],

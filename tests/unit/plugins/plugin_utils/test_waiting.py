@@ -28,16 +28,25 @@ BOOT = {"name": "b", "state": "rebooted"}
         ),
         ([{**WEB, "name": "\x1b"}], "h1: waiting for \\x1b to shut down, at most 300 s"),
         ([{**WEB, "wait": False}], None),
-        ([{"name": "a", "state": "running", "wait_for_ip": "any"}], "h1: waiting for a to have an address, at most 300 s"),
+        (
+            [{"name": "a", "state": "running", "wait_for_ip": "any"}],
+            "h1: waiting for a to have an address, at most 300 s",
+        ),
         (
             [{**BOOT, "wait_for_ip": "lease", "wait_timeout": 9}],
             "h1: waiting for b to reboot or have an address, at most 9 s",
         ),
         ([{"name": "a", "state": "present", "wait_for_ip": "any"}], None),
         ([{"name": "a", "state": "running"}, {"name": "b"}, "c"], None),
-        ([{"name": "a", "state": "running", "wait_for_ip": "unknown"}], "h1: waiting for a to have an address, at most 300 s"),
+        (
+            [{"name": "a", "state": "running", "wait_for_ip": "unknown"}],
+            "h1: waiting for a to have an address, at most 300 s",
+        ),
         ([{"name": "a", "state": "running", "wait_for_ip": "none"}, {"name": "b", "wait_for_ip": "any"}], None),
-        ([WEB, {**BOOT, "wait_for_ip": "agent"}], "h1: waiting for web1, b to shut down or reboot or have an address, at most 300 s"),
+        (
+            [WEB, {**BOOT, "wait_for_ip": "agent"}],
+            "h1: waiting for web1, b to shut down or reboot or have an address, at most 300 s",
+        ),
     ],
 )
 def test_what_is_waited_for(guests: list[t.Any], text: str | None) -> None:
