@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.deep]  # of a tool of the tests
 
 SHOW = {
     "ansible.builtin.debug": {

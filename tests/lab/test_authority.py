@@ -143,6 +143,7 @@ def test_who_replaces_the_authority_shuts_out_the_first(lab: Hypervisors, second
         assert "FAIL" not in lab.on(host, "virt-pki-validate")
 
 
+@pytest.mark.deep  # the tests above ask the same of the modules
 def test_commands_of_the_guide_work_also_when_the_authority_is_lost(lab: Hypervisors) -> None:
     text = (ROOT / "docs/docsite/rst/guide_tls.rst").read_text().replace("~/.config/corral/ca", str(lab.folder / "ca"))
     text = text.replace("revoke=hyper3", "revoke=hyper2")  # which is in the inventory, and gets new ones

@@ -282,6 +282,7 @@ def test_a_guest_is_not_started_while_its_disk_is_copied() -> None:
     on(f"cmp {IMAGES}/twin-vda.img {IMAGES}/b.img && virsh -q start twin && virsh -q start big")
 
 
+@pytest.mark.deep  # the tests above ask each of them by itself
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
     tasks = guide("clones")

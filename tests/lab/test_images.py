@@ -407,6 +407,7 @@ def internet(lab: Hypervisors, tmp_path: Path) -> Iterator[Server]:
             lab.on(host, "sed -i /proxy.example.org/d /etc/hosts && rm -r /srv/incoming /etc/ssl/sites.pem")
 
 
+@pytest.mark.deep  # the tests above ask each of them by itself
 def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: Path) -> None:
     """As they stand there, in their order, and nothing is left of what they made.
 

@@ -522,6 +522,7 @@ def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
     run("ansible", DYNAMIC, "-m", "wait_for_connection", "-a", "timeout=120")
 
 
+@pytest.mark.deep  # the guest reboots; tests/contract/test_addresses.py asks the same of a bridge without guests
 def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told() -> None:
     host, mac, before = dynamic()
     other = next(each for each in HOSTS if each != host)

@@ -66,7 +66,10 @@ def ran(checkout: Path, *more: str, code: int = 0, **variables: str) -> set[str]
 ALL = {"test_a.py", "test_b.py"}
 
 
-@pytest.mark.parametrize("more", [[], ["-n", "2", "--dist", "loadfile"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param([], id="alone"), pytest.param(["-n", "2", "--dist", "loadfile"], id="xdist", marks=pytest.mark.deep)],
+)
 def test_what_passed_is_not_run_again(checkout: Path, more: list[str]) -> None:
     assert ran(checkout, *more) == ALL
     assert ran(checkout, *more) == set()
