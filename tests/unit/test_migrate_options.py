@@ -1,7 +1,4 @@
-"""Every option of a migration: what is refused says what to do instead, all of it at once.
-
-And each is shown at work in the lab.
-"""
+"""Every option of a migration: what is refused says what to do instead, all of it at once; and each is shown at work in the lab."""
 
 from __future__ import annotations
 
@@ -22,8 +19,13 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 Said = dict[str, t.Any]
 ROOT = Path(__file__).parents[2]
 SHOWN = ("test_migrate.py", "test_migrate_options.py")
-# and two that need `postcopy` beside them
-NUMBERS = ("bandwidth", "max_downtime", "timeout", "stall_timeout", "parallel")
+NUMBERS = (
+    "bandwidth",
+    "max_downtime",
+    "timeout",
+    "stall_timeout",
+    "parallel",
+)  # and two that need `postcopy` beside them
 POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
 ANY_TEXT = {"dest_uri"}  # what is no URI, or nobody's, libvirt says
 NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
@@ -45,8 +47,7 @@ TYPES: dict[str, tuple[object, str]] = {
 REFUSED: list[tuple[Said, str]] = [
     *[({option: value}, f"{option}: {value!r} {NAME}") for option in ("name", "dest") for value in ("a/b", "", "..", "-x", "x" * 64)],
     *[({option: value}, f"{option}: must be at least 1, not {value}") for option in NUMBERS for value in (0, -1)],
-    ({"reserve": "much"}, ("reserve: cannot read 'much' as a size; write 512MiB, 8GiB or a number of GiB; 0 reserves "
-                          "nothing")),
+    ({"reserve": "much"}, "reserve: cannot read 'much' as a size; write 512MiB, 8GiB or a number of GiB; 0 reserves nothing"),
     *[({"postcopy": True, option: 0}, f"{option}: must be at least 1, not 0") for option in POSTCOPY_AFTER],
     ({"disk_storage": {"vda": "half"}}, "disk_storage: vda cannot be 'half'; one of auto, shared, delta, full"),
     ({"disk_storage": {"data": None}}, "disk_storage: data cannot be None; one of auto, shared, delta, full"),
@@ -57,8 +58,7 @@ REFUSED: list[tuple[Said, str]] = [
     ],
     ({"transport": "tunnelled", "parallel": 2}, "parallel: a tunnel has one connection; use tls, or leave it out"),
     *[
-        ({"transport": "tunnelled", option: value}, (f"{option}: a tunnel cannot carry post-copy; use tls, or leave it "
-                                                    "out"))
+        ({"transport": "tunnelled", option: value}, f"{option}: a tunnel cannot carry post-copy; use tls, or leave it out")
         for option, value in (("postcopy", True), ("schedule", "postcopy"), ("timeout_action", "postcopy"))
     ],
     *[({option: 3}, f"{option}: they say when postcopy follows; set postcopy: true") for option in POSTCOPY_AFTER],
@@ -115,8 +115,15 @@ def test_what_goes_together_is_taken() -> None:
         assert problems(said) == []
 
 
-# their arguments are no options of a migration
-OTHERS = ("run", "communicate", "until", "fixture", "sub", "play", "start")
+OTHERS = (
+    "run",
+    "communicate",
+    "until",
+    "fixture",
+    "sub",
+    "play",
+    "start",
+)  # their arguments are no options of a migration
 
 
 def said_in(path: Path) -> set[str]:

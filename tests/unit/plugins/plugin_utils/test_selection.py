@@ -62,8 +62,7 @@ def test_guests_are_found_where_they_are(action: str, arguments: dict[str, t.Any
 
 START = "start it: ansible-playbook corral.virt.start -e guest=web2"
 REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
-    ("start", {"guest": ["web4"]}, ("cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, "
-                                   "web3 on h2?")),
+    ("start", {"guest": ["web4"]}, "cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
     ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it"),
     ("start", {"guest": ["WEB*"]}, "no guest matches 'WEB*': none of h1, h2 has it"),
     ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; tags there are: front, old"),
@@ -72,27 +71,21 @@ REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
     ("reboot", {"guest": ["web2"]}, f"cannot reboot web2: it is off on h1; {START}"),
     ("reset", {"guest": ["web2"]}, f"cannot reset web2: it is off on h1; {START}"),
     ("purge", {"guest": ["web*"]}, "purge would hit 3 guests (h1: web1, web2; h2: web3); to do that: -e confirm=3"),
-    ("purge", {"tag": "front", "confirm": 3}, ("purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e "
-                                              "confirm=2")),
-    ("force_off", {"guest": ["db1", "web?"]}, ("force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do "
-                                              "that: -e confirm=4")),
+    ("purge", {"tag": "front", "confirm": 3}, "purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e confirm=2"),
+    ("force_off", {"guest": ["db1", "web?"]}, "force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do that: -e confirm=4"),
     ("create", {"guest": "web1", "host": "h2"},
      "cannot create web1 on h2: it is on h1; move it: ansible-playbook corral.virt.migrate -e guest=web1 -e to=h2"),
-    ("create", {"guest": "new", "host": "h9"}, ("host: there is no hypervisor h9 in the group hyper; choose one of h1, "
-                                               "h2")),
+    ("create", {"guest": "new", "host": "h9"}, "host: there is no hypervisor h9 in the group hyper; choose one of h1, h2"),
     ("migrate", {"guest": "web9", "to": "h1"},
      "cannot migrate web9: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
     ("rename", {"guest": "web1", "to": "web9"},
      "cannot rename web1: it is running on h1; shut it down: ansible-playbook corral.virt.shutdown -e guest=web1"),
     ("rename", {"guest": "web2", "to": "web2"}, "cannot rename web2 to web2: that is its name; choose another one"),
-    ("rename", {"guest": "web2", "to": "db1"}, ("cannot rename web2 to db1: h2 has a guest of that name; choose "
-                                               "another one")),
+    ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name; choose another one"),
     ("rename", {"guest": "nothing", "to": "db1"},
      "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may be called that by now"),
-    ("migrate", {"guest": "web1", "state": "aborted"}, ("to: state=aborted ends the migration to one host; write -e "
-                                                       "to=HOST")),
-    ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, ("to: state=aborted ends the migration to one "
-                                                                    "host; write -e to=HOST")),
+    ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
+    ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
     ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
 ]  # fmt: skip
 
@@ -170,10 +163,7 @@ def test_a_move_begins_where_the_guest_runs() -> None:
     assert hit("migrate", [Copy("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
     twice = [GUESTS[0], Copy("h2", "web1", "u1", "running")]
     assert refused("migrate", twice, guest="web1", to="h2") == [
-        (
-            "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy "
-            "the wrong one"
-        )
+        "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one"
     ]
     twice[1] = Copy("h2", "web1", "u9", "running")
     assert (
