@@ -156,17 +156,20 @@ def _lacking(item: t.Mapping[str, t.Any], usable: t.Mapping[str, _reported.Info]
     )
 
 
-def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Any]) -> str:
-    original = f"{item['clone_of']}, of which it shall be a copy,"
+def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
+    name = item["clone_of"]
     if not holders:
-        return f"no hypervisor has {original} nor itself"
+        return f"no hypervisor has {name} (clone_of)"
+    where = " and ".join(holders)
     if len(holders) > 1:
-        return (
-            f"{original} is on {' and '.join(holders)}; look which of them is the one that is meant, and remove "
-            "the other"
-        )
+        return f"{name} (clone_of) is on {where}; look which of them is the one that is meant, and remove the other"
     if item.get("host") not in (None, *holders):
-        return f"{original} is on {' and '.join(holders)}; leave out host, and migrate it when it is made"
+        return f"{name} (clone_of) is on {where}, and a copy is made beside it; leave out host, and migrate the copy"
+    if holders[where]["state"] in placement.ACTIVE:
+        state = holders[where]["state"]
+        return (
+            f"{name} (clone_of) is {state}; shut it down first: ansible-playbook corral.virt.shutdown -e guest={name}"
+        )
     return ""
 
 
@@ -220,7 +223,8 @@ def _guests(items: t.Sequence[t.Mapping[str, t.Any]], usable: t.Mapping[str, _re
     for item in items:
         try:
             guest = _guest(item)
-            found.append(_like(guest, _having(str(item["clone_of"]), usable)) if item.get("clone_of") else guest)
+            copied = item.get("clone_of") and not _having(guest.name, usable)
+            found.append(_like(guest, _having(str(item["clone_of"]), usable)) if copied else guest)
         except BadInput as error:
             problems += error.problems
     names = [str(item.get("name")) for item in items]

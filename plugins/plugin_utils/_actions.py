@@ -33,6 +33,8 @@ def options(module: str) -> Spec:
         from ansible_collections.corral.virt.plugins.module_utils._front import migrate_options
 
         return migrate_options.OPTIONS
+    if module != "virt_domain":
+        raise KeyError(module)
     from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 
     return {**GUEST_OPTIONS, "networks": GUEST_OPTIONS["interfaces"], **_PLACEMENT}

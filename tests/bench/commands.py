@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import typing as t
@@ -18,7 +19,7 @@ XML = f"/tmp/{GUEST}.xml"
 DISK = f"{IMAGES}/{GUEST}-system.qcow2"
 SEED = re.compile(r"<disk (?:(?!</disk>).)*-seed\.iso.*?</disk>", re.DOTALL)
 BASE = f"$(ls {IMAGES}/tiny.*.qcow2 | head -1)"
-PING, EMPTY, HAND = "ansible -m ping", "an empty playbook", "by hand, over SSH"
+PING, EMPTY, HAND, IDLE = "ansible -m ping", "an empty playbook", "by hand, over SSH", "as many idle tasks"
 # How many seconds more than a ping a command may take.
 MORE_S = {"list": 0.5, "query": 0.5, "start": 0.5, "create": 2.0, "purge": 1.5}
 SITE_S = 15.0
@@ -29,6 +30,7 @@ command, medians; all connections are kept.
 - {PING}: of all hosts
 - {EMPTY}: ansible-playbook with one task that does nothing, on all hosts
 - {HAND}: what somebody does who knows where the guest is: virsh, and qemu-img for its disk; no seed, nothing looked at before or after
+- {IDLE}: a playbook with as many tasks as the command has; those that call hosts ping them, the others print a word
 """
 
 WISH = {
@@ -63,34 +65,59 @@ def rows() -> t.Iterator[Row]:
     )
     say(f"{PING}: {ping_s:.2f} s; {EMPTY}: {empty_s:.2f} s")
     yield Row("command: empty", HOSTS, ping_s, EMPTY, empty_s, "s", None, "ours: ansible -m ping")
+    shapes = _shapes()
     turns: list[dict[str, tuple[float, float]]] = [_turn() for _number in range(3)]
     for action in BY_HAND:
         ours_s, hand_s = (sorted(turn[action][who] for turn in turns)[1] for who in (0, 1))
-        yield Row(
-            f"command: {action}",
-            1,
-            ours_s,
-            HAND,
-            hand_s,
-            "s",
-            None,
-            _trips(action) if action in ("list", "query") else "",
-        )
+        name = f"command: {action}"
+        yield Row(name, 1, ours_s, HAND, hand_s, "s")
         if action in MORE_S:
-            yield Row(
-                f"command: {action}", 1, ours_s, f"{PING} + {MORE_S[action]} s", ping_s + MORE_S[action], "s", 1.0
-            )
+            yield Row(name, 1, ours_s, f"{PING} + {MORE_S[action]} s", ping_s + MORE_S[action], "s", 1.0)
+        if action in shapes:
+            yield Row(name, 1, ours_s, IDLE, _idle_s(shapes[action]), "s", None, str(shapes[action]))
     (site_s,) = medians(_site)
-    yield Row(
-        "site, nothing to do",
-        GUESTS,
-        site_s,
-        "limit",
-        SITE_S,
-        "s",
-        1.0,
-        f"{HOSTS} hosts; {_trips('site', *_site_words())}",
-    )
+    shape = Shape.of("corral.virt.site", *_site_words()[1:])
+    yield Row("site, nothing to do", GUESTS, site_s, "limit", SITE_S, "s", 1.0, f"{HOSTS} hosts; {shape}")
+    yield Row("site, nothing to do", GUESTS, site_s, IDLE, _idle_s(shape), "s")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """How many tasks a command has, how many of them call hosts, and how often they do."""
+
+    tasks: int
+    remote: int
+    calls: int
+
+    @classmethod
+    def of(cls, playbook: str, *words: str) -> Shape:
+        """The same, seen in a run."""
+        _start, *tasks = re.split(
+            r"^TASK ", run("ansible-playbook", playbook, *words, "-vvv").output, flags=re.MULTILINE
+        )
+        calls = [task.count("SSH: EXEC") for task in tasks]
+        return cls(len(tasks), sum(map(bool, calls)), sum(calls))
+
+    def __str__(self) -> str:
+        return f"{self.tasks} tasks, {self.calls} calls of hosts"
+
+
+def _shapes() -> dict[str, Shape]:
+    """Of commands whose tasks are the same when there is nothing to do any more, and of what takes the guest away."""
+    _command("create", **WISH)
+    said = ("-e", json.dumps({"guest": GUEST}))
+    found = {action: Shape.of(f"corral.virt.{action}", *said) for action in ("list", "query", "start")}
+    found["create"] = Shape.of("corral.virt.create", "-e", json.dumps(WISH))
+    _power_off("hyper1")
+    return {**found, "purge": Shape.of("corral.virt.purge", *said)}
+
+
+def _idle_s(shape: Shape) -> float:
+    """What Ansible itself takes for them: pings of all hosts, and tasks of the controller that print a word."""
+    ping, word = {"ansible.builtin.ping": None}, {"ansible.builtin.debug": {"msg": "idle"}, "run_once": True}
+    tasks: list[t.Any] = [ping] * shape.remote + [word] * (shape.tasks - shape.remote)
+    (BUILD / "idle.json").write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": tasks}]))
+    return medians(lambda: run("ansible-playbook", BUILD / "idle.json").seconds)[0]
 
 
 def _prepare() -> None:
@@ -149,12 +176,3 @@ def _site() -> float:
 
 def _site_words() -> tuple[str, ...]:
     return "corral.virt.site", "-e", f"@{BUILD}/site.json"
-
-
-def _trips(action: str, *words: str) -> str:
-    """How many tasks a command has, and how often it calls a host."""
-    printed = run("ansible-playbook", *(words or (f"corral.virt.{action}",)), "-vvv").output
-    return (
-        f"{len(re.findall(r'^TASK ', printed, re.MULTILINE))} tasks, {len(re.findall(r'SSH: EXEC', printed))} "
-        "calls of hosts"
-    )

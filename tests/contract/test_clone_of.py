@@ -5,13 +5,18 @@ refused.
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest, seeds
+from ansible_collections.corral.virt.plugins.module_utils._front import guest, many, seeds
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
@@ -74,9 +79,24 @@ def test_what_is_refused_changes_nothing(
     assert snapshot(connection) == before and old.name() == "old"
 
 
+def test_the_seed_is_for_the_interfaces_that_the_copy_has(
+    connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With those that are said for it, or added to it; and it lies where the disks do."""
+    written: list[steps.WriteSeed] = []
+    monkeypatch.setattr(seeds, "do", lambda _connection, step: written.append(step))
+    monkeypatch.setattr(doers, "do", lambda *_arguments: None)
+    nics = [{"name": "eth0", "mac": "52:54:00:aa:bb:cc"}, {"name": "eth1", "network": "lan"}]
+    run(connection, {**COPY, "interfaces": nics})
+    [step] = written
+    found = json.loads(step.files["network-config"])["ethernets"]
+    macs = [nic["match"]["macaddress"] for nic in found.values()]
+    assert macs[0] == "52:54:00:aa:bb:cc" and len(macs) == 2 and step.volume.pool == "default" and old.name() == "old"
+
+
 def test_one_that_runs_is_not_copied(connection: t.Any, old: t.Any) -> None:
     old.create()
-    with pytest.raises(Refused, match="it is running, and writes to its disks"):
+    with pytest.raises(Refused, match="old is running, and writes to its disks"):
         run(connection, COPY)
 
 
@@ -90,25 +110,61 @@ def test_a_guest_that_is_there_is_not_made_again(connection: t.Any, old: t.Any) 
     assert not run(connection, COPY)["changed"]
 
 
-def test_an_interrupted_copy_is_made_whole(connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed after the definition: nobody can start it, and the next run plans the same disks again."""
+@pytest.fixture
+def half(connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    """A copy whose run was killed after its definition."""
 
     def killed(*_arguments: t.Any) -> None:
         raise KeyboardInterrupt
 
-    do = seeds.do
-    monkeypatch.setattr(seeds, "do", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(connection, COPY)
-    monkeypatch.setattr(seeds, "do", do)
-    new = connection.lookupByName("new")
-    assert (
-        new.XMLDesc().count(".making'") == 2
-        and "old-system" not in new.XMLDesc()
-        and old.UUIDString() != new.UUIDString()
-    )
+    with monkeypatch.context() as patch:
+        patch.setattr(seeds, "do", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(connection, COPY)
+    found = connection.lookupByName("new")
+    assert found.XMLDesc().count(".making'") == 2 and "old-system" not in found.XMLDesc()
+    assert old.UUIDString() != found.UUIDString()
+    return found
+
+
+def test_an_interrupted_copy_is_made_whole(connection: t.Any, half: t.Any) -> None:
     again = run(connection, COPY, check_mode=True)
     assert len([step for step in again["steps"] if step.startswith("create disk") and "copy of" in step]) == 2
+    assert half.name() == "new"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"name": "new", "title": "New"},
+        {"name": "new", "vcpus": 1, "memory": "64MiB", "state": "running"},
+        {"name": "new", "disks": [{"name": "system", "size": "1GiB"}]},
+    ],
+)
+def test_half_a_copy_becomes_nothing_else(connection: t.Any, half: t.Any, said: dict[str, t.Any]) -> None:
+    before = snapshot(connection)
+    with pytest.raises(
+        Refused, match="an interrupted run was making it as a copy of another guest; say clone_of again"
+    ):
+        run(connection, said)
+    assert snapshot(connection) == before and half.name() == "new"
+
+
+def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, old: t.Any, half: t.Any) -> None:
     old.create()
-    with pytest.raises(Refused, match="it is running, and writes to its disks"):
+    with pytest.raises(Refused, match="old is running, and writes to its disks"):
         run(connection, COPY, check_mode=True)
+    old.destroy()
+    xml = old.XMLDesc()
+    old.undefine()
+    connection.defineXML(xml.replace(old.UUIDString(), "6695eb01-f6a4-8304-79aa-97f2502e1999"))
+    with pytest.raises(Refused, match="and old has UUID 6695eb01-.*1999; remove new, and run this again"):
+        run(connection, COPY)
+    removed = run(connection, {"name": "new", "state": "absent", "remove_storage": True}, check_mode=True)
+    assert removed["changed"] and half.name() == "new"
+
+
+def test_a_copy_and_its_original_in_one_task_are_refused() -> None:
+    items = [ArgumentSpecValidator(GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)]
+    with pytest.raises(BadInput, match=r"clone_of of new: this task describes old, too; make the copy with a task of"):
+        many.all_wanted(items)

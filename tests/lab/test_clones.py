@@ -257,7 +257,7 @@ def test_a_copy_of_a_guest_has_disks_and_an_identity_of_its_own() -> None:
     assert len(macs("twin")) == 1 and macs("twin") != macs("orig")
     on("virsh -q start twin && virsh -q start orig && virsh destroy orig")
     busy = LAB.module("virt_domain", ok=False, name="third", clone_of="twin")
-    assert "cannot make third as a copy of twin: it is running, and writes to its disks" in busy
+    assert "cannot make third as a copy of twin: twin is running, and writes to its disks" in busy
     on("virsh destroy twin")
     gone = LAB.module("virt_domain", name="twin", state="absent", remove_storage=True)
     assert "CHANGED" in gone and on(names) == there and on(look) == before

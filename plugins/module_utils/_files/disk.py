@@ -53,13 +53,16 @@ def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
     """
     try:
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; run as a user who may read its pool") from error
+    try:
         for byte in _LETS_NOBODY_WRITE:
             fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
     except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
         if error.errno not in _NO_LOCKS:
-            raise Failed(
-                f"cannot keep {path} from being written: {error.strerror}; run as who may read its pool"
-            ) from error
+            raise Failed(f"cannot keep {path} from being written: {error.strerror}") from error
         return True
     return not _is_locked(image, path, _WRITES, 1)
 

@@ -38,7 +38,8 @@ def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: conte
 
 def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
     if isinstance(question, SiteOf):
-        pool = question.pool or storage.pool_at(connection, str(question.copy_of))
+        beside = storage.pool_at(connection, question.copy_of) if question.copy_of else ""
+        pool = question.pool or beside
         there, origin = (
             _size(storage.volume_in(connection, pool, question.name)),
             _origin(connection, pool, question, locks),

@@ -155,14 +155,11 @@ def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str
 def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
     if params["clone_of"] == params["name"]:
         yield f"{what}: a guest is no copy of itself; name another one"
-    for option, says in (
-        ("image", "the disks are copies of that guest's"),
-        ("renamed_from", "a guest that is there is renamed, not made"),
-    ):
-        if params.get(option):
-            yield f"{what}: {says}; leave out one of clone_of and {option}"
-    if params.get("state") == "absent":
-        yield f"{what}: a guest that goes is made from nothing; leave it out to remove {params['name']}"
+    given = {option: params.get(option) for option in ("image", "renamed_from")}
+    given["virt_type"] = params.get("virt_type") not in (None, "auto")
+    given["state: absent"] = params.get("state") == "absent"
+    for option in [option for option, said in given.items() if said]:
+        yield f"{what}: clone_of and {option} exclude each other; leave out one of them"
 
 
 T = t.TypeVar("T")

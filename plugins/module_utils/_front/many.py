@@ -23,7 +23,8 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
     """Every guest as wanted; raises BadInput with the problems of all of them."""
     problems = Problems()
     found = [problems.tried(functools.partial(domain_options.wanted, item)) for item in items]
-    problems.found += contradictions([item["name"] for item in items], at_once)
+    originals = {item["name"]: item["clone_of"] for item in items if item.get("clone_of")}
+    problems.found += contradictions([item["name"] for item in items], originals, at_once)
     problems.refuse()
     return [one for one in found if one]
 

@@ -31,6 +31,8 @@ def pool_xml(connection: Connection, name: str) -> str:
 
 def pool_at(connection: Connection, path: str) -> str:
     """The name of the pool that holds the volume with that path; raises NotFound."""
+    if volume_at(connection, path) is None:
+        all_volumes(connection)  # somebody may have made it since libvirt looked
     with explained("find a storage pool with", path, "make one of its directory with virt_pool"):
         return t.cast(str, connection.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
 

@@ -22,6 +22,7 @@ __all__ = [
     "Grafted",
     "GuestSpec",
     "Original",
+    "OriginalDisk",
     "Seed",
     "Volume",
 ]
@@ -39,6 +40,18 @@ class Original:
     guest: str
     path: str
     format: str  # in which that guest has it
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalDisk:
+    """A disk of a guest that is copied."""
+
+    name: str
+    target: str
+    path: str
+    format: str
+    shared: bool  # both guests have it
+    obstacle: str = ""  # why it cannot be copied
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +80,7 @@ class Seed:
     method: str
     digest: str
     addresses: tuple[str, ...] = ()
-    of_a_copy: bool = False  # the disk knows itself as another machine's
+    of_a_copy: str | None = None  # UUID of the guest whose disk was another one's
 
 
 @dataclasses.dataclass(frozen=True)

@@ -119,16 +119,25 @@ class _Subject:
     memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
     known: Known = dataclasses.field(default_factory=Known)
     original: FoundGuest | None = None  # of which it is made a copy
+    remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
 def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
     memory = record.read(found.xml)
     running = sources(found.live_xml) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
-    if wanted.clone_of and known.unfinished:
-        wanted = _described_as(_original(wanted, host), wanted, found.xml)
+    original = None
+    if memory.get("copying"):
+        if not wanted.clone_of:
+            cloning.refuse_half(wanted)
+        original = _original(wanted, host)
+        begun = {name: device.path for name, device in known.devices.items()}
+        wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), memory, begun)
     wanted = _with_macs(plans.completed(wanted, domain.sizes(found.xml)), found.uuid)
-    return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known)
+    if memory.get("copy_of") and (original or wanted.seed):
+        wanted = _seeded_as_copy(wanted, found.xml, found.uuid, original)
+    remember = {"copying": ()} if original else {}
+    return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known, original, remember)
 
 
 def _made(wanted: GuestSpec, host: Host) -> _Subject:
@@ -150,20 +159,24 @@ def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
     if wanted.interfaces:
         new_guest.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
-    wanted = plans.completed(_described_as(original, wanted, base), domain.sizes(base))
-    return _Subject(_with_macs(wanted, uuid), None, uuid, base, original=original)
+    wanted = plans.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
+    wanted = _seeded_as_copy(_with_macs(wanted, uuid), base, uuid, original)
+    return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
 
 
 def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
     found = host.find(t.cast(str, wanted.clone_of))
-    keeps, memory = (host.keeps(found.uuid), record.read(found.xml)) if found else ((), {})
-    return cloning.checked(wanted, found, keeps=keeps, memory=memory)
+    if found is None:
+        return cloning.checked(wanted, None, keeps=(), memory={}, seed=False)
+    memory, seed = record.read(found.xml), "seed" in disk.by_name(found.xml)
+    return cloning.checked(wanted, found, keeps=host.keeps(found.uuid), memory=memory, seed=seed)
 
 
-def _described_as(original: FoundGuest, wanted: GuestSpec, base: str) -> GuestSpec:
-    return cloning.described(
-        wanted, disk.read_all(parse(original.xml)), [nic.mac for nic in interface.nics(parse(base))]
-    )
+def _seeded_as_copy(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
+    """With a seed for the interfaces that the copy will have."""
+    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
+    macs = [nic.mac for nic in interface.nics(parse(domain.graft(base, nics).xml))]
+    return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)
 
 
 def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
@@ -196,14 +209,14 @@ class _Document:
 def _document(subject: _Subject, seeding: Seeding) -> _Document:
     disks = seeding.disks
     wanted = subject.wanted.with_fields(disks=disks.disks)
-    remember = {**disks.remember(subject.known), **seeding.remember}
+    remember = {**disks.remember(subject.known), **seeding.remember, **subject.remember}
     stored = domain.graft(subject.base, wanted, remember)
     Problems(whole.problems(subject.base, wanted, stored)).refuse()
     unfinished = None
     if disks.making:
-        unfinished = domain.graft(
-            subject.base, wanted.with_fields(disks=disks.unmade()), {**remember, "making": disks.making}
-        ).xml
+        copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
+        begun = {**remember, "making": disks.making, **({"copying": copying} if copying else {})}
+        unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), begun).xml
     return _Document(wanted, remember, stored, unfinished)
 
 

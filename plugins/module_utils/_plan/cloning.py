@@ -10,62 +10,130 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     Disk,
     FoundGuest,
     GuestSpec,
     Original,
-    Seed,
+    OriginalDisk,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
-__all__ = ["check_files", "checked", "described"]
+__all__ = ["check_files", "checked", "described", "refuse_half", "resumed", "seeded"]
+
+Memory = t.Mapping[str, t.Any]
 
 
 def checked(
-    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], memory: t.Mapping[str, t.Any]
+    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], memory: Memory, seed: bool
 ) -> FoundGuest:
-    """The guest to be copied; raises NotFound or Refused. `keeps` is what libvirt keeps of it, `memory` what we do."""
+    """The guest to be copied; raises NotFound or Refused.
+
+    `keeps` is what libvirt keeps of it, `memory` what we do, `seed` whether it has a seed disk.
+    """
     what, name = f"cannot make {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
         raise NotFound(f"{what}: there is no guest {name} here; a copy is made on the host that has the guest")
     if original.active:
         remedy = f"shut it down first: ansible-playbook corral.virt.shutdown -e guest={name}"
-        raise Refused(f"{what}: it is {original.state}, and writes to its disks while they are copied; {remedy}")
+        raise Refused(f"{what}: {name} is {original.state}, and writes to its disks while they are copied; {remedy}")
     if memory.get("moving"):
-        raise Refused(
-            f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)"
-        )
+        remedy = "finish it with virt_migrate (playbook migrate)"
+        raise Refused(f"{what}: {name} is being moved, or a move was interrupted; {remedy}")
     if memory.get("making"):
-        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
+        left = ", ".join(memory["making"])
+        raise Refused(f"{what}: an interrupted run left {left} incomplete; run that again first")
     if "managed_save" in keeps:
-        remedy = f"start it and shut it down, or give that up: virsh managedsave-remove {name}"
-        raise Refused(f"{what}: it was saved while it ran, and its disks are those of a running guest; {remedy}")
+        remedy = f"start and shut down {name}, or discard the saved state: virsh managedsave-remove {name}"
+        raise Refused(f"{what}: {name} has a managed save, so its disks are those of a running guest; {remedy}")
+    if memory.get("seed") and not seed:
+        raise Refused(
+            f"{what}: cloud-init is disabled in {name}, which was made with cloud_init.method: virt_customize, so the "
+            "copy would keep its host keys and machine ID; make the copy from the image of that guest"
+        )
     return original
 
 
-def described(wanted: GuestSpec, disks: t.Sequence[t.Mapping[str, t.Any]], macs: t.Sequence[str]) -> GuestSpec:
-    """The copy with the disks that it gets copies of, and with a seed; raises BadInput for disks that cannot be copied.
+def refuse_half(wanted: GuestSpec) -> t.NoReturn:
+    """Nothing but the same copy can be made of half a copy."""
+    raise Refused(
+        f"cannot change {wanted.name}: an interrupted run was making it as a copy of another guest; say clone_of "
+        f"again, to have it made, or remove it: ansible-playbook corral.virt.purge -e guest={wanted.name}"
+    )
 
-    `disks` are those of the original, `macs` the addresses of the copy's interfaces.
+
+def resumed(
+    wanted: GuestSpec, original: FoundGuest, disks: t.Sequence[OriginalDisk], memory: Memory, begun: t.Mapping[str, str]
+) -> GuestSpec:
+    """The copy that an interrupted run began, with the disks that are still to be copied; raises Refused.
+
+    `memory` is what we keep of the copy, `begun` the paths of its disks by name.
+    """
+    again = f"remove {wanted.name}, and run this again"
+    if memory.get("copy_of") != original.uuid:
+        raise Refused(
+            f"cannot go on making {wanted.name} as a copy of {wanted.clone_of}: an interrupted run copied the guest "
+            f"with UUID {memory.get('copy_of')}, and {wanted.clone_of} has UUID {original.uuid}; {again}"
+        )
+    copying = memory["copying"]
+    wanted = described(wanted, disks, only={name for name, path in begun.items() if path in copying})
+    missing = set(copying) - {begun.get(disk.name) for disk in wanted.disks or () if disk.copy_of}
+    if missing:
+        raise Refused(
+            f"cannot go on making {wanted.name}: {', '.join(sorted(missing))} is incomplete, and {wanted.clone_of} no "
+            f"longer has the disk that it is a copy of; {again}"
+        )
+    return wanted
+
+
+def described(
+    wanted: GuestSpec, disks: t.Sequence[OriginalDisk], *, only: t.Collection[str] | None = None
+) -> GuestSpec:
+    """The copy with copies of the original's `disks`, or of `only` some.
+
+    Raises BadInput for those that cannot be copied.
     """
     said = {item.name: item for item in wanted.disks or ()}
-    copied = [found for found in disks if _is_copied(found, said.get(found["name"]))]
+    spoken = {one.name: said.get(one.name) or said.get(one.target) for one in disks}
+    copied = [one for one in disks if not one.shared and not _replaced(spoken[one.name])]
+    copied = [one for one in copied if only is None or one.name in only]
     Problems(
-        [
-            f"cannot copy disk {found['name']} of {wanted.clone_of} for {wanted.name}: it is no file; give "
-            f"{wanted.name} a disk of that name with source or image, or say state: absent of it"
-            for found in copied
-            if not _is_file(found)
-        ]
+        f"cannot copy disk {one.name} of {wanted.clone_of} for {wanted.name}: {one.obstacle}; give {wanted.name} a "
+        "disk of that name with source or image, or say state: absent of it"
+        for one in copied
+        if one.obstacle
     ).refuse()
-    copies = {found["name"]: _copy(str(wanted.clone_of), found, said.get(found["name"])) for found in copied}
-    wanted = wanted.with_fields(
-        disks=tuple({**copies, **{name: item for name, item in said.items() if name not in copies}}.values())
-    )
-    return dataclasses.replace(wanted, seed=_seed(wanted, macs))
+    copies = [_copy(str(wanted.clone_of), one, spoken[one.name]) for one in copied]
+    names = {copy.name for copy in copies}
+    return wanted.with_fields(disks=(*copies, *(item for item in wanted.disks or () if item.name not in names)))
+
+
+def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Memory | None = None) -> GuestSpec:
+    """The copy with its seed: without one it would be its original inside, with the same keys, machine ID and
+    addresses.
+
+    `macs` are those of the copy, `original` is what we keep of the guest that is copied now. Raises BadInput.
+    """
+    seed = wanted.seed or seeds.seed({}, guest=wanted.name)
+    told = seed.meta_data.get("instance-id")
+    if told and original and told == original.get("instance_id"):
+        raise BadInput(
+            f"cloud_init.meta_data of {wanted.name}: {wanted.clone_of} has the instance-id {told}, so cloud-init would "
+            "do nothing; leave it out, or give another one"
+        )
+    if str((seed.config.get("vendor_data") or {}).get("enabled", True)).lower() in seeds.OFF:
+        raise BadInput(
+            f"cloud_init.user_data of {wanted.name}: vendor_data.enabled: false keeps out what gives a copy a machine "
+            "ID of its own; leave it out"
+        )
+    # By its MAC: until it has another machine ID, a DHCP server would know it by that of its original.
+    nic = {"dhcp4": True, "dhcp-identifier": "mac"}
+    nics = {f"nic{number}": {"match": {"macaddress": mac}, **nic} for number, mac in enumerate(macs)}
+    network = json.dumps({"version": 2, "ethernets": nics}, sort_keys=True) if nics else None
+    seed = dataclasses.replace(seed, network_config=seed.network_config or network, of_a_copy=uuid)
+    return dataclasses.replace(wanted, seed=seed)
 
 
 def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collection[str]) -> None:
@@ -73,45 +141,21 @@ def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collectio
     both = sorted(set(before) & set(after))
     if both:
         raise Refused(
-            f"cannot make {wanted.name} as a copy of {wanted.clone_of}: the devices of both would use "
-            f"{', '.join(both)}; give those of {wanted.name} other paths, with their options or with xml"
+            f"cannot make {wanted.name} as a copy of {wanted.clone_of}: devices of both would use {', '.join(both)}; "
+            f"give those of {wanted.name} others, with their options or with xml"
         )
 
 
-def _is_copied(found: t.Mapping[str, t.Any], item: Disk | None) -> bool:
-    """Whether the copy needs one of its own; a medium, and what several guests may have, both have."""
-    if item and (
-        item.state == "absent" or item.image or any(item.fields.get(way) for way in ("source", "volume", "url"))
-    ):
+def _replaced(item: Disk | None) -> bool:
+    """Whether the user says what the copy has instead."""
+    if item is None:
         return False
-    shared = found.get("readonly") or found.get("shareable") or found.get("device", "disk") in ("cdrom", "floppy")
-    return found["name"] != "seed" and not shared
-
-
-def _is_file(found: t.Mapping[str, t.Any]) -> bool:
-    path = str(found.get("source") or "")
     return (
-        path.startswith("/")
-        and not path.startswith("/dev/")
-        and not found.get("url")
-        and found.get("device", "disk") == "disk"
+        item.state == "absent" or bool(item.image) or any(item.fields.get(way) for way in ("source", "volume", "url"))
     )
 
 
-def _copy(guest: str, found: t.Mapping[str, t.Any], item: Disk | None) -> Disk:
-    form = found.get("format") or "raw"
-    item = item or Disk(found["name"])
-    fields = {"format": form, **item.fields}
-    return dataclasses.replace(item, fields=fields, copy_of=Original(guest, str(found["source"]), form))
-
-
-def _seed(wanted: GuestSpec, macs: t.Sequence[str]) -> Seed:
-    """A copy without a seed would be its original inside: the same keys, machine ID, and addresses."""
-    seed = wanted.seed or seeds.seed({}, guest=wanted.name)
-    # By its MAC: until it has another machine ID, a DHCP server would know it by that of its original.
-    nics = {
-        f"nic{number}": {"match": {"macaddress": mac}, "dhcp4": True, "dhcp-identifier": "mac"}
-        for number, mac in enumerate(macs)
-    }
-    network = json.dumps({"version": 2, "ethernets": nics}, sort_keys=True) if nics else None
-    return dataclasses.replace(seed, network_config=seed.network_config or network, of_a_copy=True)
+def _copy(guest: str, found: OriginalDisk, item: Disk | None) -> Disk:
+    item = item or Disk(found.name)
+    fields = {"format": found.format, **item.fields}
+    return dataclasses.replace(item, fields=fields, copy_of=Original(guest, found.path, found.format))

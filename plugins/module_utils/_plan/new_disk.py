@@ -74,26 +74,31 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
 def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> Origin:
     """The disk to be copied; raises what speaks against it.
 
-    What a guest wrote into a raw disk is data, whatever it looks like.
+    What a guest wrote into a raw disk is data, whatever it looks like. libvirt may have looked at the file before, or
+    look again before it copies: so its word and the first bytes must both agree with the definition.
     """
     origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
+    cannot = f"cannot copy {what} for {guest}"
     if origin is None:
-        raise NotFound(f"cannot copy {what} for {guest}: there is no {original.path}")
-    if origin.written:
-        raise Refused(
-            f"cannot copy {what} for {guest}: a process that libvirt does not know writes to {origin.path}; see "
-            f"`fuser -v {origin.path}`"
+        raise NotFound(f"{cannot}: there is no {original.path}")
+    if not origin.here:
+        remedy = (
+            f"from here nobody can keep {original.guest} from being started meanwhile; run the module on the hypervisor"
         )
-    if origin.format != original.format:
+        raise Refused(f"{cannot} over {origin.uri}: {remedy}")
+    if origin.written:
+        who = f"a QEMU process, perhaps of another host, writes to {origin.path}"
+        raise Refused(f"{cannot}: {who}; on this host `fuser -v {origin.path}` tells which")
+    other = {origin.format, origin.header.format} - {original.format}
+    if other:
         raise Refused(
-            f"cannot copy {what} for {guest}: {original.guest} has it as {original.format}, and its first bytes say "
-            f"{origin.format}; make the disk with virt_image and give {guest} that"
+            f"{cannot}: {original.guest} has it as {original.format}, and its first bytes say "
+            f"{', '.join(sorted(other))}; copy it by hand with qemu-img convert -f {original.format}, and give {guest} "
+            "that with disks[].source"
         )
     if size is not None and size < origin.capacity_bytes:
-        raise BadInput(
-            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} "
-            f"({gib_text(origin.capacity_bytes)})"
-        )
+        have = gib_text(origin.capacity_bytes)
+        raise BadInput(f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} ({have})")
     return origin
 
 

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Seed
 from ansible_collections.corral.virt.plugins.module_utils._plan import customize
 
-__all__ = ["DOCUMENTS", "METHODS", "ON_CHANGE", "files", "instance_id", "seed"]
+__all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "seed"]
 
 ON_CHANGE = ("ignore", "next_boot", "refuse")
 METHODS = ("nocloud", OFFLINE)
@@ -32,12 +32,12 @@ _FIRST_LINE = re.compile(
     r"|(Content-Type|MIME-Version):"
 )
 _KINDS = ("ed25519", "ecdsa", "rsa")  # of host keys, in the order in which clients like them
-_OFF = ("false", "no", "off", "0")
+OFF = ("false", "no", "off", "0")
 # Early at each boot; what it does, it does once. DHCP and the journal tell machines by their ID, and the disk has that
 # of the original.
 _OWN_MACHINE_ID = """#cloud-boothook
 #!/bin/sh
-cloud-init-per instance machine-id-of-a-copy sh -c '
+cloud-init-per once machine-id-of-%s sh -c '
   rm -f /etc/machine-id /var/lib/dbus/machine-id
   systemd-machine-id-setup || dbus-uuidgen --ensure=/etc/machine-id
   if [ -d /var/lib/dbus ]; then ln -sf /etc/machine-id /var/lib/dbus/machine-id; fi'
@@ -63,7 +63,7 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
     if method == OFFLINE:
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
-    if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in _OFF:
+    if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in OFF:
         why = "vendor_data.enabled: false keeps the SSH host key out, too; leave it out, or give ssh_keys"
         problems.append(f"{where['user_data']}: {why}")
     if problems:
@@ -85,8 +85,14 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
 
 
 def instance_id(wanted: Seed, guest: str) -> str:
-    """A new one whenever the content changes: that is what makes cloud-init run again."""
-    return str(wanted.meta_data.get("instance-id") or f"{guest}-{wanted.digest[:12]}")
+    """A new one whenever the content changes: that is what makes cloud-init run again.
+
+    A copy's disk may know its name and content already, from a guest that it was copied of.
+    """
+    digest = wanted.digest
+    if wanted.of_a_copy:
+        digest = hashlib.sha256(f"{digest}{wanted.of_a_copy}".encode()).hexdigest()
+    return str(wanted.meta_data.get("instance-id") or f"{guest}-{digest[:12]}")
 
 
 def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, str]:
@@ -118,7 +124,7 @@ def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
     if ours:
         parts.append(("cloud-config", f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"))
     if wanted.of_a_copy:
-        parts.append(("cloud-boothook", _OWN_MACHINE_ID))
+        parts.append(("cloud-boothook", _OWN_MACHINE_ID % wanted.of_a_copy))
     return _mime(parts) if len(parts) > 1 else "".join(content for _kind, content in parts)
 
 

@@ -71,7 +71,8 @@ def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Cus
         return None
     device = known.devices.get("seed")
     path = device.path if device else ""
-    pool = next((item.pool for item in disks.disks or () if item.pool), new_disk.DEFAULT_POOL)
+    made = (step.volume.pool for step in disks.steps if isinstance(step, steps.CreateVolume))
+    pool = next((item.pool for item in disks.disks or () if item.pool), None) or next(made, new_disk.DEFAULT_POOL)
     return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
 
 

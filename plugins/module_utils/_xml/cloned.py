@@ -8,35 +8,46 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OriginalDisk
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, interface, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["document", "own_files"]
+__all__ = ["disks", "document", "own_files"]
 
 _TAGS = {"tags": DOMAIN["tags"]}
 _LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"  # says which system it is, not which guest
 _ELEMENTS = (
-    "sysinfo/system/entry[@name='uuid' or @name='serial']",
+    "sysinfo//entry[@name='uuid' or @name='serial']",
+    "hwuuid",
     "devices/interface/target[@dev]",
+    "devices/interface/filterref/parameter[@name='IP' or @name='MAC']",
     "devices/channel/source[starts-with(@path, '/var/lib/libvirt/qemu/') or starts-with(@path, '/run/libvirt/qemu/')]",
+    "devices/pstore/path",
     "os/nvram/source",
 )
 _TEXTS = ("genid", "os/nvram")  # libvirt makes both anew, the variables of the firmware from their template
 _ATTRIBUTES = (
     "os/nvram/@type",
+    "os/varstore/@path",
     "devices/graphics/@socket",
     "devices/graphics/listen/@socket",
-    "devices/interface/virtualport/parameters/@interfaceid",  # of Open vSwitch
+    # Of Open vSwitch, and of a switch that speaks 802.1Qbg.
+    "devices/interface/virtualport/parameters/@interfaceid",
+    "devices/interface/virtualport/parameters/@instanceid",
 )
 _FILES = (
-    "devices/*[@type='file' or @type='pipe']/source/@path",
-    "devices/*[@type='unix' or @type='vhostuser']/source[not(@mode='connect' or @mode='client')]/@path",
+    "devices/*[@type='file' or @type='pipe' or @type='dev']/source/@path",
+    "devices/*[@type='unix']/source[not(@mode='connect')]/@path",
+    "devices/interface[@type='vhostuser']/source/@path",
     "devices/*/log/@file",
     "devices/filesystem/source/@socket",
     "devices/tpm/backend/source/@path",
+    "devices/memory[(@model='nvdimm' or @model='virtio-pmem') and not(target/readonly)]/source/path/text()",
+    "os/loader[@type='pflash' and not(@readonly='yes')]/text()",
 )
+_PORTS = "devices/*[@type='tcp' or @type='udp']/source[@mode='bind']/@service"
 
 
 def document(xml: str, *, name: str, uuid: str) -> str:
@@ -59,10 +70,38 @@ def document(xml: str, *, name: str, uuid: str) -> str:
 
 
 def own_files(xml: str) -> frozenset[str]:
-    """Paths of files and sockets that a guest's QEMU makes or writes, beside its disks: two guests cannot have the
+    """Files, sockets and ports that a guest's QEMU makes or writes, beside its disks: two guests cannot have the
     same.
     """
-    return frozenset(map(str, _all(parse(xml), _FILES)))
+    root = parse(xml)
+    return frozenset([*map(str, _all(root, _FILES)), *(f"port {port}" for port in root.xpath(_PORTS))])
+
+
+def disks(xml: str) -> list[OriginalDisk]:
+    """The disks of the original, but for its seed."""
+    found = parse(xml).findall("devices/disk")
+    return [_read(device) for device in found if disk.name_of(device) != "seed"]
+
+
+def _read(device: Element) -> OriginalDisk:
+    values, source = row.read(device, disk.DISK), device.find("source")
+    path = source.get("file") if source is not None and device.get("type") == "file" else None
+    kind = values.get("device", "disk")
+    obstacle = ""
+    if path is None or kind != "disk":
+        obstacle = "it is no file"
+    elif device.find(".//encryption") is not None:
+        obstacle = "it is encrypted"
+    elif source.find("slices") is not None:
+        obstacle = "it is a part of its file"
+    return OriginalDisk(
+        name=disk.name_of(device),
+        target=values.get("target") or "",
+        path=path or "",
+        format=values.get("format") or "raw",
+        shared=bool(values.get("readonly") or values.get("shareable") or kind in ("cdrom", "floppy")),
+        obstacle=obstacle,
+    )
 
 
 def _all(root: Element, places: t.Sequence[str]) -> list[t.Any]:
@@ -70,12 +109,15 @@ def _all(root: Element, places: t.Sequence[str]) -> list[t.Any]:
 
 
 def _forget_records(root: Element) -> None:
-    """What programs keep with a guest is of that guest; but tags are what a user says of it."""
-    tags = row.read(root, _TAGS)
+    """What programs keep with a guest is of that guest; tags are what a user says of it.
+
+    Except of what stays apart: a copy is made on the host of its original.
+    """
+    tags = [tag for tag in row.read(root, _TAGS).get("tags", ()) if not tag.startswith("apart-")]
     for record in root.findall("metadata/*"):
         if not record.tag.startswith(_LIBOSINFO):
             record.getparent().remove(record)
-    row.graft(root, _TAGS, tags)
+    row.graft(root, _TAGS, {"tags": tuple(tags)})
 
 
 def _choose_ports(root: Element) -> None:

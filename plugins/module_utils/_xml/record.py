@@ -23,6 +23,8 @@ RECORD: row.Table = {
     "addresses": Many("metadata/corral:guest/corral:address"),
     "volumes": Many("metadata/corral:guest/corral:volume"),  # made by us, so ours to remove
     "balloon_kib": Row("metadata/corral:guest/corral:balloon/@kib", k.INT),  # asked of a guest that did not follow
+    "copy_of": Row("metadata/corral:guest/corral:copy/@of"),  # UUID of the guest that it was made a copy of
+    "copying": Many("metadata/corral:guest/corral:copying"),  # of the paths being made, those that are to be copies
     "making": Many("metadata/corral:guest/corral:making"),  # being made: not there, or not complete
     "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
     "moving_from": Row("metadata/corral:guest/corral:moving/@from"),  # UUID of the host it comes from

@@ -88,9 +88,13 @@ def test_a_path_is_no_image() -> None:
         ({"state": "running"}, "vcpus and memory must be given, as vcpus=2 memory=2GiB"),
         ({"clone_of": "db1"}, ""),
         ({"clone_of": "db1", "host": "hyper1"}, ""),
-        ({"clone_of": "db1", "host": "hyper2"}, "copy, is on hyper1; leave out host, and migrate it when it is made"),
-        ({"clone_of": "db2"}, "no hypervisor has db2, of which it shall be a copy, nor itself"),
-        ({"clone_of": "twin"}, "twin, of which it shall be a copy, is on hyper1 and hyper2; look which"),
+        (
+            {"clone_of": "db1", "host": "hyper2"},
+            "db1 (clone_of) is on hyper1, and a copy is made beside it; leave out host, and migrate the copy",
+        ),
+        ({"clone_of": "db2"}, "no hypervisor has db2 (clone_of)"),
+        ({"clone_of": "twin"}, "twin (clone_of) is on hyper1 and hyper2; look which"),
+        ({"clone_of": "busy"}, "busy (clone_of) is running; shut it down first"),
         ({"clone_of": "db2", "state": "absent"}, ""),
     ],
 )
@@ -100,7 +104,7 @@ def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: st
 
 
 HOSTS = {
-    "hyper1": {"guests": [found("db1", "shutdown", 512), found("twin", "running", 64)]},
+    "hyper1": {"guests": [found("db1", "shutdown", 512), found("twin", "running", 64), found("busy", "running", 64)]},
     "hyper2": {"guests": [found("twin", "shutdown", 64)]},
 }
 

@@ -10,7 +10,14 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec, Original
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+    Disk,
+    FoundGuest,
+    GuestSpec,
+    Original,
+    OriginalDisk,
+    Seed,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import cloning, new_disk
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
@@ -25,22 +32,27 @@ OFF = FoundGuest("web1", "u1", "shutdown", persistent=True, autostart=True, xml=
 COPY = GuestSpec("web3", clone_of="web1")
 GIB = 1024**3
 XML = """<domain type='kvm'><name>web1</name><uuid>11111111-f6a4-8304-79aa-97f2502e193f</uuid>
+<hwuuid>11111111-f6a4-8304-79aa-97f2502e193f</hwuuid>
 <genid>43dc0cf8-809b-4adb-9bea-a9abb5f3d90e</genid><title>Web</title>
-<metadata xmlns:corral='urn:corral:virt:guest:1'><corral:guest><corral:tag>front</corral:tag><corral:seed sha256='a' instance-id='b'/>
+<metadata xmlns:corral='urn:corral:virt:guest:1'><corral:guest><corral:tag>front</corral:tag><corral:tag>apart-web</corral:tag><corral:seed sha256='a' instance-id='b'/>
 <corral:volume>/p/web1-system.qcow2</corral:volume></corral:guest><other:owner xmlns:other='urn:other'/>
 <libosinfo:libosinfo xmlns:libosinfo='http://libosinfo.org/xmlns/libvirt/domain/1.0'/></metadata>
 <sysinfo type='smbios'><system><entry name='uuid'>11111111-f6a4-8304-79aa-97f2502e193f</entry>
 <entry name='family'>x</entry></system></sysinfo>
-<os><nvram template='/t' type='file'>/v/web1.fd<source file='/v/web1.fd'/></nvram></os><devices>
+<os><loader type='pflash' readonly='no'>/v/web1-code.fd</loader><nvram template='/t' type='file'>/v/web1.fd<source file='/v/web1.fd'/></nvram></os><devices>
 <disk><source file='/p/web1-system.qcow2'/><target dev='vda'/><alias name='ua-system'/></disk>
 <disk><source file='/p/web1-seed.iso'/><target dev='vdb'/><alias name='ua-seed'/></disk>
 <interface type='bridge'><mac address='52:54:00:00:00:01'/><source bridge='br0'/><target dev='vnet7'/><alias name='ua-eth0'/>
-<virtualport type='openvswitch'><parameters interfaceid='9c6e5ef2-2c2b-4b5c-8a0b-4a5f3a8b6a01' profileid='p'/></virtualport></interface>
+<virtualport type='openvswitch'><parameters interfaceid='9c6e5ef2-2c2b-4b5c-8a0b-4a5f3a8b6a01' profileid='p'/></virtualport>
+<filterref filter='clean-traffic'><parameter name='IP' value='10.0.0.9'/><parameter name='CTRL' value='x'/></filterref></interface>
+<interface type='vhostuser'><mac address='52:54:00:00:00:03'/><source type='unix' path='/run/switch' mode='client'/></interface>
 <interface type='network'><mac address='52:54:00:00:00:02'/></interface>
 <serial type='file'><source path='/log/web1'/><log file='/log/web1.log'/></serial>
 <channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/target/web1.agent'/></channel>
 <channel type='unix'><source mode='bind' path='/srv/web1.sock'/></channel>
 <channel type='unix'><source mode='connect' path='/srv/all.sock'/></channel>
+<serial type='tcp'><source mode='bind' host='127.0.0.1' service='4555'/></serial>
+<memory model='nvdimm'><source><path>/srv/nvdimm</path></source></memory><pstore backend='acpi-erst'><path>/v/web1.raw</path></pstore>
 <graphics type='vnc' port='5905' autoport='no' websocket='5705' socket='/srv/vnc'><listen type='socket' socket='/srv/vnc'/></graphics>
 <graphics type='spice' autoport='yes'/><vsock><cid auto='no' address='7'/></vsock></devices></domain>"""
 
@@ -58,8 +70,10 @@ def test_a_copy_is_a_guest_of_its_own(root: t.Any) -> None:
     [nvram] = root.findall("os/nvram")
     assert dict(nvram.attrib) == {"template": "/t"} and not nvram.text and not len(nvram)
     macs = [mac.get("address") for mac in root.findall("devices/interface/mac")]
-    assert len(set(macs)) == 2 and all(mac.startswith("52:54:00:") and mac[:-1] != "52:54:00:00:00:0" for mac in macs)
-    assert root.find("devices/interface/target") is None
+    assert len(set(macs)) == 3 and all(mac.startswith("52:54:00:") and mac[:-1] != "52:54:00:00:00:0" for mac in macs)
+    assert root.find("devices/interface/target") is None and root.find("hwuuid") is None
+    assert root.find("devices/pstore/path") is None
+    assert [one.get("name") for one in root.findall("devices/interface/filterref/parameter")] == ["CTRL"]
     assert dict(root.find("devices/interface/virtualport/parameters").attrib) == {"profileid": "p"}
     assert [one.get("name") for one in root.findall("devices/disk/alias")] == ["ua-system"], "a seed is for one guest"
 
@@ -82,12 +96,20 @@ def test_ports_are_chosen_anew(root: t.Any) -> None:
 
 
 def test_files_of_devices_are_one_guest_s() -> None:
-    mine = {"/log/web1", "/log/web1.log", "/srv/web1.sock"}
+    mine = {
+        "/log/web1",
+        "/log/web1.log",
+        "/srv/web1.sock",
+        "/run/switch",
+        "port 4555",
+        "/srv/nvdimm",
+        "/v/web1-code.fd",
+    }
     assert cloned.own_files(XML) >= mine and "/srv/all.sock" not in cloned.own_files(XML)
     after = cloned.own_files(cloned.document(XML, name="web3", uuid=UUID))
     assert after == mine, "what libvirt named after the guest, it names anew"
     with pytest.raises(
-        Refused, match=r"a copy of web1: the devices of both would use /log/web1, .*/srv/web1\.sock; give those of web3"
+        Refused, match=r"a copy of web1: devices of both would use /log/web1, .*/srv/web1\.sock.*; give those of web3"
     ):
         cloning.check_files(COPY, cloned.own_files(XML), after)
     cloning.check_files(COPY, cloned.own_files(XML), {"/log/web3"})
@@ -100,86 +122,136 @@ def test_files_of_devices_are_one_guest_s() -> None:
         (
             dataclasses.replace(OFF, state="running", live_xml="<domain/>"),
             {},
-            "it is running, and writes to its disks .* shut it down first",
+            "web1 is running, and writes to its disks .* shut it down first",
         ),
-        (OFF, {"memory": {"moving": "h2"}}, "it is being moved"),
+        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved"),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
-        (OFF, {"keeps": ["managed_save"]}, "it was saved while it ran.*virsh managedsave-remove web1"),
+        (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
+        (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
     ],
 )
 def test_what_is_not_copied(original: FoundGuest | None, more: dict[str, t.Any], said: str) -> None:
     with pytest.raises(VirtError, match=f"^cannot make web3 as a copy of web1: {said}"):
-        cloning.checked(COPY, original, **{"keeps": (), "memory": {}, **more})
+        cloning.checked(COPY, original, **{"keeps": (), "memory": {}, "seed": False, **more})
 
 
 def test_snapshots_of_the_original_stay_with_it() -> None:
-    assert cloning.checked(COPY, OFF, keeps=["snapshots", "nvram"], memory={"seed": "x"}) is OFF
+    assert cloning.checked(COPY, OFF, keeps=["snapshots", "nvram"], memory={"seed": "x"}, seed=True) is OFF
 
 
-SYSTEM = {"name": "system", "source": "/p/web1-system.qcow2", "format": "qcow2"}
+SYSTEM = OriginalDisk("system", "vda", "/p/web1-system.qcow2", "qcow2", shared=False)
 
 
-@pytest.mark.parametrize(
-    ("disk", "copied"),
-    [
-        (SYSTEM, True),
-        ({"name": "vdb", "source": "/p/b.img"}, True),
-        ({**SYSTEM, "readonly": True}, False),
-        ({**SYSTEM, "shareable": True}, False),
-        ({"name": "cd", "device": "cdrom", "source": "/p/a.iso"}, False),
-        ({"name": "fd", "device": "floppy"}, False),
-        ({"name": "seed", "source": "/p/web1-seed.iso"}, False),
-    ],
-)
-def test_which_disks_a_copy_gets_its_own_of(disk: dict[str, t.Any], copied: bool) -> None:
-    disks = cloning.described(COPY, [disk], []).disks
-    wanted = Disk(
-        disk["name"],
-        fields={"format": disk.get("format", "raw")},
-        copy_of=Original("web1", disk.get("source", ""), disk.get("format", "raw")),
-    )
-    assert disks == ((wanted,) if copied else ())
+def read(xml: str) -> OriginalDisk:
+    """The one disk of a definition."""
+    [found] = cloned.disks(f"<domain><devices>{xml}</devices></domain>")
+    return found
 
 
 @pytest.mark.parametrize(
-    "disk",
+    ("xml", "wanted"),
     [
-        {"name": "lv", "source": "/dev/vg/web1", "format": "raw"},
-        {"name": "lun", "device": "lun", "source": "/dev/sdb"},
-        {"name": "net", "source": "images/web1", "url": "nbd://host/images/web1"},
-        {"name": "volume", "pool": "default", "volume": "a.qcow2"},
+        (
+            "<disk type='file'><driver type='qcow2'/><source file='/p/a'/><target dev='vda'/></disk>",
+            ("qcow2", False, ""),
+        ),
+        ("<disk type='file'><source file='/p/a'/><target dev='vda'/></disk>", ("raw", False, "")),
+        ("<disk type='file'><source file='/p/a'/><target dev='vda'/><readonly/></disk>", ("raw", True, "")),
+        ("<disk type='file'><source file='/p/a'/><target dev='vda'/><shareable/></disk>", ("raw", True, "")),
+        ("<disk type='file' device='cdrom'><target dev='sda'/></disk>", ("raw", True, "it is no file")),
+        (
+            "<disk type='file' device='floppy'><source file='/p/a'/><target dev='fda'/></disk>",
+            ("raw", True, "it is no file"),
+        ),
+        ("<disk type='block'><source dev='/dev/vg/a'/><target dev='vda'/></disk>", ("raw", False, "it is no file")),
+        (
+            "<disk type='file' device='lun'><source file='/p/a'/><target dev='sda'/></disk>",
+            ("raw", False, "it is no file"),
+        ),
+        (
+            "<disk type='volume'><source pool='a' volume='b'/><target dev='vda'/></disk>",
+            ("raw", False, "it is no file"),
+        ),
+        (
+            "<disk type='network'><source protocol='nfs' name='/p/a'/><target dev='vda'/></disk>",
+            ("raw", False, "it is no file"),
+        ),
+        (
+            "<disk type='file'><source file='/p/a'><encryption format='luks'/></source><target dev='vda'/></disk>",
+            ("raw", False, "it is encrypted"),
+        ),
+        (
+            "<disk type='file'><source file='/p/a'><slices/></source><target dev='vda'/></disk>",
+            ("raw", False, "it is a part of its file"),
+        ),
     ],
 )
-def test_a_disk_that_is_no_file_must_be_spoken_of(disk: dict[str, t.Any]) -> None:
-    with pytest.raises(
-        BadInput, match=f"cannot copy disk {disk['name']} of web1 for web3: it is no file; give web3 a disk"
-    ):
-        cloning.described(COPY, [disk], [])
-    for item in (
-        Disk(disk["name"], state="absent"),
-        Disk(disk["name"], image="a.qcow2"),
-        Disk(disk["name"], fields={"source": "/p/x"}),
-    ):
-        assert cloning.described(COPY.with_fields(disks=(item,)), [disk], []).disks == (item,)
+def test_what_a_disk_of_the_original_is(xml: str, wanted: tuple[str, bool, str]) -> None:
+    found = read(xml)
+    assert (found.format, found.shared, found.obstacle) == wanted
+
+
+def test_the_seed_of_the_original_is_none_of_its_disks() -> None:
+    assert [one.name for one in cloned.disks(XML)] == ["system"]
+
+
+def test_which_disks_a_copy_gets_its_own_of() -> None:
+    data = dataclasses.replace(SYSTEM, name="data", target="vdb", path="/p/b.img", format="raw")
+    media = dataclasses.replace(SYSTEM, name="cd", target="sda", shared=True, obstacle="it is no file")
+    system, more = cloning.described(COPY, [SYSTEM, data, media]).disks or ()
+    assert system == Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", SYSTEM.path, "qcow2"))
+    assert more == Disk("data", fields={"format": "raw"}, copy_of=Original("web1", data.path, "raw"))
+
+
+def test_a_disk_that_cannot_be_copied_must_be_spoken_of() -> None:
+    found = dataclasses.replace(SYSTEM, obstacle="it is encrypted")
+    with pytest.raises(BadInput, match="cannot copy disk system of web1 for web3: it is encrypted; give web3 a disk"):
+        cloning.described(COPY, [found])
+    for name in ("system", "vda"):
+        for item in (Disk(name, state="absent"), Disk(name, image="a.qcow2"), Disk(name, fields={"source": "/p/x"})):
+            assert cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
 
 
 def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
+    """By its name, or where the guest has it."""
     more = Disk("more", size_bytes=GIB)
-    asked = COPY.with_fields(
-        disks=(more, Disk("system", fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast"))
-    )
-    first, last = cloning.described(asked, [SYSTEM], []).disks or ()
-    assert last == more
-    assert first == Disk(
-        "system",
-        fields={"format": "raw", "cache": "none"},
-        size_bytes=9 * GIB,
-        pool="fast",
-        copy_of=Original("web1", SYSTEM["source"], "qcow2"),
-    )
-    assert new_disk.site("web3", first) == SiteOf("fast", "web3-system.img", copy_of=SYSTEM["source"])
-    [silent] = cloning.described(COPY, [SYSTEM], []).disks or ()
-    assert new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM["source"])
+    for name in ("system", "vda"):
+        said = Disk(name, fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")
+        first, last = cloning.described(COPY.with_fields(disks=(more, said)), [SYSTEM]).disks or ()
+        assert last == more and first == dataclasses.replace(said, copy_of=Original("web1", SYSTEM.path, "qcow2"))
+        assert new_disk.site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
+    [silent] = cloning.described(COPY, [SYSTEM]).disks or ()
+    assert new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
+
+
+HALF = {"copy_of": "u1", "copying": ("/p/web3-data.qcow2",)}
+DATA = dataclasses.replace(SYSTEM, name="data", path="/p/web1-data.qcow2")
+BEGUN = {"system": "/p/web3-system.qcow2", "data": "/p/web3-data.qcow2", "vdb": "/p/web3-data.qcow2"}
+
+
+def test_an_interrupted_copy_goes_on_with_what_is_missing() -> None:
+    wanted = cloning.resumed(COPY, OFF, [SYSTEM, DATA], HALF, BEGUN)
+    assert [disk.name for disk in wanted.disks or ()] == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("original", "disks", "said"),
+    [
+        (
+            dataclasses.replace(OFF, uuid="u2"),
+            [SYSTEM, DATA],
+            "copied the guest with UUID u1, and web1 has UUID u2; remove",
+        ),
+        (OFF, [SYSTEM], "/p/web3-data.qcow2 is incomplete, and web1 no longer has the disk .*; remove web3"),
+    ],
+)
+def test_half_a_copy_of_one_guest_is_not_completed_with_another(
+    original: FoundGuest, disks: list[OriginalDisk], said: str
+) -> None:
+    with pytest.raises(Refused, match=f"cannot go on making web3.*{said}"):
+        cloning.resumed(COPY, original, disks, HALF, BEGUN)
+    with pytest.raises(Refused, match=r"cannot change web3: an interrupted run was making it as a copy.*say clone_of"):
+        cloning.refuse_half(COPY)
 
 
 POOL = Pool("default", "dir", "/p", here=True)
@@ -203,10 +275,12 @@ def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wan
     [
         ({"size_bytes": GIB}, ORIGIN, "size 1 GiB is smaller than disk system of web1"),
         ({}, None, "there is no /p/web1-system.qcow2"),
+        ({}, dataclasses.replace(ORIGIN, here=False, uri="qemu+ssh://h/system"), "over qemu.ssh://h/system: from here"),
+        ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 has it as qcow2, and its first bytes say raw"),
         (
             {},
             dataclasses.replace(ORIGIN, written=True),
-            "a process that libvirt does not know writes to /p/web1-system.qcow2; see",
+            "a QEMU process, perhaps of another host, writes to /p/web1-system.qcow2",
         ),
         ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 has it as qcow2, and its first bytes say raw"),
     ],
@@ -223,12 +297,24 @@ def test_what_a_guest_wrote_into_a_raw_disk_is_not_believed() -> None:
         new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
 
 
+def seed_of(
+    said: dict[str, t.Any] | None, macs: t.Sequence[str] = ("52:54:00:00:00:09",), uuid: str = UUID, **more: t.Any
+) -> Seed:
+    """What is told to a copy."""
+    spec = COPY if said is None else dataclasses.replace(COPY, seed=seeds.seed(said, guest="web3"))
+    seed = cloning.seeded(spec, uuid=uuid, macs=macs, **more).seed
+    assert seed is not None
+    return seed
+
+
 def seeded(said: dict[str, t.Any] | None, macs: t.Sequence[str] = ("52:54:00:00:00:09",)) -> dict[str, str]:
     """The files of a copy's seed."""
-    spec = COPY if said is None else dataclasses.replace(COPY, seed=seeds.seed(said, guest="web3"))
-    seed = cloning.described(spec, [], macs).seed
-    assert seed is not None
-    return seeds.files(seed, guest="web3", host_key=("PRIVATE", "PUBLIC"))
+    return seeds.files(seed_of(said, macs), guest="web3", host_key=("PRIVATE", "PUBLIC"))
+
+
+def parts_of(files: dict[str, str]) -> list[email.message.Message]:
+    """Of the vendor data."""
+    return t.cast("list[email.message.Message]", email.message_from_string(files["vendor-data"]).get_payload())
 
 
 def test_a_copy_is_told_who_it_is() -> None:
@@ -236,56 +322,63 @@ def test_a_copy_is_told_who_it_is() -> None:
     assert json.loads(files["meta-data"])["local-hostname"] == "web3"
     nic = {"match": {"macaddress": "52:54:00:00:00:09"}, "dhcp4": True, "dhcp-identifier": "mac"}
     assert json.loads(files["network-config"]) == {"version": 2, "ethernets": {"nic0": nic}}
-    parts = t.cast("list[email.message.Message]", email.message_from_string(files["vendor-data"]).get_payload())
-    assert [part.get_content_type() for part in parts] == ["text/cloud-config", "text/cloud-boothook"]
-    assert "systemd-machine-id-setup" in str(parts[1].get_payload()) and '"PRIVATE"' in str(parts[0].get_payload())
+    config, hook = parts_of(files)
+    assert [part.get_content_type() for part in (config, hook)] == ["text/cloud-config", "text/cloud-boothook"]
+    assert f"cloud-init-per once machine-id-of-{UUID} " in str(hook.get_payload())
+    assert '"PRIVATE"' in str(config.get_payload())
+
+
+def test_a_copy_is_a_new_instance_whatever_its_disk_has_seen() -> None:
+    """Another copy of the same name, told the same, may have been its original."""
+    ids = {seeds.instance_id(seed_of({}, uuid=uuid), "web3") for uuid in (UUID, "another")}
+    assert len(ids | {seeds.instance_id(seeds.seed({}, guest="web3"), "web3")}) == 3
+    own = {"meta_data": {"instance-id": "i-7"}}
+    with pytest.raises(BadInput, match="web1 has the instance-id i-7, so cloud-init would do nothing"):
+        seed_of(own, original={"instance_id": "i-7"})
+    assert seeds.instance_id(seed_of(own, original={"instance_id": "i-8"}), "web3") == "i-7"
+
+
+def test_what_keeps_the_seed_out_is_refused() -> None:
+    said = {"user_data": {"vendor_data": {"enabled": False}, "ssh_keys": {"rsa_private": "x"}}}
+    with pytest.raises(BadInput, match=r"vendor_data\.enabled: false keeps out what gives a copy a machine ID"):
+        seed_of(said)
 
 
 def test_what_the_user_says_of_the_network_goes_before() -> None:
-    assert json.loads(seeded({"network_config": {"config": "disabled"}})["network-config"]) == {"config": "disabled"}
+    said = {"network_config": {"config": "disabled"}}
+    assert json.loads(seeded(said)["network-config"]) == {"config": "disabled"}
     assert "network-config" not in seeded({}, macs=())
 
 
 def test_all_that_is_told_to_a_copy_reaches_it() -> None:
-    script = "#!/bin/sh\ntrue\n"
-    for said, kinds in (
+    script, own_key = "#!/bin/sh\ntrue\n", {"ssh_keys": {"rsa_private": "x"}}
+    cases: list[tuple[dict[str, t.Any], list[str]]] = [
         ({"vendor_data": script}, ["text/plain", "text/cloud-config", "text/cloud-boothook"]),
         ({"vendor_data": {"packages": ["vim"]}}, ["text/cloud-config", "text/cloud-boothook"]),
-        (
-            {"vendor_data": script, "user_data": {"ssh_keys": {"rsa_private": "x"}}},
-            ["text/plain", "text/cloud-boothook"],
-        ),
-        (
-            {"vendor_data": {"a": 1}, "user_data": {"ssh_keys": {"rsa_private": "x"}}},
-            ["text/plain", "text/cloud-boothook"],
-        ),
-    ):
-        parts = t.cast(
-            "list[email.message.Message]", email.message_from_string(seeded(said)["vendor-data"]).get_payload()
-        )
-        assert [part.get_content_type() for part in parts] == kinds, said
-    only = seeded({"user_data": {"ssh_keys": {"rsa_private": "x"}}})["vendor-data"]
-    assert only.startswith("#cloud-boothook\n")
+        ({"vendor_data": script, "user_data": own_key}, ["text/plain", "text/cloud-boothook"]),
+        ({"vendor_data": {"a": 1}, "user_data": own_key}, ["text/plain", "text/cloud-boothook"]),
+    ]
+    for said, kinds in cases:
+        assert [part.get_content_type() for part in parts_of(seeded(said))] == kinds, said
+    assert seeded({"user_data": own_key})["vendor-data"].startswith("#cloud-boothook\n")
 
 
 def test_the_same_seed_is_told_to_be_the_same_later() -> None:
     """Whether or not `clone_of` is still said."""
-    spec = dataclasses.replace(COPY, seed=seeds.seed({}, guest="web3"))
-    assert cloning.described(spec, [], ["52:54:00:00:00:09"]).seed.digest == seeds.seed({}, guest="web3").digest  # type: ignore[union-attr]
+    assert seed_of({}).digest == seeds.seed({}, guest="web3").digest
 
 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
         ({"name": "web1"}, "clone_of of web1: a guest is no copy of itself"),
-        (
-            {"name": "web3", "image": "a.qcow2"},
-            "clone_of of web3: the disks are copies of that guest's; leave out one of clone_of and image",
-        ),
-        ({"name": "web3", "renamed_from": "web2"}, "leave out one of clone_of and renamed_from"),
-        ({"name": "web3", "state": "absent"}, "leave it out to remove web3"),
+        ({"image": "a.qcow2"}, "clone_of of web3: clone_of and image exclude each other; leave out one of them"),
+        ({"renamed_from": "web2"}, "clone_of and renamed_from exclude each other"),
+        ({"virt_type": "kvm"}, "clone_of and virt_type exclude each other"),
+        ({"state": "absent"}, "clone_of and state: absent exclude each other"),
+        ({"clone_of": "a/b"}, "clone_of of web3: 'a/b' is not a valid name"),
     ],
 )
 def test_what_cannot_be_meant(said: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
-        options({"clone_of": "web1", **said})
+        options({"name": "web3", "clone_of": "web1", **said})
