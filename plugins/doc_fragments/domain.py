@@ -44,16 +44,16 @@ state:
 clone_of:
   - Another guest of the same host. When this guest does not exist yet, it is made as a copy of that one, which must be
     off and is not changed. A guest that exists is not made again.
-  - The copy takes its definition from the other guest, including title, tags, display passwords and host devices. Options
-    of this task override single parts. UUID, MAC addresses, display ports and firmware variables are new, so boot
-    entries and enrolled keys are lost. TPM state, autostart, snapshots and C(apart-) tags are not copied.
+  - The copy takes its definition from the other guest, including title, tags, display passwords and host devices.
+    Options of this task override single parts. UUID, MAC addresses, display ports and firmware variables are new, so
+    boot entries and enrolled keys are lost. TPM state, autostart, snapshots and C(apart-) tags are not copied.
   - Disks are copied in full, into the pools where they are. Both guests use the same media, read-only disks and
-    shareable disks. Entries of O(disks) change the copies (O(disks[].size), O(disks[].pool), O(disks[].format)), replace
-    them (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
+    shareable disks. Entries of O(disks) change the copies (O(disks[].size), O(disks[].pool), O(disks[].format)),
+    replace them (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
   - The copy always gets a seed. With it, cloud-init sets the hostname, new SSH host keys, a new machine ID, and DHCP
-    where O(cloud_init.network_config) is not given. Users and their keys stay. Network configuration that somebody wrote
-    by hand stays too, and so does a seed of another tool; leave out its disk. Prepare systems without cloud-init before
-    (C(sysprep), C(virt-sysprep)).
+    where O(cloud_init.network_config) is not given. Users and their keys stay. Network configuration that somebody
+    wrote by hand stays too, and so does a seed of another tool; leave out its disk. Prepare systems without cloud-init
+    before (C(sysprep), C(virt-sysprep)).
   - After an interrupted run, run the same task again, or remove the guest.
   - Excludes O(image), O(renamed_from), O(virt_type) and O(state=absent).
 virt_type: How a guest that is made is run. V(auto) takes hardware virtualisation where the host offers it, else

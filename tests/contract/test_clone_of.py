@@ -158,7 +158,7 @@ def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, 
     xml = old.XMLDesc()
     old.undefine()
     connection.defineXML(xml.replace(old.UUIDString(), "6695eb01-f6a4-8304-79aa-97f2502e1999"))
-    with pytest.raises(Refused, match="and old has UUID 6695eb01-.*1999; remove new, and run this again"):
+    with pytest.raises(Refused, match=r"and old has UUID 6695eb01-.*1999; remove new, and run this again"):
         run(connection, COPY)
     removed = run(connection, {"name": "new", "state": "absent", "remove_storage": True}, check_mode=True)
     assert removed["changed"] and half.name() == "new"

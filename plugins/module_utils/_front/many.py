@@ -24,7 +24,7 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
     problems = Problems()
     found = [problems.tried(functools.partial(domain_options.wanted, item)) for item in items]
     originals = {item["name"]: item["clone_of"] for item in items if item.get("clone_of")}
-    problems.found += contradictions([item["name"] for item in items], originals, at_once)
+    problems.found += contradictions([item["name"] for item in items], at_once, originals)
     problems.refuse()
     return [one for one in found if one]
 

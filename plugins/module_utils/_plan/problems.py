@@ -35,13 +35,15 @@ class Problems:
             raise BadInput(self.found)
 
 
-def contradictions(names: t.Sequence[str], originals: t.Mapping[str, str], at_once: int) -> t.Iterator[str]:
+def contradictions(
+    names: t.Sequence[str], at_once: int, originals: t.Mapping[str, str] | None = None
+) -> t.Iterator[str]:
     """What is wrong with many guests of one call, beside each of them."""
     if at_once < 1:
         yield f"at_once: must be at least 1, not {at_once}"
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"domains: guest {name} is given twice"
-    for name, original in originals.items():
+    for name, original in (originals or {}).items():
         if original in names:
             yield (
                 f"clone_of of {name}: this task describes {original}, too; make the copy with a task of its own, "
