@@ -26,8 +26,15 @@ chroot "$root" systemctl mask -q apt-daily.timer apt-daily-upgrade.timer e2scrub
   fstrim.timer dpkg-db-backup.timer systemd-pstore.service getty@tty1.service getty-static.service \
   dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount \
   proc-sys-fs-binfmt_misc.automount systemd-binfmt.service modprobe@{configfs,dm_mod,drm,fuse,loop}.service
-# It is unpacked by that processor.
+# It is unpacked by that processor. Packing it anew takes a second, making it anew ten.
 echo COMPRESS=lz4 > "$root/etc/initramfs-tools/conf.d/lz4"
-chroot "$root" update-initramfs -u
+for initrd in "$root"/boot/initrd.img-*; do
+  if gzip -t "$initrd" 2> /dev/null; then
+    gzip -dc "$initrd" | chroot "$root" lz4 -lcq > "$initrd.lz4"
+    mv "$initrd.lz4" "$initrd"
+  else
+    chroot "$root" update-initramfs -u
+  fi
+done
 # cloud-init judges all that it is told with it, which takes each of its four processes seconds to load and more to do; without it, it does not.
 rm -r "$root/usr/lib/python3/dist-packages/jsonschema"

@@ -45,7 +45,9 @@ def make(directory: Path, *, to_run: bool) -> None:
         clear = [] if same_python(directory) else ["--clear"]
         subprocess.run([sys.executable, "-m", "venv", *clear, str(directory)], check=True)
         pip = [str(directory / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", "-qq", *(TO_RUN if to_run else ["-r", str(REQUIREMENTS[0])])], check=True)
+        # Who only runs things needs a part of it: Python compiles that when it is imported.
+        what = ["--no-compile", *TO_RUN] if to_run else ["-r", str(REQUIREMENTS[0])]
+        subprocess.run([*pip, "install", "-qq", *what], check=True)
         stamp.write_text(recipe(*TO_RUN) if to_run else recipe())
         print(f"Made {directory} in {time.monotonic() - started:.0f} s", flush=True)
 
