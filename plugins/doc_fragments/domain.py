@@ -23,24 +23,27 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items,
 __all__ = ["ModuleDocFragment", "rows"]
 
 _TEXTS = r"""
-name: Name of the guest; its identity on the host. Letters, digits, C(.), C(_) and C(-); 63 at most.
-uuid: UUID for a guest that is made. Chosen at random when not given. Cannot be changed later.
+name: Name of the guest. It identifies the guest on the host. Letters, digits, C(.), C(_) and C(-); at most 63
+  characters.
+uuid: UUID of a new guest. Random by default. Cannot be changed later.
 renamed_from:
-  - Name that the guest has until now. It is renamed, unless a guest is called O(name) already and none is called that.
-  - The guest must be off, and libvirt must keep nothing under its name (managed save, snapshots, checkpoints). With
-    O(uuid), only the guest with that UUID is renamed.
-  - UUID, disks, seed, MAC addresses and autostart stay as they are, and so does the hostname within the guest. Files of
-    its disks keep their names, which begin with the old one; they go on belonging to it.
-  - Only this host is asked which names are free. The playbook C(corral.virt.rename) asks all, and takes the guest's key
-    in C(known_hosts) along.
+  - Current name of the guest. The guest is renamed to O(name), unless a guest called O(name) already exists and none
+    has the current name.
+  - The guest must be off, and libvirt must hold no managed save, snapshots or checkpoints of it. With O(uuid), only the
+    guest with that UUID is renamed.
+  - UUID, disks, seed, MAC addresses and autostart stay the same, and so does the hostname inside the guest. The files
+    of its disks keep their names, which begin with the old name of the guest; they still belong to it.
+  - The module checks only this host for the new name. The playbook C(corral.virt.rename) checks all hosts, and also
+    renames the guest's key in C(known_hosts).
 state:
-  - V(present) makes or changes the definition and leaves a running guest running, a stopped one stopped.
-  - V(running), V(paused) and V(shutdown) also bring it there. V(shutdown) asks the guest (ACPI, then its agent) and
-    waits O(wait_timeout) seconds.
-  - V(destroyed) pulls the plug.
-  - V(absent) shuts the guest down and removes its definition with all that libvirt keeps of it (UEFI variables, TPM
-    state, managed save, snapshots, checkpoints), and its own disks only with O(remove_storage=true).
-  - V(reset) and V(rebooted) are done each time they are asked for.
+  - V(present) creates or changes the definition. A running guest keeps running, and a stopped guest stays stopped.
+  - V(running), V(paused) and V(shutdown) also bring the guest into that state. V(shutdown) asks the guest to shut down
+    (by ACPI, then by its agent) and waits O(wait_timeout) seconds.
+  - V(destroyed) powers the guest off at once, without a shutdown.
+  - V(absent) shuts the guest down and removes its definition with everything that libvirt stores for it (UEFI
+    variables, TPM state, managed save, snapshots, checkpoints). It deletes the guest's own disks only with
+    O(remove_storage=true).
+  - V(reset) and V(rebooted) take effect each time the task runs.
 clone_of:
   - Another guest of the same host. When this guest does not exist yet, it is made as a copy of that one, which must be
     off and is not changed. A guest that exists is not made again.
@@ -56,423 +59,423 @@ clone_of:
     before (C(sysprep), C(virt-sysprep)).
   - After an interrupted run, run the same task again, or remove the guest.
   - Excludes O(image), O(renamed_from), O(virt_type) and O(state=absent).
-virt_type: How a guest that is made is run. V(auto) takes hardware virtualisation where the host offers it, else
-  emulation.
-title: Short text shown by tools, on one line; V('') removes it.
-description: Longer text; V('') removes it.
+virt_type: How a new guest is run. V(auto) uses hardware virtualisation if the host offers it, and emulation otherwise.
+title: Short description on one line, shown by management tools; V('') removes it.
+description: Longer description; V('') removes it.
 vcpus:
-  - Number of vCPUs, or a dictionary with the keys below. Needed to make a guest.
-  - A number changes the current count; the maximum follows where the guest has no room to grow.
-vcpus.maximum: How many the guest can have without a restart
-vcpus.current: How many it has now; more are plugged in up to the maximum, fewer wait
-vcpus.placement: V(auto) lets numad choose the processors
-vcpus.cpuset: Processors of the host that may be used, as V(0-3,8)
-vcpus.topology.sockets: Sockets; the product of the topology is the maximum
+  - Number of vCPUs, or a dictionary with the keys below. Required for a new guest.
+  - A number changes the current count, and also the maximum if both were equal.
+vcpus.maximum: Largest number of vCPUs without a restart
+vcpus.current: Current number of vCPUs; an increase up to the maximum is hot-plugged, a decrease waits for the next boot
+vcpus.placement: V(auto) lets numad choose the host CPUs
+vcpus.cpuset: Host CPUs that the guest may use, such as V(0-3,8)
+vcpus.topology.sockets: Sockets; the product of the topology must equal the maximum
 vcpus.topology.dies: Dies per socket (libvirt 6.1)
 vcpus.topology.clusters: Clusters per die (libvirt 10.1)
 vcpus.topology.cores: Cores per die or cluster
 vcpus.topology.threads: Threads per core
-vcpus.iothreads: Threads for the input and output of disks
-vcpus.shares: Weight among all guests where processors are short
-vcpus.period_us: Period in microseconds over which O(vcpus)'s quota is counted
-vcpus.quota_us: Microseconds each vCPU may run per period; V(-1) for no limit
-vcpus.global_period_us: The same for the whole guest
-vcpus.global_quota_us: The same for the whole guest
-vcpus.emulator_period_us: The same for QEMU's own threads
-vcpus.emulator_quota_us: The same for QEMU's own threads
-vcpus.iothread_period_us: The same for IO threads
-vcpus.iothread_quota_us: The same for IO threads
-vcpus.pinning: Pins, each with C(vcpu) and C(cpuset)
-vcpus.emulator_cpuset: Processors for QEMU's own threads
-vcpus.iothread_pinning: Pins of IO threads, each with C(iothread) and C(cpuset)
+vcpus.iothreads: Number of IO threads for disks
+vcpus.shares: Relative CPU weight of the guest when host CPUs are contended
+vcpus.period_us: Period of the vCPU quota, in microseconds
+vcpus.quota_us: Microseconds that each vCPU may run per period; V(-1) for no limit
+vcpus.global_period_us: Period for the whole guest
+vcpus.global_quota_us: Quota for the whole guest
+vcpus.emulator_period_us: Period for QEMU's own threads
+vcpus.emulator_quota_us: Quota for QEMU's own threads
+vcpus.iothread_period_us: Period for IO threads
+vcpus.iothread_quota_us: Quota for IO threads
+vcpus.pinning: vCPU pinning, each entry with C(vcpu) and C(cpuset)
+vcpus.emulator_cpuset: Host CPUs for QEMU's own threads
+vcpus.iothread_pinning: IO thread pinning, each entry with C(iothread) and C(cpuset)
 memory:
-  - Memory in MiB, or with a unit (V(512MiB), V(4GiB)), or a dictionary with the keys below. Needed to make a guest.
-  - Sizes below it are told the same way.
-memory.maximum: What the guest is started with
-memory.current: What the balloon leaves it
-memory.hotplug_maximum: Up to where memory modules can be plugged in; needs C(slots)
+  - Memory in MiB, or with a unit (V(512MiB), V(4GiB)), or a dictionary with the keys below. Required for a new guest.
+  - The sizes below use the same notation.
+memory.maximum: Memory that the guest starts with
+memory.current: Memory that the balloon leaves to the guest
+memory.hotplug_maximum: Limit up to which memory modules can be plugged in; requires C(slots)
 memory.slots: Slots for memory modules
-memory.hugepages: Whether huge pages back the guest
-memory.hugepage_size: Size of these pages, as V(2MiB) or V(1GiB)
-memory.nosharepages: Whether the host may not merge its pages with others
-memory.locked: Whether its pages stay in the host's memory; set C(hard_limit) with it
-memory.source: What backs the guest
-memory.access: V(shared) is needed for virtiofs
-memory.allocation: When it is taken
-memory.discard: Whether its content is thrown away when the guest ends
-memory.hard_limit: The most that QEMU may use; the guest is killed beyond it
-memory.soft_limit: What is enforced when the host is short
-memory.swap_hard_limit: The most with swap
-cpu: CPU as the guest sees it.
-cpu.mode: A guest that is made gets V(host-model) with hardware virtualisation and V(maximum) with emulation.
-  V(host-passthrough) ties it to hosts of the same processor. A model that several hosts can run is worked out by
-  M(corral.virt.virt_host_info).
-cpu.model: Model with O(cpu.mode=custom).
-cpu.fallback: Whether libvirt may take the nearest model where the named one is not known.
-cpu.vendor: Run only on processors of this vendor.
-cpu.match: How exactly the processor must fit.
+memory.hugepages: Whether huge pages back the guest's memory
+memory.hugepage_size: Size of the huge pages, such as V(2MiB) or V(1GiB)
+memory.nosharepages: Whether to prevent the host from merging the guest's pages with others
+memory.locked: Whether to lock the guest's pages in host memory; set C(hard_limit) with it
+memory.source: What backs the guest's memory
+memory.access: V(shared) is required for virtiofs
+memory.allocation: When the memory is allocated
+memory.discard: Whether to discard the memory content when the guest stops
+memory.hard_limit: Maximum memory that QEMU may use; beyond it, the guest is killed
+memory.soft_limit: Limit that is enforced when the host is short of memory
+memory.swap_hard_limit: Maximum memory including swap
+cpu: CPU model that the guest sees.
+cpu.mode: By default a new guest gets V(host-model) with hardware virtualisation and V(maximum) with emulation.
+  V(host-passthrough) binds the guest to hosts with the same CPU. M(corral.virt.virt_host_info) computes a model that
+  several hosts can run.
+cpu.model: CPU model with O(cpu.mode=custom).
+cpu.fallback: Whether libvirt may use the nearest model if it does not know the given one.
+cpu.vendor: Run the guest only on CPUs of this vendor.
+cpu.match: How strictly the host CPU must match.
 cpu.check: What libvirt verifies before the guest starts.
-cpu.migratable: Leave out what cannot be migrated, with O(cpu.mode=host-passthrough) or V(maximum).
-cpu.cache: Processor cache as the guest sees it.
-cpu.cache.mode: V(passthrough) shows the host's.
+cpu.migratable: Omit features that cannot be migrated, with O(cpu.mode=host-passthrough) or V(maximum).
+cpu.cache: CPU cache that the guest sees.
+cpu.cache.mode: V(passthrough) shows the host's cache.
 cpu.cache.level: Level of an emulated cache.
 cpu.maxphysaddr: Width of physical addresses (libvirt 8.7).
-cpu.maxphysaddr.mode: Where the width comes from.
-cpu.maxphysaddr.bits: The width.
-cpu.features: Features besides those of the model.
-cpu.features[].name: Name, as C(vmx).
-cpu.features[].policy: Whether the guest has it. Needed for one that is added.
-numa: NUMA as the guest sees it, and where its memory comes from.
-numa.cells: Nodes of the guest. Their sizes together are the guest's memory.
-numa.cells[].id: Number of the node, from 0.
-numa.cells[].cpus: Its vCPUs.
-numa.cells[].memory: Its memory. Needed for one that is added.
-numa.cells[].access: Whether other processes may share its memory.
-numa.cells[].discard: Throw its content away when the guest ends.
+cpu.maxphysaddr.mode: How the width is determined.
+cpu.maxphysaddr.bits: Width in bits.
+cpu.features: CPU features in addition to those of the model.
+cpu.features[].name: Name of the feature, such as C(vmx).
+cpu.features[].policy: Whether the guest has the feature. Required for a new entry.
+numa: NUMA topology of the guest, and the host nodes that provide its memory.
+numa.cells: NUMA nodes of the guest. The sum of their memory is the guest's memory.
+numa.cells[].id: Number of the node, starting at 0.
+numa.cells[].cpus: vCPUs of the node.
+numa.cells[].memory: Memory of the node. Required for a new entry.
+numa.cells[].access: Whether other processes may share the node's memory.
+numa.cells[].discard: Discard the memory content when the guest stops.
 numa.cells[].distances: Distances to other nodes.
-numa.cells[].distances[].id: The other node.
-numa.cells[].distances[].value: Distance; 10 is the node itself.
-numa.mode: How strictly the memory comes from O(numa.nodeset).
-numa.nodeset: Nodes of the host that memory comes from.
-numa.placement: V(auto) lets numad choose.
-numa.nodes: The same per node of the guest.
+numa.cells[].distances[].id: Number of the other node.
+numa.cells[].distances[].value: Distance; 10 is the distance of a node to itself.
+numa.mode: How strictly the memory must come from O(numa.nodeset).
+numa.nodeset: Host nodes that provide the memory.
+numa.placement: V(auto) lets numad choose the nodes.
+numa.nodes: Memory placement for individual nodes of the guest.
 numa.nodes[].cell: Node of the guest.
-numa.nodes[].mode: How strictly. Needed for one that is added.
-numa.nodes[].nodeset: Nodes of the host. Needed for one that is added.
-machine: Machine type. V(q35) or V(pc) are satisfied by any version of theirs.
-firmware: Firmware of a guest that is made; libvirt chooses the files.
-secure_boot: Only signed code is booted, with the keys of the firmware's maker enrolled. Needs O(firmware=efi).
-loader: Firmware file chosen by hand, instead of O(firmware).
-loader.path: The file.
+numa.nodes[].mode: How strictly the memory must come from the nodeset. Required for a new entry.
+numa.nodes[].nodeset: Host nodes. Required for a new entry.
+machine: Machine type. V(q35) and V(pc) match any version of the type.
+firmware: Firmware of a new guest; libvirt chooses the files.
+secure_boot: Boot only signed code, with the firmware vendor's keys enrolled. Requires O(firmware=efi).
+loader: Explicit firmware file, instead of O(firmware).
+loader.path: Path of the firmware file.
 loader.type: V(pflash) for UEFI.
-loader.readonly: The guest cannot write it.
-loader.secure: It implements secure boot.
-nvram: Where UEFI variables are kept, when O(firmware) does not choose it.
-nvram.path: The file.
-nvram.template: What it is made from.
-boot: How the guest boots.
-boot.order: Kinds of devices in order. O(disks[].boot_order) and O(interfaces[].boot_order) are finer, and exclude it.
+loader.readonly: The guest cannot write to the file.
+loader.secure: The firmware implements secure boot.
+nvram: Storage of the UEFI variables, if O(firmware) does not choose it.
+nvram.path: Path of the variables file.
+nvram.template: File from which the variables file is created.
+boot: Boot settings of the guest.
+boot.order: Device types in boot order. Excludes O(disks[].boot_order) and O(interfaces[].boot_order), which are more
+  specific.
 boot.menu: Show the firmware's boot menu.
-boot.menu_timeout_ms: For how long.
-boot.reboot_timeout_ms: When to try again after no device could be booted; V(-1) for never.
-boot.kernel: Kernel on the host, booted directly; V('') goes back to the disk.
-boot.initrd: Its initial RAM disk.
-boot.cmdline: Its command line.
-features: Features of the machine.
-features.acpi: ACPI. A guest that is made has it.
-features.apic: APIC. A guest that is made has it.
+boot.menu_timeout_ms: Duration of the boot menu, in milliseconds.
+boot.reboot_timeout_ms: Milliseconds until the next attempt if no device could be booted; V(-1) for never.
+boot.kernel: Kernel on the host that the guest boots directly; V('') boots from disk again.
+boot.initrd: Initial RAM disk for O(boot.kernel).
+boot.cmdline: Command line of O(boot.kernel).
+features: Machine features.
+features.acpi: ACPI. Enabled in a new guest.
+features.apic: APIC. Enabled in a new guest.
 features.pae: Physical address extension, for 32-bit guests.
-features.smm: System management mode; secure boot needs it and libvirt sets it then.
-features.vmport: VMware's port; V(false) saves time in guests that look for it.
+features.smm: System management mode. Secure boot requires it, and libvirt then enables it.
+features.vmport: VMware backdoor port; V(false) saves time in guests that probe for it.
 features.pmu: Performance counters.
 features.kvm_hidden: Hide KVM from the guest.
-features.kvm_hint_dedicated: Tell the guest that its vCPUs have processors of their own.
-features.ioapic: Who emulates the interrupt controller.
-features.hyperv: What Windows expects of a hypervisor.
-features.hyperv.mode: V(passthrough) gives all that the host can (libvirt 8.0).
-features.hyperv.relaxed: Relax constraints on timers.
+features.kvm_hint_dedicated: Tell the guest that its vCPUs run on dedicated host CPUs.
+features.ioapic: Driver that emulates the interrupt controller.
+features.hyperv: Hyper-V enlightenments for Windows guests.
+features.hyperv.mode: V(passthrough) enables everything that the host supports (libvirt 8.0).
+features.hyperv.relaxed: Relaxed constraints on timers.
 features.hyperv.vapic: Virtual APIC.
 features.hyperv.vpindex: Virtual processor index.
-features.hyperv.runtime: Processor time spent.
+features.hyperv.runtime: Processor time spent running guest code.
 features.hyperv.synic: Synthetic interrupt controller.
-features.hyperv.reset: Reset by the hypervisor.
+features.hyperv.reset: Reset through the hypervisor.
 features.hyperv.frequencies: Frequency registers.
-features.hyperv.reenlightenment: Notice of migration.
-features.hyperv.tlbflush: TLB flush by the hypervisor.
-features.hyperv.ipi: Interrupts between processors by the hypervisor.
+features.hyperv.reenlightenment: Notification of migrations.
+features.hyperv.tlbflush: TLB flush through the hypervisor.
+features.hyperv.ipi: Inter-processor interrupts through the hypervisor.
 features.hyperv.evmcs: Enlightened VMCS.
-features.hyperv.avic: Virtual interrupt controller in hardware (libvirt 8.10).
-features.hyperv.spinlocks: Tell the hypervisor of long spinlocks.
-features.hyperv.spinlocks_retries: After how many tries.
+features.hyperv.avic: Hardware-virtualised interrupt controller (libvirt 8.10).
+features.hyperv.spinlocks: Notify the hypervisor of long spinlock waits.
+features.hyperv.spinlocks_retries: Number of attempts before the notification.
 features.hyperv.stimer: Synthetic timers.
-features.hyperv.stimer_direct: Synthetic timers without messages.
-features.hyperv.vendor_id: Name of the hypervisor as the guest sees it.
-clock: The guest's hardware clock.
-clock.offset: V(localtime) for systems that keep local time in hardware.
+features.hyperv.stimer_direct: Synthetic timers in direct mode, without messages.
+features.hyperv.vendor_id: Hypervisor vendor ID that the guest sees.
+clock: Hardware clock of the guest.
+clock.offset: V(localtime) suits systems that keep local time in the hardware clock.
 clock.timezone: Time zone with O(clock.offset=timezone).
 clock.timers: Timers.
-clock.timers[].name: Which.
-clock.timers[].present: Whether the guest has it.
-clock.timers[].tickpolicy: What becomes of ticks that were missed.
-clock.timers[].track: What it follows.
-clock.timers[].frequency: Hertz, for C(tsc).
-clock.timers[].mode: How it is done, for C(tsc).
-on_poweroff: What to do when the guest powers itself off.
-on_reboot: What to do when the guest reboots. V(destroy) suits installers.
-stop_on_reboot: Short for O(on_reboot=destroy), or V(restart) when V(false).
-on_crash: What to do when the guest crashes.
-on_lockfailure: What to do when a lock on its storage is lost.
+clock.timers[].name: Name of the timer.
+clock.timers[].present: Whether the guest has the timer.
+clock.timers[].tickpolicy: How missed ticks are handled.
+clock.timers[].track: What the timer tracks.
+clock.timers[].frequency: Frequency in hertz, for C(tsc).
+clock.timers[].mode: How the timer is provided, for C(tsc).
+on_poweroff: Action when the guest powers off.
+on_reboot: Action when the guest reboots. V(destroy) suits installers.
+stop_on_reboot: Short for O(on_reboot=destroy); V(false) is short for V(restart).
+on_crash: Action when the guest crashes.
+on_lockfailure: Action when a lock on the guest's storage is lost.
 pm: Power management.
 pm.suspend_to_mem: Whether the guest can suspend to memory.
 pm.suspend_to_disk: Whether the guest can suspend to disk.
-serial: The first serial port. O(serials) speaks of several.
-serial.type: What it is connected to. V(pty) is what C(virsh console) opens.
+serial: The first serial port. For several ports, see O(serials).
+serial.type: What the port is connected to. C(virsh console) opens V(pty).
 serial.path: File, device or socket.
-serial.append: Keep what is in the file.
-serial.mode: V(bind) waits for a connection, V(connect) makes it.
+serial.append: Append to the file instead of truncating it.
+serial.mode: V(bind) waits for a connection, V(connect) opens one.
 serial.host: Address to listen on or to connect to, with V(tcp).
 serial.service: TCP port.
-serial.tls: TLS on the connection, with the host's certificates for it.
-serial.protocol: Whether telnet is spoken.
-serial.log: File to which everything the guest prints is written besides; also what is shown when waiting for the guest
-  fails.
-serial.log_append: Keep what is in it.
-rng: Entropy device. A guest that is made has one.
-rng.model: V(none) takes it away.
-rng.backend: Where entropy comes from; V(builtin) is QEMU itself.
-rng.source: File with V(random).
-rng.rate_bytes: At most so many bytes per period.
-rng.rate_period_ms: The period.
+serial.tls: Use TLS with the host's certificates for character devices.
+serial.protocol: Whether to use the telnet protocol.
+serial.log: File that also receives all output of the guest. If waiting for the guest fails, the error shows its last
+  lines.
+serial.log_append: Append to the log file instead of truncating it.
+rng: Entropy device. A new guest has one.
+rng.model: V(none) removes the device.
+rng.backend: Source of entropy; V(builtin) is QEMU itself.
+rng.source: File of the V(random) backend.
+rng.rate_bytes: Maximum number of bytes per period.
+rng.rate_period_ms: Period in milliseconds.
 watchdog: Watchdog device.
-watchdog.model: V(itco) since libvirt 9.1; V(none) takes it away.
-watchdog.action: What to do when the guest stops feeding it.
+watchdog.model: V(itco) requires libvirt 9.1; V(none) removes the device.
+watchdog.action: Action when the guest stops resetting the watchdog.
 video: Video device.
-video.model: V(none) for a guest without.
+video.model: V(none) removes the device.
 video.vram: Video memory.
-video.ram: Second part of the memory of V(qxl).
+video.ram: Size of the second memory region of V(qxl).
 video.vgamem: Size of the framebuffer of V(qxl).
-video.heads: Screens.
+video.heads: Number of screens.
 video.accel3d: 3D acceleration.
-video.resolution: Resolution to begin with.
-tpm: TPM, emulated by swtpm unless said otherwise.
-tpm.model: V(none) takes it away, with libvirt removing its state when the guest is removed.
-tpm.type: V(passthrough) gives the host's own to this guest.
+video.resolution: Initial resolution.
+tpm: TPM device, emulated by swtpm by default.
+tpm.model: V(none) removes the device; libvirt deletes its state when the guest is removed.
+tpm.type: V(passthrough) assigns the host's TPM to this guest.
 tpm.version: TPM version.
-tpm.persistent_state: Keep the state of a guest that is not defined.
-tpm.path: Device with O(tpm.type=passthrough).
-sound: Sound device. A guest that is made has none.
-sound.model: V(none) for a guest without.
-balloon: The device that gives memory back to the host.
+tpm.persistent_state: Keep the state when the guest is undefined.
+tpm.path: Device on the host with O(tpm.type=passthrough).
+sound: Sound device. A new guest has none.
+sound.model: V(none) removes the device.
+balloon: Device that returns guest memory to the host.
 balloon.model: V(none) for a guest whose memory never changes.
-balloon.autodeflate: Let the guest take memory back before it kills processes.
-balloon.free_page_reporting: Give free pages back to the host at once.
-balloon.stats_period_s: How often the guest reports its memory; V(0) for never.
+balloon.autodeflate: Return memory to the guest before the guest kills processes.
+balloon.free_page_reporting: Return free pages to the host immediately.
+balloon.stats_period_s: Interval at which the guest reports memory statistics; V(0) for never.
 vsock: Socket between host and guest.
-vsock.model: V(none) takes it away.
-vsock.auto: Let libvirt choose the number.
-vsock.cid: The guest's number, one per host.
-panic: The device by which a guest tells that it crashed.
-panic.model: V(none) takes it away.
+vsock.model: V(none) removes the device.
+vsock.auto: Let libvirt choose the CID.
+vsock.cid: Context ID (CID) of the guest, unique on the host.
+panic: Device through which the guest reports a crash.
+panic.model: V(none) removes the device.
 iommu: IOMMU of the guest.
-iommu.model: V(none) takes it away.
-controllers: Controllers, by type and index, where libvirt's own are not what is wanted. A C(virtio-scsi) one comes with
-  the first disk on bus V(scsi).
-controllers[].type: Kind of controller.
-controllers[].index: Its number among its kind, from 0.
-controllers[].model: Model, as C(virtio-scsi) or C(qemu-xhci).
-controllers[].queues: Queues of a C(virtio-scsi) controller.
-controllers[].iothread: IO thread that serves it.
-controllers[].max_sectors: Largest request.
-controllers[].ports: Ports.
-controllers[].vectors: Interrupt vectors.
+iommu.model: V(none) removes the device.
+controllers: Controllers, by type and index, if libvirt's defaults do not fit. The first disk on bus V(scsi) adds a
+  C(virtio-scsi) controller.
+controllers[].type: Controller type.
+controllers[].index: Index among the controllers of this type, starting at 0.
+controllers[].model: Model, such as C(virtio-scsi) or C(qemu-xhci).
+controllers[].queues: Number of queues of a C(virtio-scsi) controller.
+controllers[].iothread: IO thread that serves the controller.
+controllers[].max_sectors: Maximum request size, in sectors.
+controllers[].ports: Number of ports.
+controllers[].vectors: Number of interrupt vectors.
 disks:
-  - Disks, by name. Those not mentioned are left alone.
-  - A guest that is made without O(disks) gets one, C(system), of 8 GiB or the size of its image if that is larger.
-disks[].name: Identity of the disk; also part of the name of its file. For disks made by others, the target (V(vda))
-  serves.
-disks[].state: V(absent) detaches the disk; its file stays.
-disks[].size: In GiB, or with a unit. A larger size grows the disk, also while the guest runs; a smaller one is refused
-  (M(corral.virt.virt_image) can shrink it while the guest is off).
-disks[].pool: Storage pool for a disk that is made. V(default) when not given.
-disks[].image: Image in the pool from which a disk is made. A disk that is there keeps what it was made from.
+  - Disks, by name. Unlisted disks stay unchanged.
+  - A new guest without O(disks) gets one disk, C(system), of 8 GiB, or of the size of its image if that is larger.
+disks[].name: Identifies the disk, and is part of the name of its file. For disks that the collection did not create,
+  use the target (V(vda)).
+disks[].state: V(absent) detaches the disk and keeps its file.
+disks[].size: In GiB, or with a unit. A larger size grows the disk, even while the guest runs. A smaller size is refused
+  (M(corral.virt.virt_image) can shrink the disk while the guest is off).
+disks[].pool: Storage pool of a new disk. Defaults to V(default).
+disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
 disks[].clone:
-  - How the disk is made from O(disks[].image). With V(overlay), what the guest writes goes into the disk, the rest is
-    read from the image.
-  - V(copy) takes all of the image, so that the disk stands on nothing; then O(disks[].format) can also be V(raw).
-  - Follows as V(overlay) when not given.
-disks[].device: Kind of device. A C(lun) passes SCSI commands through to a block device.
-disks[].source: A file, or a block device below C(/dev), to use as it is. Excludes O(disks[].image), O(disks[].clone)
-  and O(disks[].size). V('') ejects the medium of a CD-ROM.
-disks[].volume: A volume to use as it is, as C(pool/volume).
-disks[].url: A medium or disk on the network, over http, https, ftp, ftps, tftp, nbd or iscsi.
-disks[].startup_policy: What to do when the medium is not there at start; for CD-ROMs and floppies.
-disks[].format: Format of the file. V(qcow2) for disks and V(raw) for media and block devices when not given.
-disks[].bus: Bus. V(virtio) for disks, V(sata) for CD-ROMs, V(scsi) for LUNs and V(fdc) for floppies when not given.
-disks[].target: Device name on the bus (V(vdb)). The next free one when not given.
-disks[].rotation_rate: Rotations per minute that the guest is told; 1 for an SSD.
+  - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads
+    everything else from the image.
+  - V(copy) copies the whole image, so that the disk has no backing image; then O(disks[].format) can also be V(raw).
+  - Defaults to V(overlay).
+disks[].device: Device type. A C(lun) passes SCSI commands through to a block device.
+disks[].source: An existing file, or a block device below C(/dev). Excludes O(disks[].image), O(disks[].clone) and
+  O(disks[].size). V('') ejects the medium of a CD-ROM.
+disks[].volume: An existing volume, as C(pool/volume).
+disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd or iscsi.
+disks[].startup_policy: Action if the medium is missing at start; for CD-ROMs and floppies.
+disks[].format: Format of the file. Defaults to V(qcow2) for disks and V(raw) for media and block devices.
+disks[].bus: Bus. Defaults to V(virtio) for disks, V(sata) for CD-ROMs, V(scsi) for LUNs and V(fdc) for floppies.
+disks[].target: Device name on the bus (V(vdb)). Defaults to the next free name.
+disks[].rotation_rate: Rotations per minute reported to the guest; 1 for an SSD.
 disks[].removable: Whether a USB disk is removable.
 disks[].cache: Cache mode.
-disks[].discard: Whether discarded blocks are given back to the host.
-disks[].detect_zeroes: Whether zeroes are written as holes.
-disks[].io: How QEMU does the input and output. V(io_uring) since libvirt 6.3.
-disks[].error_policy: What to do when the host cannot write or read.
-disks[].rerror_policy: What to do when the host cannot read.
+disks[].discard: Whether discarded blocks are returned to the host.
+disks[].detect_zeroes: Whether QEMU detects writes of zeroes and stores them as holes.
+disks[].io: QEMU's IO mode. V(io_uring) requires libvirt 6.3.
+disks[].error_policy: Action when the host fails to read or write.
+disks[].rerror_policy: Action when the host fails to read.
 disks[].iothread: IO thread that serves the disk, with bus V(virtio).
-disks[].queues: Queues, with bus V(virtio).
-disks[].copy_on_read: Copy what is read from the image into the disk.
+disks[].queues: Number of queues, with bus V(virtio).
+disks[].copy_on_read: Copy data that is read from the image into the disk.
 disks[].serial: Serial number shown to the guest.
 disks[].wwn: World wide name shown to the guest.
 disks[].vendor: Vendor shown to the guest, with bus V(scsi).
 disks[].product: Product shown to the guest, with bus V(scsi).
-disks[].logical_block_size: Block size in bytes that the guest is told.
-disks[].physical_block_size: Physical block size in bytes that the guest is told.
-disks[].readonly: The guest cannot write.
-disks[].shareable: Several guests may use the file at once.
-disks[].transient: Writes are thrown away when the guest ends.
-disks[].boot_order: Place in the boot order.
-disks[].iotune: Limits, in bytes and requests per second; V(0) for none. C(total) excludes C(read) and C(write).
-disks[].iotune.*_max: Limit of a burst.
-disks[].iotune.*_max_length: Seconds that a burst may last.
+disks[].logical_block_size: Logical block size reported to the guest, in bytes.
+disks[].physical_block_size: Physical block size reported to the guest, in bytes.
+disks[].readonly: The guest cannot write to the disk.
+disks[].shareable: Several guests may use the file at the same time.
+disks[].transient: Discard writes when the guest stops.
+disks[].boot_order: Position in the boot order.
+disks[].iotune: Limits, in bytes and requests per second; V(0) for no limit. C(total) excludes C(read) and C(write).
+disks[].iotune.*_max: Burst limit.
+disks[].iotune.*_max_length: Maximum duration of a burst, in seconds.
 disks[].iotune.*: Limit.
 interfaces:
-  - Network interfaces, by name. Those not mentioned are left alone.
-  - A guest that is made without O(interfaces) gets one, C(eth0), on bridge C(br0).
-interfaces[].name: Identity of the interface in the definition; not its name inside the guest. For those made by others,
-  the MAC address serves.
+  - Network interfaces, by name. Unlisted interfaces stay unchanged.
+  - A new guest without O(interfaces) gets one interface, C(eth0), on bridge C(br0).
+interfaces[].name: Identifies the interface in the definition; not its name inside the guest. For interfaces that the
+  collection did not create, use the MAC address.
 interfaces[].state: V(absent) unplugs the interface.
-interfaces[].type: Follows from O(interfaces[].bridge), O(interfaces[].network), O(interfaces[].device) or
-  O(interfaces[].address) when not given.
-interfaces[].bridge: Bridge of the host.
-interfaces[].network: Virtual network of libvirt.
+interfaces[].type: Determined by O(interfaces[].bridge), O(interfaces[].network), O(interfaces[].device) or
+  O(interfaces[].address) by default.
+interfaces[].bridge: Bridge on the host.
+interfaces[].network: libvirt virtual network.
 interfaces[].portgroup: Port group of the virtual network.
-interfaces[].device: Network device of the host that a macvtap device (type V(direct)) stands on.
+interfaces[].device: Host network device below a macvtap device (type V(direct)).
 interfaces[].mode: Mode of the macvtap device.
-interfaces[].address: PCI address of a network device of the host that the guest gets as its own (type V(hostdev)).
-interfaces[].managed: Let libvirt detach that device from the host and give it back.
-interfaces[].mac: MAC address. Derived from the guest's UUID and the interface's name when not given, so it never
+interfaces[].address: PCI address of a host network device to assign to the guest (type V(hostdev)).
+interfaces[].managed: Let libvirt detach the device from the host and return it.
+interfaces[].mac: MAC address. By default derived from the guest's UUID and the interface's name, so that it never
   changes.
-interfaces[].model: Device model. V(virtio) when not given.
-interfaces[].driver: Who moves the packets.
-interfaces[].queues: Queues of a virtio device.
+interfaces[].model: Device model. Defaults to V(virtio).
+interfaces[].driver: Backend that processes the packets.
+interfaces[].queues: Number of queues of a virtio device.
 interfaces[].mtu: MTU in bytes.
-interfaces[].vlan: VLAN tags, where the bridge or network supports them; more than one makes a trunk.
-interfaces[].virtualport: Kind of virtual switch port.
-interfaces[].isolated: Keep the guest from others on the same bridge.
-interfaces[].link: Whether the cable is plugged in.
+interfaces[].vlan: VLAN tags, if the bridge or network supports them; several tags make a trunk.
+interfaces[].virtualport: Type of virtual switch port.
+interfaces[].isolated: Isolate the guest from other isolated guests on the same bridge.
+interfaces[].link: Whether the link is up.
 interfaces[].filterref:
-  - Network filter of libvirt. C(clean-traffic), which comes with libvirt, is the one to begin with. It lets the guest
-    send only with its own MAC and IP addresses.
+  - libvirt network filter. Start with C(clean-traffic), which is part of libvirt. It restricts the guest to sending
+    with its own MAC and IP addresses.
   - Rules for C(mac), C(vlan), C(stp), C(arp), C(rarp), C(ip) and C(ipv6) always work. Rules for C(tcp), C(udp),
-    C(icmp), C(all) and the like do nothing while the host's packet filter does not see bridged packets
-    (C(net.bridge.bridge-nf-call-iptables) is 0). A filter with such rules, or one that refers to such a filter, is
-    refused then.
-interfaces[].filterref.name: Its name.
-interfaces[].filterref.parameters: Its parameters.
+    C(icmp), C(all) and the like have no effect if the host's packet filter does not process bridged packets
+    (C(net.bridge.bridge-nf-call-iptables) is 0). In that case the module refuses a filter that contains such rules or
+    refers to such a filter.
+interfaces[].filterref.name: Name of the filter.
+interfaces[].filterref.parameters: Parameters of the filter.
 interfaces[].filterref.parameters[].name: Name.
 interfaces[].filterref.parameters[].value: Value.
-interfaces[].trust_guest_rx_filters: Let the guest change its MAC address and filters.
+interfaces[].trust_guest_rx_filters: Allow the guest to change its MAC address and receive filters.
 interfaces[].target: Name of the device on the host.
-interfaces[].boot_order: Place in the boot order.
-interfaces[].bandwidth: Limits of the traffic.
+interfaces[].boot_order: Position in the boot order.
+interfaces[].bandwidth: Traffic limits.
 interfaces[].bandwidth.inbound: Towards the guest.
 interfaces[].bandwidth.outbound: From the guest.
-interfaces[].bandwidth.*.average: KiB per second.
-interfaces[].bandwidth.*.peak: KiB per second of a burst.
-interfaces[].bandwidth.*.burst: KiB that a burst may have.
+interfaces[].bandwidth.*.average: Average rate in KiB per second.
+interfaces[].bandwidth.*.peak: Peak rate in KiB per second during a burst.
+interfaces[].bandwidth.*.burst: Size of a burst in KiB.
 serials: Serial ports, by number.
-serials[].port: Number of the port, from 0.
-serials[].target: Kind of port.
-consoles: Consoles besides the first serial port, by number.
-consoles[].port: Number of the console, from 0.
-consoles[].target: Kind of console.
-channels: Channels between host and guest, by name. A guest that is made has one for the agent.
-channels[].name: Name of the port in the guest; V(org.qemu.guest_agent.0) is the agent's, V(com.redhat.spice.0) SPICE's.
-channels[].type: What it is connected to.
-inputs: Input devices, by type and bus. A tablet lets the pointer follow in a remote display.
-inputs[].type: Kind of device.
+serials[].port: Number of the port, starting at 0.
+serials[].target: Port type.
+consoles: Consoles in addition to the first serial port, by number.
+consoles[].port: Number of the console, starting at 0.
+consoles[].target: Console type.
+channels: Channels between host and guest, by name. A new guest has one for the guest agent.
+channels[].name: Name of the port in the guest; V(org.qemu.guest_agent.0) for the guest agent, V(com.redhat.spice.0) for
+  SPICE.
+channels[].type: What the channel is connected to.
+inputs: Input devices, by type and bus. A tablet synchronises the pointer in a remote display.
+inputs[].type: Device type.
 inputs[].bus: Bus.
-hostdevs: Devices of the host that the guest gets as its own.
-hostdevs[].name: Identity of the device in the definition.
-hostdevs[].type: Kind of device. Needed for one that is added.
+hostdevs: Host devices to assign to the guest.
+hostdevs[].name: Identifies the device in the definition.
+hostdevs[].type: Device type. Required for a new entry.
 hostdevs[].address: PCI address.
-hostdevs[].vendor: USB vendor.
-hostdevs[].product: USB product.
+hostdevs[].vendor: USB vendor ID.
+hostdevs[].product: USB product ID.
 hostdevs[].bus: USB bus number.
 hostdevs[].device: USB device number.
-hostdevs[].startup_policy: What to do when the USB device is not there at start.
-hostdevs[].managed: Let libvirt detach the device from the host and give it back.
-hostdevs[].boot_order: Place in the boot order.
-"*.rom": The device's own firmware.
-"*.rom.bar": Whether it is shown to the guest.
-"*.rom.file": File to use instead.
-filesystems: Directories of the host that the guest mounts.
-filesystems[].name: Tag by which the guest mounts it.
-filesystems[].source: Directory of the host. Needed for one that is added.
-filesystems[].driver: V(virtiofs), which needs O(memory) with C(access=shared), or V(path) for 9p.
-filesystems[].accessmode: Whose files the guest sees, with V(path).
-filesystems[].readonly: The guest cannot write.
-filesystems[].queue: Length of the queue of V(virtiofs).
-filesystems[].binary: The program that serves it, instead of the installed one.
-filesystems[].xattr: Extended attributes.
+hostdevs[].startup_policy: Action if the USB device is missing at start.
+hostdevs[].managed: Let libvirt detach the device from the host and return it.
+hostdevs[].boot_order: Position in the boot order.
+"*.rom": Option ROM of the device.
+"*.rom.bar": Whether the guest sees the ROM.
+"*.rom.file": File to use as the ROM.
+filesystems: Host directories that the guest can mount.
+filesystems[].name: Mount tag in the guest.
+filesystems[].source: Directory on the host. Required for a new entry.
+filesystems[].driver: V(virtiofs), which requires O(memory) with C(access=shared), or V(path) for 9p.
+filesystems[].accessmode: How file ownership and permissions are mapped, with V(path).
+filesystems[].readonly: The guest cannot write to the directory.
+filesystems[].queue: Queue length of V(virtiofs).
+filesystems[].binary: Path of the virtiofsd program, instead of the installed one.
+filesystems[].xattr: Whether to support extended attributes.
 filesystems[].cache: What the guest may cache.
-tags: Words kept in libvirt's metadata; the inventory makes groups of them. V([]) removes all.
-graphics: Remote display. A guest that is made has none unless asked.
+tags: Tags, stored in libvirt's metadata. The inventory creates groups from them. V([]) removes all tags.
+graphics: Remote display. A new guest has none by default.
 graphics.type: Protocol; V(none) removes the display.
-graphics.listen: Address to listen on. V(127.0.0.1) when a display is made. Any other than loopback needs
+graphics.listen: Listen address. Defaults to V(127.0.0.1) for a new display. A non-loopback address requires
   O(graphics.password), TLS, or O(graphics.allow_unprotected).
-graphics.port: Port; V(-1) or nothing lets libvirt choose.
-graphics.tls_port: Port for TLS, of V(spice).
-graphics.tls: Allow V(spice) only over TLS. For V(vnc) the host decides for all guests (C(vnc_tls) in C(qemu.conf)).
-graphics.websocket: Port for browsers, of V(vnc); V(-1) lets libvirt choose.
-graphics.password: Password of the display; VNC looks at 8 characters only.
-graphics.allow_unprotected: Let the display listen beyond loopback without password and TLS; whoever reaches its port
-  has the guest's screen and keyboard. Refused otherwise. One that exists, and that the task does not mention, is only
-  warned about. Not kept in the definition.
-graphics.keymap: Keyboard map of the viewer.
-graphics.share_policy: What becomes of other viewers when one connects, of V(vnc).
-autostart: Start the guest with the host.
+graphics.port: Port. By default, or with V(-1), libvirt chooses it.
+graphics.tls_port: TLS port of V(spice).
+graphics.tls: Allow V(spice) only over TLS. For V(vnc) the host sets this for all guests (C(vnc_tls) in C(qemu.conf)).
+graphics.websocket: WebSocket port of V(vnc), for browsers; V(-1) lets libvirt choose it.
+graphics.password: Password of the display. VNC uses only its first 8 characters.
+graphics.allow_unprotected: Allow a display on a non-loopback address without a password and TLS. Anyone who can connect
+  to its port then controls the guest's screen and keyboard. Without this option the module refuses. For an existing
+  display that the task does not mention, it only warns. Not stored in the definition.
+graphics.keymap: Keyboard layout of the viewer.
+graphics.share_policy: What happens to connected viewers when another one connects, for V(vnc).
+autostart: Start the guest when the host starts.
 image:
-  - Short for the image of the first disk that is made; without O(disks) the only one, C(system).
-  - Used when the disk is made; a guest that exists keeps the disk it has.
-nic_profile:
-  - Name of a list in the variable C(virt_nic_profiles); its entries are used as O(interfaces). An entry of the same
-    name in O(interfaces) overrides single fields of it, others are added.
-disk_profile:
-  - Name of a list in the variable C(virt_disk_profiles); its entries are used as O(disks). An entry of the same name in
-    O(disks) overrides single fields of it, others are added.
+  - Short for the image of the first new disk; without O(disks), of the only disk, C(system).
+  - Used only to create the disk. An existing guest keeps its disk.
+nic_profile: Name of a list in the variable C(virt_nic_profiles), whose entries are used as O(interfaces). An entry of
+  the same name in O(interfaces) overrides individual fields; other entries are added.
+disk_profile: Name of a list in the variable C(virt_disk_profiles), whose entries are used as O(disks). An entry of the
+  same name in O(disks) overrides individual fields; other entries are added.
 xml:
-  - What no option says, in libvirt's own words, as a piece of a C(<domain>) document. Its elements are made part of the
-    definition, before the other options.
-  - An element that is there with all that is said of it is left; one that a domain has once is edited; a device or
-    other repeated element is added. Nothing is taken away.
-  - In the difference, passwords, secrets, tokens, cookies and queries of URLs are hidden; in what Ansible tells of the
-    task, all of it is.
+  - Settings that no option covers, as a fragment of libvirt's C(<domain>) XML. The module merges its elements into the
+    definition before it applies the other options.
+  - An existing element that already matches stays unchanged. An element that a domain has once is edited; a device or
+    other repeatable element is added. Nothing is removed.
+  - The diff hides passwords, secrets, tokens, cookies and URL queries. Ansible's own output of the task hides the whole
+    value.
 cloud_init:
-  - Seed for cloud-init (NoCloud), on a read-only virtio disk. The guest's SSH host key is made with it, so that it can
-    be trusted before the first contact. Where user data brings C(ssh_keys), the best of those (Ed25519, ECDSA, RSA) is
-    the trusted one instead.
-  - Dictionaries and YAML text both serve.
-cloud_init.user_data: User data; text must begin with a line such as C(#cloud-config).
-cloud_init.vendor_data: Vendor data, in the forms of user data except MIME. It shares its file with the guest's SSH host
-  key; both act.
-cloud_init.meta_data: Meta data. C(local-hostname) is the guest's name and C(instance-id) follows the content when not
-  given.
-cloud_init.network_config: Network configuration, version 1 or 2, also below a key C(network). Without it cloud-init
-  asks for an address by DHCP.
+  - Seed for cloud-init (NoCloud), on a read-only virtio disk. The module creates the guest's SSH host key with the
+    seed, so that the key can be trusted before the first connection. If user data contains C(ssh_keys), the best of
+    those (Ed25519, ECDSA, RSA) is trusted instead.
+  - Each part can be a dictionary or YAML text.
+cloud_init.user_data: User data. Text must begin with a line such as C(#cloud-config).
+cloud_init.vendor_data: Vendor data, in the same forms as user data except MIME. It shares its file with the guest's SSH
+  host key; both take effect.
+cloud_init.meta_data: Meta data. By default C(local-hostname) is the guest's name, and C(instance-id) is derived from
+  the content.
+cloud_init.network_config: Network configuration, version 1 or 2, also below a key C(network). Without it, cloud-init
+  requests an address by DHCP.
 cloud_init.method:
-  - V(nocloud) is a seed for cloud-init in the guest.
-  - V(virt_customize) is for images without cloud-init. The same options are applied to the guest's disk before its
-    first start by C(virt-customize), which the hypervisor must have (C(libguestfs-tools), on Enterprise Linux
+  - V(nocloud) creates a seed for cloud-init in the guest.
+  - V(virt_customize) is for images without cloud-init. C(virt-customize) applies the same options to the guest's disk
+    before its first start. It must be installed on the hypervisor (C(libguestfs-tools), on Enterprise Linux
     C(guestfs-tools)).
-  - Then user data is a C(#cloud-config) of C(hostname), C(fqdn), C(timezone), C(users), C(ssh_authorized_keys)
-    (root's), C(ssh_keys), C(ssh_deletekeys), C(write_files), C(packages) and C(runcmd) (the last two at the first
-    boot), the network configuration is of version 2 and has only C(ethernets), for netplan or NetworkManager. What
-    cannot be applied is refused.
+  - With V(virt_customize), user data is a C(#cloud-config) of C(hostname), C(fqdn), C(timezone), C(users),
+    C(ssh_authorized_keys) (for root), C(ssh_keys), C(ssh_deletekeys), C(write_files), C(packages) and C(runcmd) (the
+    last two run at the first boot). The network configuration is of version 2 with only C(ethernets), for netplan or
+    NetworkManager. Anything that cannot be applied is refused.
 cloud_init.on_change:
-  - What to do when this differs from the seed the guest was made with.
-  - V(ignore) leaves the seed alone and says so; V(next_boot) writes a new seed with a new instance-id, which makes
-    cloud-init run again; V(refuse) fails.
+  - Action if these options differ from the seed that the guest was created with.
+  - V(ignore) keeps the seed and reports the difference. V(next_boot) writes a new seed with a new instance-id, so that
+    cloud-init runs again. V(refuse) fails.
 apply:
-  - V(both) changes the definition, and a running guest where that is possible; the rest is listed in RV(pending).
+  - V(both) changes the definition and, where possible, the running guest. Remaining changes are listed in RV(pending).
   - V(next_boot) changes only the definition.
-  - V(live) changes only what runs, until the guest is stopped, and refuses what that cannot be done for.
-allow_restart: Shut a running guest down and start it again when a change needs that. Otherwise such changes are listed
+  - V(live) changes only the running guest, until it stops, and refuses changes that cannot be applied live.
+allow_restart: Shut down a running guest and start it again if a change requires it. Otherwise such changes are listed
   in RV(pending).
-force: Pull the plug of a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
-remove_storage: With O(state=absent), also delete the disks that the collection made for this guest and that no other
+force: Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
+remove_storage: With O(state=absent), also delete the disks that the collection created for this guest and that no other
   guest uses.
-wait: Wait until a shutdown or reboot has happened. V(false) only asks for it.
-wait_timeout: Seconds to wait for a shutdown, reboot or address.
+wait: Wait until a shutdown or reboot is complete. V(false) only requests it.
+wait_timeout: Seconds to wait for a shutdown, a reboot or an address.
 wait_for_ip:
-  - Wait until the guest has an address, and record it with the guest, where the inventory plugin finds it. All guests
-    of a call wait side by side, after everything else is done. What is recorded so does not count as a change.
-  - V(lease) asks libvirt's DHCP, V(arp) the host's neighbour table, V(packets) what the guest sends and is sent by a
-    DHCP server (seen at its interface, by root on the host itself), V(agent) the guest agent, V(any) all of these.
-    V(unknown) is the same, but does not wait for a guest whose address was given in its O(cloud_init), or was recorded
-    since its last start. V(none) does not wait.
-  - A guest can claim any address; see M(corral.virt.virt_addresses) for what is believed.
-  - When time runs out it is said what was asked and what was seen of the guest. A lease outlives a reboot, so V(agent)
-    is the one to ask with O(state=rebooted). With another O(state) no address can come, and it is refused.
+  - Wait until the guest has an address, and record it in the guest's metadata, where the inventory plugin finds it. All
+    guests of a call wait in parallel, after all other steps. Recording an address does not count as a change.
+  - V(lease) queries libvirt's DHCP server, V(arp) the host's neighbour table, V(packets) the packets that the guest
+    sends or gets from a DHCP server (captured at its interface, by root on the host itself), V(agent) the guest agent,
+    and V(any) all of these. V(unknown) is like V(any), but does not wait for a guest whose address is set in its
+    O(cloud_init) or was recorded since its last start. V(none) does not wait.
+  - A guest can claim any address; see M(corral.virt.virt_addresses) for which addresses are accepted.
+  - On a timeout, the error names the sources that were queried and describes the guest's last observed state. A lease
+    outlives a reboot, so use V(agent) with O(state=rebooted). Other states than V(running) and V(rebooted) are refused,
+    because no address can appear.
 """
 _PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
 _LIVE = "Applied at once where the guest runs."
@@ -506,7 +509,7 @@ def _text(path: str, texts: t.Mapping[str, t.Any]) -> list[str]:
         alike.append("interfaces[].bandwidth.*." + last)
     found = next((texts[one] for one in alike if one in texts), None)
     if found is None and last == "state":
-        found = "V(absent) takes it away."
+        found = "V(absent) removes it."
     if found is None:
         raise KeyError(f"{path} has no text")
     return [found] if isinstance(found, str) else list(found)
@@ -585,14 +588,14 @@ class ModuleDocFragment:
 options:
   allow_duplicates:
     description:
-      - Make the guest also when another host has a guest of that name, or may have one.
-      - By default all hosts that run the task are asked first, once for the task. The host that has the guest changes
-        it; the others return unchanged and say where it is.
-      - The hosts concerned fail if no host has the guest and several would make it, if several have it, or if a host
-        that may have it does not answer.
-      - A host that runs the task alone (C(--limit), C(run_once), C(delegate_to)) asks no other host, but does not make
-        a guest that the inventory shows on another one.
-      - The state C(absent) is done on every host.
+      - Create the guest even if another host has, or may have, a guest of the same name.
+      - By default the task first queries all hosts that run it, once for the task. The host that has the guest changes
+        it; the other hosts return unchanged and name the host that has it.
+      - The task fails on the affected hosts if no host has the guest and several would create it, if several hosts have
+        it, or if a host that may have it does not answer.
+      - A host that runs the task alone (C(--limit), C(run_once), C(delegate_to)) queries no other host, but does not
+        create a guest that the inventory shows on another host.
+      - The state C(absent) is applied on every host.
     type: bool
     default: false
 """
