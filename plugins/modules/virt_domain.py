@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_domain
-short_description: One guest is as described
+short_description: Manage a libvirt guest
 version_added: 0.1.0
 description:
-  - Makes, changes, starts, stops and removes a guest of libvirt.
-  - What is not mentioned is left alone. A definition is edited in place, never rebuilt, so addresses, devices and
-    settings made by hand survive.
-  - Changes that a running guest can take are applied at once; the rest is stored and listed in RV(pending).
+  - Creates, changes, starts, stops and removes a libvirt guest.
+  - Settings that the task does not mention stay unchanged. The module edits a definition in place and never rebuilds
+    it, so addresses, devices and settings made by hand survive.
+  - Changes that a running guest can take are applied at once. All other changes are stored and listed in RV(pending).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -23,7 +23,7 @@ extends_documentation_fragment:
   - corral.virt.domain
   - corral.virt.domain.duplicates
 notes:
-  - C(python3-pycdlib) and C(python3-cryptography) are needed for O(cloud_init).
+  - O(cloud_init) requires C(python3-pycdlib) and C(python3-cryptography).
 seealso:
   - module: corral.virt.virt_domains
   - module: corral.virt.virt_domain_info
@@ -31,7 +31,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A guest on a verified image runs
+- name: Run a guest from a verified image
   corral.virt.virt_domain:
     name: centos1
     vcpus: 2
@@ -39,7 +39,7 @@ EXAMPLES = r"""
     image: centos.qcow2
     state: running
 
-- name: It has a data disk, a tag and a console
+- name: Add a data disk, a tag and a display
   corral.virt.virt_domain:
     name: centos1
     tags: [web]
@@ -49,7 +49,7 @@ EXAMPLES = r"""
     graphics:
       type: vnc
 
-- name: It is seeded by cloud-init
+- name: Seed a guest with cloud-init
   corral.virt.virt_domain:
     name: web1
     vcpus: 2
@@ -63,13 +63,13 @@ EXAMPLES = r"""
     state: running
     wait_for_ip: any
 
-- name: More memory than it was started with, by a restart
+- name: Raise the memory beyond the maximum, with a restart
   corral.virt.virt_domain:
     name: web1
     memory: 4GiB
     allow_restart: true
 
-- name: It is gone, with the disks that were made for it
+- name: Remove a guest and the disks that were created for it
   corral.virt.virt_domain:
     name: centos1
     state: absent
@@ -82,18 +82,18 @@ name:
   returned: success
   type: str
 steps:
-  description: What was done, or in check mode would be done, in order.
+  description: Steps that were done, or in check mode would be done, in order.
   returned: success
   type: list
   elements: str
   sample: ["define web1 (memory.current_kib, memory.maximum_kib)", "set 2 vcpus on running web1"]
 pending:
-  description: What is stored and waits for the next boot, also when an earlier run stored it.
+  description: Changes that are stored and wait for the next boot, including those of earlier runs.
   returned: success
   type: list
   elements: str
 notes:
-  description: What the user should know; also given as warnings.
+  description: Notes for the user; also shown as warnings.
   returned: success
   type: list
   elements: str

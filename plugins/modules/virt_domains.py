@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_domains
-short_description: Many guests of one host are as described
+short_description: Manage many libvirt guests on one host
 version_added: 0.1.0
 description:
-  - The same as M(corral.virt.virt_domain) for many guests, in one call and over one connection; a hundred guests cost
-    about as much as one.
-  - All options of all guests are checked before anything is touched. After that, a guest that fails does not stop the
-    others.
+  - Does the same as M(corral.virt.virt_domain) for many guests, in one call and over one connection. A hundred guests
+    cost about as much as one.
+  - The module checks all options of all guests before it changes anything. After that, a guest that fails does not stop
+    the others.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -25,24 +25,25 @@ extends_documentation_fragment:
 options:
   at_once:
     description:
-      - Guests that are worked on at a time. Raise it for guests that are waited for, as when they shut down.
+      - Number of guests to process at the same time. Raise it if the module waits for guests, for example while they
+        shut down.
     type: int
     default: 1
 notes:
-  - C(python3-pycdlib) and C(python3-cryptography) are needed for O(domains[].cloud_init).
+  - O(domains[].cloud_init) requires C(python3-pycdlib) and C(python3-cryptography).
 seealso:
   - module: corral.virt.virt_domain
 """
 
 EXAMPLES = r"""
-- name: Three guests run
+- name: Run three guests
   corral.virt.virt_domains:
     domains:
       - {name: web1, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
       - {name: web2, vcpus: 2, memory: 2GiB, image: debian-12.qcow2, state: running}
       - {name: db1, vcpus: 4, memory: 8GiB, image: debian-12.qcow2, state: running}
 
-- name: They are off, and shut down side by side
+- name: Shut down guests in parallel
   corral.virt.virt_domains:
     domains:
       - {name: web1, state: shutdown}
@@ -52,18 +53,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: One entry per guest, in the order given, as M(corral.virt.virt_domain) returns it; C(failed) and C(msg)
-    for one that failed.
+  description: One entry per guest, in the given order, as returned by M(corral.virt.virt_domain); C(failed) and C(msg)
+    for a guest that failed.
   returned: always
   type: list
   elements: dict
 steps:
-  description: What was done to all guests, in order.
+  description: Steps that were done for all guests, in order.
   returned: always
   type: list
   elements: str
 pending:
-  description: What waits for the next boot, by guest.
+  description: Changes that wait for the next boot, by guest.
   returned: always
   type: dict
 """
