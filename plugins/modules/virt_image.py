@@ -8,22 +8,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_image
-short_description: A disk image is in a storage pool, or a disk made from one
+short_description: Manage disk images, and disks created from them, in a storage pool
 version_added: 0.1.0
 description:
-  - Brings an image into a pool that is a directory, verified before it becomes visible under its name.
-  - The content is an immutable, read-only file whose name holds the checksum of its source
-    (C(debian-12.1a2b3c4d5e6f.qcow2)); the image's name is a link to it. A newer version never rewrites the file under
-    disks that stand on it.
-  - A download that was interrupted goes on where it ended, in the same run (O(retries)) and in the next. What is not
-    whole yet is kept in the directory C(.corral) of the pool, never among the images.
-  - Two runs that want the same image on the same host do the work once.
-  - How far a transfer is, is shown on the terminal. It goes on when the connection to the host, or the controller, is
-    lost.
-  - With O(image), O(size), O(state=rebased) or O(state=flattened), O(name) is a disk instead, a plain file of the pool
-    that guests write to. It is made from an image, grows, and comes to stand on another image or on nothing. A disk
-    that a running guest of this host has is only changed through libvirt, by what QEMU can do meanwhile; one that is
-    open in any other process is left alone.
+  - Adds an image to a pool that is a directory. The module verifies the image before it becomes visible under its name.
+  - The content is an immutable, read-only file whose name contains the checksum of its source
+    (C(debian-12.1a2b3c4d5e6f.qcow2)); the image's name is a link to this file. A newer version never overwrites the
+    backing file of existing disks.
+  - An interrupted download resumes where it stopped, in the same run (O(retries)) and in the next run. Incomplete files
+    are kept in the directory C(.corral) of the pool, never among the images.
+  - If two runs want the same image on the same host, the work is done once.
+  - Transfer progress is shown on the terminal. A transfer continues if the connection to the host, or the controller,
+    is lost.
+  - With O(image), O(size), O(state=rebased) or O(state=flattened), O(name) is a disk instead, a plain file in the pool
+    that guests write to. The module creates it from an image, grows it, changes its backing image or removes its
+    backing image. It changes a disk of a running guest of this host only through libvirt, as far as QEMU supports it.
+    It does not touch a disk that any other process has open.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -31,61 +31,61 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 options:
   name:
-    description: Name of the image or disk in the pool, with its ending.
+    description: Name of the image or disk in the pool, with its suffix.
     type: str
     required: true
   pool:
-    description: Storage pool; a directory of the machine on which the module runs.
+    description: Storage pool; a directory on the machine on which the module runs.
     type: str
     default: default
   state:
     description:
-      - V(present) has the image, or the disk; a disk that is there is kept, with its content, whatever O(clone) says.
-      - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host stands
-        on one of them. A disk is only removed with O(remove_storage), and when no guest has it, no image in an active
-        pool stands on it, and no process has it open.
-      - V(rebased) lets the disk stand on the current content of O(image). Its own content stays as it is; what differs
-        is copied into it. Refused while a guest runs with it.
-      - V(flattened) lets the disk stand on nothing; all it reads from below is copied into it. While a guest runs with
-        it, by a job of its QEMU.
-      - A disk that no guest of the host has is rebased, flattened or resized only when it stands on images from this
-        module. What else its own first bytes name, a guest may have written.
+      - V(present) ensures that the image or disk exists. An existing disk keeps its content, whatever O(clone) says.
+      - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host uses
+        one of them as its backing file. It removes a disk only with O(remove_storage), and only if no guest has it, no
+        image in an active pool is based on it, and no process has it open.
+      - V(rebased) makes the current content of O(image) the backing file of the disk. The guest sees the same content
+        as before; the differences are copied into the disk. Refused while a guest runs with it.
+      - V(flattened) removes the backing file of the disk; all data that the disk reads from it is copied into the disk.
+        While a guest runs with the disk, a job of its QEMU does this.
+      - A disk that no guest of the host has is rebased, flattened or resized only if its backing files are images from
+        this module. Any other backing file that its header names may have been written by a guest.
     type: str
     choices: [present, absent, rebased, flattened]
     default: present
   image:
     description:
-      - The image from which the disk is made, or with O(state=rebased) on which it is to stand. A disk always stands on
-        the content that the name points to now, never on the name.
-      - A disk that stands on an older content of the same image is as wanted; one that stands on another image is
+      - The image from which the disk is created, or with O(state=rebased) the new backing image. The backing file is
+        always the content that the name currently points to, never the name itself.
+      - A disk that is based on an older content of the same image is accepted; a disk that is based on another image is
         refused.
-      - A disk of a guest is no image to stand on. It can be copied while the guest is off.
-      - It must be qcow2 or raw by the ending of its name and by its first bytes, and stand on nothing or on images from
+      - A guest's disk cannot be a backing image. It can be copied while the guest is off.
+      - The image must be qcow2 or raw by its suffix and by its first bytes, and must have no backing file, or one from
         this module.
     type: str
   image_pool:
-    description: Pool of O(image); follows from O(pool) when not given.
+    description: Pool of O(image). Defaults to O(pool).
     type: str
   clone:
     description:
-      - How the disk is made from O(image). With V(overlay), what is written goes into the disk, the rest is read from
-        the image.
-      - V(copy) takes all of it, with holes where it has holes. Where the filesystem can, it shares blocks with the
-        image until they are written, if both have the same format.
-      - Follows as V(overlay) when not given.
+      - How the disk is created from O(image). V(overlay) stores writes in the disk, and reads everything else from the
+        image.
+      - V(copy) copies the whole image and keeps it sparse. Where the filesystem supports it, the copy shares blocks
+        with the image until they are written, if both have the same format.
+      - Defaults to V(overlay).
     type: str
     choices: [overlay, copy]
   size:
     description:
-      - Size of the disk, as V(20GiB); a bare number is in GiB. A disk that is made has the size of its image when not
-        given.
-      - A disk that is there grows, also while its guest runs. The guest sees more room; what is in the disk is the
-        guest's to enlarge.
+      - Size of the disk, such as V(20GiB); a bare number is in GiB. A new disk has the size of its image by default.
+      - An existing disk grows, even while its guest runs. The guest sees a larger disk; enlarging the partitions and
+        filesystems in it is up to the guest.
     type: str
   allow_shrink:
     description:
-      - Let O(size) be smaller than the disk, or than the image it is made from. Everything beyond the new end is lost,
-        so shrink what is in the disk before. Refused while a guest runs with it or an image stands on it.
+      - Allow O(size) to be smaller than the disk, or than the image from which it is created. All data beyond the new
+        end is lost, so shrink the filesystems in the disk first. Refused while a guest runs with the disk, or while an
+        image is based on it.
     type: bool
     default: false
   remove_storage:
@@ -93,120 +93,124 @@ options:
     type: bool
     default: false
   job_timeout:
-    description: Seconds that flattening in a running guest may take; then it stops, and the disk stands where it stood.
+    description: Seconds that flattening in a running guest may take. After that it stops, and the disk keeps its
+      backing file.
     type: int
     default: 1800
   url:
     description:
-      - Where to download it from (HTTP or HTTPS; proxies as the environment says). Files ending in C(.gz), C(.xz),
-        C(.bz2) or C(.zst) (which needs C(zstd) on the host) are unpacked.
-      - Its user, password and query (a presigned URL) are neither shown nor kept.
+      - URL to download the image from (HTTP or HTTPS; proxies from the environment). Files that end in C(.gz), C(.xz),
+        C(.bz2) or C(.zst) (which requires C(zstd) on the host) are unpacked.
+      - User, password and query (a presigned URL) are neither shown nor stored.
     type: str
   src:
     description:
-      - A file on the controller, looked for as P(ansible.builtin.copy#module) does. It is sent piece by piece, and goes
-        on where a broken transfer ended.
+      - A file on the controller, found as by P(ansible.builtin.copy#module). It is sent in pieces, and an interrupted
+        transfer resumes where it stopped.
     type: path
   remote_src:
-    description: Whether O(src) is a file of the machine on which the module runs.
+    description: Whether O(src) is a file on the machine on which the module runs.
     type: bool
     default: false
   origin:
     description:
-      - Another hypervisor that has the image from this module. It is copied over libvirt's TLS connection, sparse.
-      - Its bytes must be those of O(checksum), whatever that hypervisor notes of them. An image that was unpacked or
-        converted there has others, and is refused; bring it from its source, or give the sha256 of the file itself.
-      - Without O(checksum) it is what the name points to there, with a warning and RV(verified) false.
+      - Another hypervisor that has the image from this module. The image is copied over libvirt's TLS connection, as a
+        sparse file.
+      - Its bytes must match O(checksum), whatever that hypervisor has recorded. An image that was unpacked or converted
+        there does not match, and is refused; fetch it from its source, or set the sha256 of the file itself.
+      - Without O(checksum), the module copies the content that the name points to there, with a warning and
+        RV(verified) false.
     type: str
   origin_uri:
-    description: The libvirt of O(origin) as this host reaches it. V(qemu+tls://ORIGIN/system) when not given.
+    description: libvirt URI of O(origin) as this host reaches it. Defaults to V(qemu+tls://ORIGIN/system).
     type: str
   origin_pool:
-    description: Pool of O(origin). O(pool) when not given.
+    description: Pool on O(origin). Defaults to O(pool).
     type: str
   catalogue:
     description:
-      - An official cloud image by its name, such as V(debian-12) or V(fedora-43). It stands for O(url), O(checksum)
-        and, with a O(keyring), O(signature).
-      - The names are in the guide "Images".
+      - Name of an official cloud image, such as V(debian-12) or V(fedora-43). It sets O(url), O(checksum) and, with a
+        O(keyring), O(signature).
+      - The guide "Images" lists the names.
     type: str
   arch:
-    description: Architecture of the image that O(catalogue) names, in its kernel's or its vendor's spelling. V(x86_64)
-      when not given.
+    description: Architecture of the O(catalogue) image, as spelled by the kernel or the vendor. Defaults to V(x86_64).
     type: str
   fan_out:
     description:
-      - Let hosts of the play feed each other. The source (O(url), O(src) or O(origin)) feeds one host, and each host
-        that has the image feeds one other at a time, over libvirt's TLS connection.
-      - An image that is unpacked or converted comes from its source on each host, with a warning, as under O(origin).
-      - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), as role P(corral.virt.pki#role) sees to. A
-        host that cannot feed is passed over with a warning.
+      - Let the hosts of the play distribute the image. The source (O(url), O(src) or O(origin)) serves one host, and
+        each host that has the image serves one other host at a time, over libvirt's TLS connection.
+      - For an image that is unpacked or converted, each host fetches it from the source, with a warning, as described
+        for O(origin).
+      - Hosts must reach each other as C(qemu+tls://INVENTORY_NAME/system), which the role P(corral.virt.pki#role) sets
+        up. A host that cannot serve the image is skipped with a warning.
     type: bool
     default: false
   checksum:
     description:
       - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS),
-        V(sha256:https://…)). Lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and openSUSE are understood.
-      - V(none) downloads unverified. A download without any is refused.
-      - With a list, a new version is fetched when the list changes. A list verifies an image only when it comes over
-        HTTPS, from a server whose certificate is checked, or with a O(signature). With any other list the image is
-        brought all the same, with a warning and RV(verified) false.
-      - Of a file of the controller, the checksum is taken there when it is not given.
+        V(sha256:https://…)). The module supports the lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and
+        openSUSE.
+      - V(none) downloads without verification. A download without O(checksum) is refused.
+      - With a list, a new version is fetched when the list changes. A list verifies an image only if it has a
+        O(signature), or comes over HTTPS from a server whose certificate is verified. With any other list the image is
+        fetched with a warning and RV(verified) false.
+      - For a file on the controller, the checksum is computed there by default.
     type: str
   signature:
     description:
-      - The signature of the list in O(checksum). An URL, or V(inline) where the list holds its signature itself
-        (Fedora). It is checked with C(gpgv).
+      - Signature of the list in O(checksum), as a URL, or V(inline) if the list contains its signature (Fedora). It is
+        checked with C(gpgv).
     type: str
   keyring:
-    description: Whose O(signature) is trusted. OpenPGP public keys, as armoured text or as the path of a file on the
-      host.
+    description: OpenPGP public keys trusted to sign the list, as armoured text or as the path of a file on the host.
     type: str
   format:
     description:
-      - Format in the pool; follows from the ending of O(name) when not given. The source (qcow2, raw, vmdk, vdi, vhdx,
-        vpc) is converted when it differs.
-      - A disk that is there must be of that format already. What a guest has written is not asked what it is.
+      - Format in the pool. Defaults to the suffix of O(name). The source (qcow2, raw, vmdk, vdi, vhdx, vpc) is
+        converted if its format differs.
+      - An existing disk must already have this format. Guest-written disks are never probed for their format.
     type: str
     choices: [qcow2, raw]
   current:
     description:
-      - Let O(name) point to what O(checksum) says. With V(false) that content is brought beside the current one, for
-        disks that stand on it or will; playbook C(corral.virt.migrate) does.
+      - Whether O(name) points to the content that O(checksum) selects. With V(false), that content is stored beside the
+        current one, for disks that are or will be based on it. The playbook C(corral.virt.migrate) uses this.
     type: bool
     default: true
   prune:
     description:
-      - Remove earlier contents of this image that no disk in a pool and no guest of the host stands on, and from which
-        none is being made. Those kept are told in RV(notes).
+      - Remove earlier contents of this image that no disk in a pool and no guest of the host uses as a backing file,
+        and from which no disk is being created. RV(notes) lists the contents that are kept.
     type: bool
     default: false
   max_size:
     description:
-      - How large the image may be at most, as V(20GiB); a bare number is in GiB. It bounds what is sent, what that is
-        unpacked to, and the disk inside the image. What is larger is refused, and nothing of it is left. A file of a
-        few KiB can be made to unpack without end.
-      - Images of vendors are a few GiB; a Windows disk can be 127 GiB.
+      - Maximum size of the image, such as V(20GiB); a bare number is in GiB. It limits the transferred file, the
+        unpacked file, and the disk inside the image. A larger image is refused, and nothing of it is kept. A file of a
+        few KiB can be crafted to unpack without end.
+      - Vendor images are a few GiB; a Windows disk can be 127 GiB.
     type: str
     default: 256GiB
   reserve:
     description:
-      - Room in O(pool) that stays free, as V(20GiB). When not given, the larger of 1 GiB and 5 % of the filesystem;
-        V(0) is none.
-      - What would leave less is refused before anything is written, as far as its size is known; else as soon as it is
-        seen. It holds for images, for disks that are made, rebased or flattened, and not for what guests write later.
+      - Space that must stay free in O(pool), such as V(20GiB). Defaults to 1 GiB or 5 % of the filesystem, whichever is
+        larger; V(0) reserves nothing.
+      - A transfer that would leave less is refused before anything is written if its size is known, and otherwise as
+        soon as the size is known. The reserve applies to images and to disks that are created, rebased or flattened,
+        not to later writes of guests.
     type: str
   retries:
-    description: How often a download is tried again that fails for the moment (no answer, a stall, HTTP 5xx), after 1,
-      2, 4, … 30 seconds.
+    description: Number of retries of a download that fails temporarily (no answer, a stall, HTTP 5xx), after 1, 2, 4, …
+      30 seconds.
     type: int
     default: 4
   timeout:
-    description: Seconds without a byte after which a download counts as failed.
+    description: Seconds without data after which a download fails.
     type: int
     default: 60
   headers:
-    description: Headers to send to the server of O(url), by name.
+    description: HTTP headers to send to the server of O(url), by name.
     type: dict
   url_username:
     description: User for the server of O(url).
@@ -215,7 +219,7 @@ options:
     description: Password for the server of O(url).
     type: str
   force_basic_auth:
-    description: Send user and password without being asked for them.
+    description: Send user and password without waiting for a request for them.
     type: bool
     default: false
   validate_certs:
@@ -223,29 +227,29 @@ options:
     type: bool
     default: true
   ca_path:
-    description: File with the certificates of the authorities that are trusted, instead of the host's own.
+    description: File with the certificates of the trusted CAs, instead of the host's own.
     type: path
   use_proxy:
-    description: Go through the proxy that the host's environment names.
+    description: Use the proxy that the host's environment sets.
     type: bool
     default: true
 """
 
 EXAMPLES = r"""
-- name: The current Debian 12 is in the pool
+- name: Add the current Debian 12 to the pool
   corral.virt.virt_image:
     name: debian-12.qcow2
     url: https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2
     checksum: https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS
 
-- name: The same by its name, on all hypervisors with one download, and earlier ones go
+- name: Add it from the catalogue to all hypervisors with one download, and remove earlier versions
   corral.virt.virt_image:
     name: debian-12.qcow2
     catalogue: debian-12
     fan_out: true
     prune: true
 
-- name: A list is trusted for its signature
+- name: Verify a list by its signature
   corral.virt.virt_image:
     name: ubuntu-24.04.qcow2
     url: https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img
@@ -253,58 +257,58 @@ EXAMPLES = r"""
     signature: https://cloud-images.ubuntu.com/noble/current/SHA256SUMS.gpg
     keyring: "{{ lookup('ansible.builtin.file', 'ubuntu-cloudimage.asc') }}"
 
-- name: An image of the controller
+- name: Add an image from the controller
   corral.virt.virt_image:
     name: centos.qcow2
     src: images/centos.qcow2
 
-- name: An image that lies on the host already
+- name: Add an image from a file on the host
   corral.virt.virt_image:
     name: centos.qcow2
     src: /srv/incoming/centos.vmdk
     remote_src: true
     checksum: sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0
 
-- name: What another hypervisor has
+- name: Copy an image from another hypervisor
   corral.virt.virt_image:
     name: centos.qcow2
     origin: hyper1
 
-- name: An image that no disk stands on any more is gone
+- name: Remove an image that no disk is based on
   corral.virt.virt_image:
     name: debian-11.qcow2
     state: absent
 
-- name: A disk that stands on an image, larger than it; later a larger size grows it, also while its guest runs
+- name: Create a disk on a backing image, larger than the image; a larger size grows it later, even while its guest runs
   corral.virt.virt_image:
     name: web1-data.qcow2
     image: debian-12.qcow2
     size: 20GiB
 
-- name: A raw disk with all of the image in it
+- name: Create a raw disk as a full copy of the image
   corral.virt.virt_image:
     name: db1-data.img
     image: debian-12.qcow2
     clone: copy
 
-- name: A disk is cut, after its filesystem was shrunk
+- name: Shrink a disk after its filesystem was shrunk
   corral.virt.virt_image:
     name: web1-data.qcow2
     size: 10GiB
     allow_shrink: true
 
-- name: A disk stands on the current Debian, with its content as it was
+- name: Rebase a disk on the current Debian, without changing its content
   corral.virt.virt_image:
     name: web1-data.qcow2
     image: debian-12.qcow2
     state: rebased
 
-- name: A disk stands on nothing, so that its image can go
+- name: Flatten a disk so that its image can be removed
   corral.virt.virt_image:
     name: web1-data.qcow2
     state: flattened
 
-- name: A disk that no guest has any more is gone, with its data
+- name: Remove a disk that no guest has, with its data
   corral.virt.virt_image:
     name: web1-data.qcow2
     state: absent
@@ -313,8 +317,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 read_again:
-  description: Whether the content that is there was read again, as it was not the very file that its manifest says was
-    verified.
+  description: Whether the module read the existing content again, because it was not the exact file that its manifest
+    records as verified.
   returned: with O(current=false), when it was
   type: bool
 name:
@@ -322,11 +326,11 @@ name:
   returned: success
   type: str
 path:
-  description: Path under which the image is found.
+  description: Path of the image.
   returned: success
   type: str
 content:
-  description: Name of the immutable file it points to.
+  description: Name of the immutable file that the image's name points to.
   returned: for an image
   type: str
 size_bytes:
@@ -334,39 +338,40 @@ size_bytes:
   returned: for a disk, when present
   type: int
 stands_on:
-  description: Path of the image on which the disk stands; null when on none.
+  description: Path of the backing image; null if there is none.
   returned: for a disk
   type: str
 checksum:
-  description: Digest of the source that is wanted, as far as it is known.
+  description: Digest of the requested source, as far as it is known.
   returned: when known
   type: str
 verified:
   description:
-    - Whether the image is what a checksum says that nobody on the way can have written - given as a digest, in a list
-      that came over HTTPS, or in a signed list.
+    - Whether the image matches a trusted checksum, which nobody in transit can have written - given as a digest, in a
+      list that came over HTTPS, or in a signed list.
   returned: for an image, when present
   type: bool
 fetched_from:
-  description: URL (without user, password and query), file or hypervisor that it was, or would be, fetched from.
+  description: URL (without user, password and query), file or hypervisor from which the image was, or would be,
+    fetched.
   returned: when fetched
   type: str
 part:
-  description: What the host has already of what would be fetched, C(path) and C(bytes), and how large it may become,
+  description: Part that the host already has of the file to fetch, C(path) and C(bytes), and its maximum size,
     C(max_bytes).
   returned: in check mode, when it would be fetched
   type: dict
 progress:
-  description: File in which the module notes how far it is, while it copies, rebases or flattens a disk.
+  description: File in which the module records its progress while it copies, rebases or flattens a disk.
   returned: in check mode, when it would do so
   type: str
 steps:
-  description: What was done, or in check mode would be done, in order.
+  description: Steps that were done, or in check mode would be done, in order.
   returned: success
   type: list
   elements: str
 notes:
-  description: What the user should know, such as earlier contents that are still in use.
+  description: Notes for the user, such as earlier contents that are still in use.
   returned: success
   type: list
   elements: str
