@@ -13,51 +13,50 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Makes a virtual network of libvirt what the options say, and leaves alone what they do not mention.
-  - A network is redefined in place, under the same UUID. DHCP ranges and hosts, DNS records,
-    portgroups and interfaces of a pool reach a
-    network that runs at once. Everything else waits for its next start, and is listed in C(pending).
-  - A network that running guests would lose is neither stopped nor restarted unless O(force) is set.
+  - Configures a libvirt virtual network. Settings that the task does not mention stay unchanged.
+  - The module redefines a network in place, under the same UUID. Changes of DHCP ranges and hosts, DNS records,
+    portgroups and pool interfaces reach a running network at once. All other changes wait for its next start, and are
+    listed in C(pending).
+  - If stopping or restarting a network would disconnect running guests, the module refuses unless O(force) is set.
 options:
   name:
     description: Name of the network.
     type: str
     required: true
   uuid:
-    description: UUID of a new network. A network of that name with another UUID is refused.
+    description: UUID of a new network. An existing network with the same name and another UUID is refused.
     type: str
   state:
     description:
       - V(active) - defined and running.
-      - V(present) - defined; one that runs goes on, a new one is off.
-      - V(inactive) - defined only.
-      - V(absent) - not known to libvirt.
+      - V(present) - defined; a running network keeps running, a new network is off.
+      - V(inactive) - defined, not running.
+      - V(absent) - unknown to libvirt.
     type: str
     choices: [active, present, inactive, absent]
     default: active
   autostart:
     description:
-      - Start the network with the host.
-      - Default for a new network is V(true) when O(state=active); of one that exists, what it is.
+      - Start the network when the host starts.
+      - For a new network, the default is V(true) with O(state=active). An existing network keeps its setting by
+        default.
     type: bool
   mode:
     description:
-      - How guests reach the world.
-      - V(nat) - through the host, with its address. V(route) - through the host, with their
-        own. V(open) - the same, without firewall rules of libvirt. V(isolated) - not at all.
-      - V(bridge) - on a bridge of the host (O(bridge)) or its devices (O(interfaces)).
-        V(private), V(vepa) and V(passthrough) - on devices of the host.
-      - V(hostdev) - by a virtual function of a network card, given to the guest as it is.
-      - Default for a new network is V(nat).
+      - How guests reach other networks.
+      - V(nat) - through the host, with its address. V(route) - through the host, with their own addresses. V(open) -
+        like V(route), without libvirt's firewall rules. V(isolated) - not at all.
+      - V(bridge) - on a bridge of the host (O(bridge)) or its devices (O(interfaces)). V(private), V(vepa) and
+        V(passthrough) - on network devices of the host.
+      - V(hostdev) - through a virtual function of a network card that is assigned to the guest.
+      - The default for a new network is V(nat).
     type: str
     choices: [nat, route, open, isolated, bridge, private, vepa, passthrough, hostdev]
   device:
-    description: The only device of the host that a network of mode V(nat) or V(route) sends
-      through.
+    description: The only host device through which a network of mode V(nat) or V(route) sends.
     type: str
   interfaces:
-    description: Devices of the host that guests share out among them, for the modes that put
-      guests on devices.
+    description: Pool of host devices that guests share, for the modes that connect guests to devices.
     type: list
     elements: dict
     suboptions:
@@ -66,114 +65,113 @@ options:
         type: str
         required: true
       state:
-        description: V(absent) removes it.
+        description: V(absent) removes the device from the pool.
         type: str
         choices: [present, absent]
         default: present
   pf:
-    description: A network card whose virtual functions guests get, instead of O(interfaces).
+    description: Network card whose virtual functions are assigned to guests, instead of O(interfaces).
     type: str
   managed:
-    description: With mode V(hostdev), let libvirt take the virtual function from the host and
-      give it back.
+    description: With mode V(hostdev), let libvirt detach the virtual function from the host and return it.
     type: bool
   nat:
-    description: Address translation.
+    description: Network address translation.
     type: dict
     suboptions:
       address_start:
-        description: First address that guests appear with; requires O(nat.address_end).
+        description: First source address for guests' traffic; requires O(nat.address_end).
         type: str
       address_end:
-        description: Last one.
+        description: Last source address.
         type: str
       port_start:
-        description: First port; requires O(nat.port_end).
+        description: First source port; requires O(nat.port_end).
         type: int
       port_end:
-        description: Last port.
+        description: Last source port.
         type: int
       ipv6:
-        description: Translate IPv6, too.
+        description: Also translate IPv6.
         type: bool
   bridge:
     description:
       - Name of the bridge.
-      - With mode V(bridge) a bridge of the host, which must exist. With the modes that
-        libvirt makes a bridge for, its name; without it libvirt takes the next C(virbrN).
+      - With mode V(bridge), a host bridge, which must exist. With the modes for which libvirt creates a bridge, the
+        name of that bridge; defaults to the next free C(virbrN).
     type: str
   stp:
-    description: Spanning tree protocol on libvirt's bridge. Default of libvirt is V(true).
+    description: Spanning tree protocol on libvirt's bridge. libvirt's default is V(true).
     type: bool
   delay_s:
-    description: Seconds before libvirt's bridge forwards.
+    description: Forward delay of libvirt's bridge, in seconds.
     type: int
   zone:
-    description: Zone of firewalld for libvirt's bridge.
+    description: firewalld zone of libvirt's bridge.
     type: str
   mac_table_manager:
-    description: Who knows which MAC address is behind which port.
+    description: Component that maintains the bridge's table of MAC addresses and ports.
     type: str
     choices: [kernel, libvirt]
   mac:
     description: MAC address of libvirt's bridge.
     type: str
   mtu:
-    description: Bytes of the largest packet, for the modes that libvirt makes a bridge for.
+    description: MTU in bytes, for the modes for which libvirt creates a bridge.
     type: int
   domain:
     description: DNS domain of the guests.
     type: dict
     suboptions:
       name:
-        description: Name.
+        description: Name of the domain.
         type: str
       local_only:
-        description: Never ask other servers for names of it.
+        description: Never forward queries for names in this domain to other servers.
         type: bool
   dns:
-    description: libvirt's name server for the network.
+    description: libvirt's DNS server for the network.
     type: dict
     suboptions:
       enabled:
-        description: Whether it runs. Default of libvirt is V(true).
+        description: Whether the DNS server runs. libvirt's default is V(true).
         type: bool
       forward_plain_names:
-        description: Ask other servers for names without a domain. Default of libvirt is V(true).
+        description: Forward queries for names without a domain. libvirt's default is V(true).
         type: bool
       forwarders:
-        description: Servers to ask instead of those of the host.
+        description: DNS servers to forward queries to, instead of the host's.
         type: list
         elements: dict
         suboptions:
           address:
-            description: Address of the server, which is the identity of the entry.
+            description: Address of the server; identifies the entry.
             type: str
             required: true
           state:
-            description: V(absent) removes it.
+            description: V(absent) removes the entry.
             type: str
             choices: [present, absent]
             default: present
           domain:
-            description: Ask it for names of this domain only.
+            description: Forward only queries for names in this domain.
             type: str
       hosts:
-        description: Names of addresses.
+        description: Host names, by address.
         type: list
         elements: dict
         suboptions:
           ip:
-            description: The address, which is the identity of the entry.
+            description: Address; identifies the entry.
             type: str
             required: true
           state:
-            description: V(absent) removes it.
+            description: V(absent) removes the entry.
             type: str
             choices: [present, absent]
             default: present
           hostnames:
-            description: Its names; required for a new entry.
+            description: Host names of the address; required for a new entry.
             type: list
             elements: str
       txts:
@@ -186,12 +184,12 @@ options:
             type: str
             required: true
           state:
-            description: V(absent) removes it.
+            description: V(absent) removes the record.
             type: str
             choices: [present, absent]
             default: present
           value:
-            description: Its text; required for a new record.
+            description: Text of the record; required for a new record.
             type: str
       srvs:
         description: SRV records.
@@ -199,65 +197,65 @@ options:
         elements: dict
         suboptions:
           service:
-            description: Service, without its underscore.
+            description: Service, without the leading underscore.
             type: str
             required: true
           protocol:
-            description: Protocol, without its underscore.
+            description: Protocol, without the leading underscore.
             type: str
             required: true
           state:
-            description: V(absent) removes it.
+            description: V(absent) removes the record.
             type: str
             choices: [present, absent]
             default: present
           domain:
-            description: Domain of the record; without it that of the network.
+            description: Domain of the record; defaults to the network's domain.
             type: str
           target:
-            description: Host that has the service.
+            description: Host that provides the service.
             type: str
           port:
-            description: Its port; requires C(target).
+            description: Port of the service; requires C(target).
             type: int
           priority:
-            description: Lower is asked first; requires C(target).
+            description: Priority; clients contact the lowest first. Requires C(target).
             type: int
           weight:
-            description: Share among targets of one priority; requires C(target).
+            description: Relative weight among targets of the same priority; requires C(target).
             type: int
   ips:
     description:
       - Addresses of the host on the network, with their subnets.
-      - Required for the modes V(nat), V(route) and V(open).
+      - Required with the modes V(nat), V(route) and V(open).
     type: list
     elements: dict
     suboptions:
       address:
-        description: The address, which is the identity of the entry.
+        description: Address; identifies the entry.
         type: str
         required: true
       state:
-        description: V(absent) removes it.
+        description: V(absent) removes the entry.
         type: str
         choices: [present, absent]
         default: present
       prefix:
-        description: Length of the subnet's prefix; required for a new one.
+        description: Prefix length of the subnet; required for a new entry.
         type: int
       local_ptr:
-        description: Answer reverse look-ups of the subnet here, never elsewhere.
+        description: Never forward reverse lookups for the subnet to other servers.
         type: bool
       tftp_root:
-        description: Directory that is served by TFTP.
+        description: Directory that the TFTP server serves.
         type: path
       dhcp:
-        description: Addresses given away by libvirt's DHCP server; at most one IPv4 and one
-          IPv6 address of a network has this.
+        description: libvirt's DHCP server for the subnet. At most one IPv4 and one IPv6 address of a network can have
+          this.
         type: dict
         suboptions:
           ranges:
-            description: Ranges that addresses are taken from.
+            description: Address ranges for leases.
             type: list
             elements: dict
             suboptions:
@@ -270,33 +268,32 @@ options:
                 type: str
                 required: true
               state:
-                description: V(absent) removes it.
+                description: V(absent) removes the range.
                 type: str
                 choices: [present, absent]
                 default: present
               lease:
-                description: How long an address is given away.
+                description: Lease time.
                 type: dict
                 suboptions:
                   expiry:
-                    description: A number of C(unit); 0 is for ever.
+                    description: Number of C(unit); 0 never expires.
                     type: int
                   unit:
-                    description: Default of libvirt is V(minutes).
+                    description: Unit of the lease time. libvirt's default is V(minutes).
                     type: str
                     choices: [seconds, minutes, hours]
           hosts:
-            description: Addresses kept for one client each; one of C(mac), C(id) and
-              C(name) is required.
+            description: Address reservations, each for one client; one of C(mac), C(id) and C(name) is required.
             type: list
             elements: dict
             suboptions:
               ip:
-                description: The address, which is the identity of the entry.
+                description: Address; identifies the entry.
                 type: str
                 required: true
               state:
-                description: V(absent) removes it.
+                description: V(absent) removes the reservation.
                 type: str
                 choices: [present, absent]
                 default: present
@@ -304,176 +301,176 @@ options:
                 description: MAC address of the client (IPv4).
                 type: str
               id:
-                description: DHCP unique identifier of the client (IPv6).
+                description: DHCP unique identifier (DUID) of the client (IPv6).
                 type: str
               name:
-                description: Host name that it is given.
+                description: Host name that the client gets.
                 type: str
               lease:
-                description: How long an address is given away.
+                description: Lease time.
                 type: dict
                 suboptions:
                   expiry:
-                    description: A number of C(unit); 0 is for ever.
+                    description: Number of C(unit); 0 never expires.
                     type: int
                   unit:
-                    description: Default of libvirt is V(minutes).
+                    description: Unit of the lease time. libvirt's default is V(minutes).
                     type: str
                     choices: [seconds, minutes, hours]
           boot_file:
-            description: File that clients boot from.
+            description: File from which clients boot.
             type: str
           boot_server:
-            description: Server of that file; without it libvirt's own.
+            description: Server of that file; defaults to libvirt's own.
             type: str
   routes:
-    description: Routes of the host into networks behind guests.
+    description: Routes of the host to networks behind guests.
     type: list
     elements: dict
     suboptions:
       address:
-        description: Address of that network.
+        description: Address of the network.
         type: str
         required: true
       prefix:
-        description: Length of its prefix.
+        description: Prefix length of the network.
         type: int
         required: true
       state:
-        description: V(absent) removes it.
+        description: V(absent) removes the route.
         type: str
         choices: [present, absent]
         default: present
       gateway:
-        description: The guest that leads there; required for a new route.
+        description: Address of the guest that routes to the network; required for a new route.
         type: str
       metric:
-        description: Lower is taken first.
+        description: Metric of the route; the lowest is preferred.
         type: int
   portgroups:
-    description: Settings that interfaces of guests take by name
+    description: Settings that guest interfaces select by name
       (O(corral.virt.virt_domain#module:interfaces[].portgroup)).
     type: list
     elements: dict
     suboptions:
       name:
-        description: Name.
+        description: Name of the portgroup.
         type: str
         required: true
       state:
-        description: V(absent) removes it.
+        description: V(absent) removes the portgroup.
         type: str
         choices: [present, absent]
         default: present
       default:
-        description: Interfaces that name no portgroup take this one.
+        description: Use this portgroup for interfaces that name none.
         type: bool
       trust_guest_rx_filters:
-        description: Follow changes that guests make to their MAC address and filters.
+        description: Apply the changes that guests make to their MAC address and receive filters.
         type: bool
       vlan:
         description: VLAN tags; see O(vlan).
         type: list
         elements: int
       virtualport:
-        description: Kind of switch.
+        description: Type of virtual switch.
         type: str
         choices: [openvswitch]
       bandwidth:
-        description: Limits of an interface, on bridges only.
+        description: Limits per interface, on bridges only.
         type: dict
         suboptions:
           inbound:
-            description: To the guests.
+            description: Traffic to the guests.
             type: dict
             suboptions:
               average:
-                description: KiB per second that an interface may receive on average.
+                description: Average receive rate of an interface, in KiB per second.
                 type: int
               peak:
-                description: KiB per second at most; requires C(average).
+                description: Maximum rate in KiB per second; requires C(average).
                 type: int
               burst:
-                description: KiB at the speed of C(peak); requires C(average).
+                description: Amount in KiB that can be transferred at the C(peak) rate; requires C(average).
                 type: int
           outbound:
-            description: From the guests.
+            description: Traffic from the guests.
             type: dict
             suboptions:
               average:
-                description: KiB per second that an interface may send on average.
+                description: Average send rate of an interface, in KiB per second.
                 type: int
               peak:
-                description: KiB per second at most; requires C(average).
+                description: Maximum rate in KiB per second; requires C(average).
                 type: int
               burst:
-                description: KiB at the speed of C(peak); requires C(average).
+                description: Amount in KiB that can be transferred at the C(peak) rate; requires C(average).
                 type: int
   vlan:
     description:
-      - VLAN tags of all guests; several make a trunk.
-      - Taken with mode V(bridge) and O(virtualport=openvswitch), with V(passthrough) and
-        V(hostdev), and from libvirt 11.0 on with Linux bridges. Refused elsewhere.
+      - VLAN tags for all guests; several tags make a trunk.
+      - Supported with mode V(bridge) and O(virtualport=openvswitch), with V(passthrough) and V(hostdev), and since
+        libvirt 11.0 with Linux bridges. Refused in other cases.
     type: list
     elements: int
   virtualport:
-    description: Kind of switch that O(bridge) is.
+    description: Type of virtual switch of O(bridge).
     type: str
     choices: [openvswitch]
   isolate_ports:
-    description: Guests reach the host and the world, and not each other.
+    description: Prevent guests from reaching each other; they still reach the host and other networks.
     type: bool
   guest_ipv6:
-    description: Let guests speak IPv6 with each other where the network has no IPv6 address.
+    description: Allow IPv6 between guests if the network has no IPv6 address.
     type: bool
   trust_guest_rx_filters:
-    description: Follow changes that guests make to their MAC address and filters.
+    description: Apply the changes that guests make to their MAC address and receive filters.
     type: bool
   bandwidth:
     description: Limits of the network, on bridges only.
     type: dict
     suboptions:
       inbound:
-        description: To the guests.
+        description: Traffic to the guests.
         type: dict
         suboptions:
           average:
-            description: KiB per second that the network may receive on average.
+            description: Average receive rate of the network, in KiB per second.
             type: int
           peak:
-            description: KiB per second at most; requires C(average).
+            description: Maximum rate in KiB per second; requires C(average).
             type: int
           burst:
-            description: KiB at the speed of C(peak); requires C(average).
+            description: Amount in KiB that can be transferred at the C(peak) rate; requires C(average).
             type: int
       outbound:
-        description: From the guests.
+        description: Traffic from the guests.
         type: dict
         suboptions:
           average:
-            description: KiB per second that the network may send on average.
+            description: Average send rate of the network, in KiB per second.
             type: int
           peak:
-            description: KiB per second at most; requires C(average).
+            description: Maximum rate in KiB per second; requires C(average).
             type: int
           burst:
-            description: KiB at the speed of C(peak); requires C(average).
+            description: Amount in KiB that can be transferred at the C(peak) rate; requires C(average).
             type: int
   xml:
     description:
-      - A piece of C(<network>) in libvirt's own words, made part of the definition.
-      - Elements that are there are changed; nothing is removed.
+      - A fragment of libvirt's C(<network>) XML to merge into the definition.
+      - Existing elements are changed; nothing is removed.
     type: str
   allow_restart:
-    description: Restart a running network for changes that reach it in no other way. Without it
-      they are C(pending).
+    description: Restart a running network for changes that cannot be applied while it runs. Otherwise such changes are
+      listed in C(pending).
     type: bool
     default: false
   force:
     description:
-      - Stop or restart the network although running guests lose it.
-      - They are on it again when they are started anew. Without it such a run is refused, and
-        the guests are named.
+      - Stop or restart the network even if running guests lose their connection to it.
+      - They are connected again when they are next started. Without this option such a run is refused, and the error
+        names the guests.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -487,7 +484,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have a network behind the host's address
+- name: Create a NAT network
   corral.virt.virt_network:
     name: lab
     domain:
@@ -504,7 +501,7 @@ EXAMPLES = r"""
               mac: "52:54:00:00:00:10"
               name: db1
 
-- name: Give a name to an address, while guests run
+- name: Add DNS names of an address while guests run
   corral.virt.virt_network:
     name: lab
     dns:
@@ -512,7 +509,7 @@ EXAMPLES = r"""
         - ip: 192.168.150.1
           hostnames: [gateway, ntp]
 
-- name: Have a network with addresses that the site's router knows
+- name: Create a routed network
   corral.virt.virt_network:
     name: dmz
     mode: route
@@ -522,7 +519,7 @@ EXAMPLES = r"""
       - address: 2001:db8:20:30::1
         prefix: 64
 
-- name: Have a network whose firewall rules are the host's own
+- name: Create a routed network without libvirt's firewall rules
   corral.virt.virt_network:
     name: own-rules
     mode: open
@@ -530,7 +527,7 @@ EXAMPLES = r"""
       - address: 10.20.31.1
         prefix: 24
 
-- name: Have a network that leads nowhere
+- name: Create an isolated network
   corral.virt.virt_network:
     name: backend
     mode: isolated
@@ -565,24 +562,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 network:
-  description: The network as it is defined, or in check mode would be, in the words of the
-    options. Null when it is absent.
+  description: The network as it is defined, or in check mode would be, as options of this module. Null if it is absent.
   returned: success
   type: dict
   contains:
-    name: {description: Its name., type: str, returned: always}
-    mode: {description: How guests reach the world., type: str, returned: always}
+    name: {description: Name of the network., type: str, returned: always}
+    mode: {description: How guests reach other networks., type: str, returned: always}
     active: {description: Whether it runs., type: bool, returned: always}
-    autostart: {description: Whether it starts with the host., type: bool, returned: always}
+    autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
 steps:
-  description: What was done, or in check mode would be.
+  description: Steps that were done, or in check mode would be done.
   returned: success
   type: list
   elements: str
   sample: [define network lab (mode nat), set autostart of network lab on, start network lab]
-pending: {description: What waits for the next start of the network., returned: success, type: list, elements: str}
+pending:
+  description: Changes that wait for the next start of the network.
+  returned: success
+  type: list
+  elements: str
 notes:
-  description: What to know beside the steps, such as guests that lost the network.
+  description: Additional notes, such as guests that lost the network.
   returned: success
   type: list
   elements: str

@@ -13,20 +13,21 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns definition, state and DHCP leases of the virtual networks of a host, in the words of
+  - Returns the definition, state and DHCP leases of the virtual networks of a host, as options of
     M(corral.virt.virt_network).
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.info
 options:
   name:
-    description: Only this network; an empty list is returned when the host has none of that name.
+    description: Return only this network. The list is empty if the host has no such network.
     type: str
   arguments:
     description:
-      - Also describe each network as arguments of M(corral.virt.virt_network), from its definition, however it was
-        made.
-      - Said to the network they change nothing. What no option can say is left out, and so left alone.
+      - Also return the arguments of M(corral.virt.virt_network) that describe each network, derived from its
+        definition, however it was created.
+      - Applying these arguments to the network changes nothing. Settings that no option covers are omitted, and stay
+        unchanged.
     type: bool
     default: false
 seealso:
@@ -38,13 +39,13 @@ EXAMPLES = r"""
   corral.virt.virt_network_info:
   register: found
 
-- name: Take over a network made by hand
+- name: Read a network that was created by hand
   corral.virt.virt_network_info:
     name: default
     arguments: true
   register: made_by_hand
 
-- name: Keep its description
+- name: Save its arguments in a file
   ansible.builtin.copy:
     content: "{{ made_by_hand.networks[0].arguments | ansible.builtin.to_nice_yaml }}"
     dest: network.yml
@@ -55,8 +56,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 networks:
-  description: The networks, by name. Beside what is listed here they have the options of M(corral.virt.virt_network)
-    that the network has values of.
+  description: The networks, by name. In addition to the values below, each network has the options of
+    M(corral.virt.virt_network) for which it has values.
   returned: success
   type: list
   elements: dict
@@ -65,10 +66,10 @@ networks:
     uuid: {description: UUID., type: str, returned: always}
     persistent: {description: Whether a definition is stored., type: bool, returned: always}
     active: {description: Whether it runs., type: bool, returned: always}
-    autostart: {description: Whether it starts with the host., type: bool, returned: always}
-    mode: {description: How guests reach the world., type: str, returned: always}
+    autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
+    mode: {description: How guests reach other networks., type: str, returned: always}
     leases:
-      description: Addresses that its DHCP server has given away.
+      description: Leases of its DHCP server.
       type: list
       elements: dict
       returned: always
@@ -76,10 +77,10 @@ networks:
         ip: {description: The address., type: str, returned: always}
         mac: {description: MAC address of the client., type: str, returned: always}
         hostname: {description: Name of the client., type: str, returned: always}
-        id: {description: Its DHCP unique identifier., type: str, returned: always}
-        expires: {description: 'When it ends, in seconds since 1970.', type: int, returned: always}
+        id: {description: DHCP unique identifier of the client., type: str, returned: always}
+        expires: {description: "End of the lease, in seconds since 1970.", type: int, returned: always}
     arguments:
-      description: Arguments of M(corral.virt.virt_network) that describe it.
+      description: Arguments of M(corral.virt.virt_network) that describe the network.
       type: dict
       returned: with O(arguments)
 """
