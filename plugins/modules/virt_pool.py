@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_pool
-short_description: A storage pool that is a directory
+short_description: Manage directory storage pools
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Makes a directory a storage pool of libvirt, for the disks of guests and the images they are made from.
-  - Pools of other types are left alone; the module refuses to change them.
-  - A pool is never moved and its files are never removed.
+  - Turns a directory into a libvirt storage pool, for the disks of guests and the images they are created from.
+  - The module refuses to change pools of other types.
+  - The module never moves a pool and never removes its files.
 options:
   name:
     description: Name of the pool.
@@ -23,21 +23,21 @@ options:
     required: true
   path:
     description:
-      - The directory. Made when it does not exist.
+      - The directory. It is created if it does not exist.
       - Required for a new pool.
     type: path
   state:
     description:
       - V(active) - defined and running, so that its volumes can be used.
-      - V(inactive) - defined only.
-      - V(absent) - not known to libvirt. The directory stays, and all that is in it.
+      - V(inactive) - defined, not running.
+      - V(absent) - unknown to libvirt. The directory and its content stay.
     type: str
     choices: [active, inactive, absent]
     default: active
   autostart:
     description:
-      - Start the pool with the host.
-      - Default for a new pool is V(true) when O(state=active); of a pool that exists, what it is.
+      - Start the pool when the host starts.
+      - For a new pool, the default is V(true) with O(state=active). An existing pool keeps its setting by default.
     type: bool
 extends_documentation_fragment:
   - corral.virt.connection
@@ -49,7 +49,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep guests on the fast disks
+- name: Create a pool on the fast disks
   corral.virt.virt_pool:
     name: fast
     path: /srv/nvme/guests
@@ -57,22 +57,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pool:
-  description: The pool as it is, or in check mode would be. Null when it is absent.
+  description: The pool as it is, or in check mode would be. Null if it is absent.
   returned: success
   type: dict
   contains:
-    name: {description: Its name., type: str, returned: always}
-    path: {description: Its directory., type: str, returned: always}
+    name: {description: Name of the pool., type: str, returned: always}
+    path: {description: Directory of the pool., type: str, returned: always}
     active: {description: Whether it runs., type: bool, returned: always}
-    autostart: {description: Whether it starts with the host., type: bool, returned: always}
+    autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
 steps:
-  description: What was done, or in check mode would be.
+  description: Steps that were done, or in check mode would be done.
   returned: success
   type: list
   elements: str
   sample: [define pool fast in /srv/nvme/guests, set autostart of pool fast on, start pool fast]
-pending: {description: What waits for a restart of the pool., returned: success, type: list, elements: str}
-notes: {description: What to know beside the steps., returned: success, type: list, elements: str}
+pending: {description: Changes that wait for a restart of the pool., returned: success, type: list, elements: str}
+notes: {description: Additional notes., returned: success, type: list, elements: str}
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
