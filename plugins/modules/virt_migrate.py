@@ -8,23 +8,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_migrate
-short_description: A guest is on that host
+short_description: Migrate a guest to another hypervisor
 version_added: 0.1.0
 description:
-  - Moves a guest to another hypervisor. Run it on the host that has the guest; a guest that is on O(dest) already is
-    left alone.
-  - A running or paused guest travels live and arrives paused. Exactly one copy is let run - at once when its process
-    here is dead and libvirt wrote that it was given away, else after a look at both hosts. What libvirt returns decides
-    nothing. A paused one stays so.
-  - A guest that is off travels with its disks, its UEFI variables and its TPM state. It cannot be started on O(dest)
-    before it is gone here.
-  - Disks on local storage travel too, as what they are; holes stay holes. When the image a disk stands on is on the
-    destination under the same path, only the disk's own data travels. The disks on the source are removed after the
+  - Migrates a guest to another hypervisor. Run the module on the host that has the guest. If the guest is already on
+    O(dest), the module changes nothing.
+  - A running or paused guest is migrated live and arrives paused. Only one copy is ever resumed. The module resumes it
+    at once if the source process is dead and libvirt recorded the handover, and otherwise after a check of both hosts.
+    The result that libvirt returns does not decide this. A paused guest stays paused.
+  - A guest that is off is migrated with its disks, its UEFI variables and its TPM state. It cannot be started on
+    O(dest) before it is removed from the source.
+  - Disks on local storage are copied in their own format and stay sparse. If the backing image of a disk is on the
+    destination under the same path, only the disk's own data is copied. The disks on the source are removed after the
     guest was seen on the destination.
-  - The migration goes from host to host; the controller may go away. Running the task again ends in the same state.
-    Ctrl-C ends the migration, and the guest stays where it is.
-  - Everything that speaks against the move is reported at once, before anything is touched. In check mode that is all,
-    with what would be moved and the rate at which the guest writes its memory; the diff shows the host.
+  - The migration runs from host to host; it does not depend on the controller. Running the task again leads to the same
+    state. Ctrl-C aborts the migration, and the guest stays on the source.
+  - All preflight failures are reported together, before anything is changed. Check mode only does the preflight, and
+    reports what would be copied and the rate at which the guest writes its memory; the diff shows the host.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -33,171 +33,183 @@ extends_documentation_fragment:
 options:
   name: {description: "Name of the guest.", type: str, required: true}
   dest:
-    description: The destination's name or address, as the source reaches it and its certificate says.
+    description: Name or address of the destination, as the source reaches it and as in its certificate.
     type: str
     required: true
   dest_uri:
-    description: The destination's libvirt as the source reaches it. V(qemu+tls://DEST/system) when not given.
+    description: libvirt URI of the destination as the source reaches it. Defaults to V(qemu+tls://DEST/system).
     type: str
   state:
     description:
-      - V(aborted) ends a migration of the guest to O(dest) that is under way, and clears away what one that was
-        interrupted had made there. In post-copy it is refused; the guest would be lost.
+      - V(aborted) aborts a running migration of the guest to O(dest), and removes what an interrupted migration created
+        there. It is refused in post-copy, because the guest would be lost.
     type: str
     choices: [present, aborted]
     default: present
   transport:
     description:
-      - How memory and disks travel. V(tls) is encrypted by QEMU and needs ports 49152-49215 on the destination.
-      - V(tunnelled) goes through libvirt's own port 16514, for guests on shared storage. V(plain) is not encrypted.
+      - How memory and disks are transferred. V(tls) is encrypted by QEMU and requires ports 49152-49215 on the
+        destination.
+      - V(tunnelled) uses libvirt's own port 16514, for guests on shared storage. V(plain) is not encrypted.
     type: str
     choices: [tls, tunnelled, plain]
     default: tls
   storage:
     description:
-      - V(auto) leaves disks on shared filesystems alone and copies the others, as little as possible.
-      - V(shared) says that all disks are on shared storage; V(delta) refuses to copy what an image on the destination
-        holds already; V(full) copies everything. When one disk of a running guest travels whole, all that libvirt
-        copies do.
+      - V(auto) skips disks on shared filesystems and copies as little as possible of the others.
+      - V(shared) declares that all disks are on shared storage. V(delta) refuses to copy data that an image on the
+        destination already holds. V(full) copies everything. If one disk of a running guest is copied in full, all
+        disks that libvirt copies are copied in full.
     type: str
     choices: [auto, shared, delta, full]
     default: auto
   disk_storage:
-    description: O(storage) of single disks, by name or target.
+    description: O(storage) for individual disks, by name or target.
     type: dict
     default: {}
   bandwidth:
-    description: Limit in MiB/s for the memory, and for each disk. Holes of a disk that travels whole count.
+    description: Limit in MiB/s for the memory, and for each disk. Holes count in a disk that is copied in full.
     type: int
   max_downtime:
-    description: Longest pause at the end, in milliseconds; QEMU's own limit (300) when not given.
+    description: Maximum downtime at the end, in milliseconds. Defaults to QEMU's own limit (300).
     type: int
   auto_converge:
-    description: Slow down a guest that changes its memory faster than it can be sent.
+    description: Throttle a guest that changes its memory faster than it can be sent.
     type: bool
     default: true
   schedule:
     description:
-      - What is done when passes over the memory do not get nearer to an end. V(minimal_downtime) allows 100 ms of
-        pause, then up to 500 ms, then gives up. V(suspend_if_needed) then allows 5 s. V(postcopy) lets the guest run on
-        the destination before all of it is there. V(very_large) begins with 300 ms and goes to 1.5 s, then 5 s.
-      - Without it, QEMU goes on until O(timeout).
+      - Action when the memory passes do not converge. V(minimal_downtime) allows a downtime of 100 ms, then up to 500
+        ms, then aborts. V(suspend_if_needed) does the same, but allows 5 s before it aborts. V(postcopy) resumes the
+        guest on the destination before all of its memory is there. V(very_large) starts with 300 ms and goes up to 1.5
+        s, then 5 s.
+      - Without it, QEMU continues until O(timeout).
     type: str
     choices: [minimal_downtime, postcopy, suspend_if_needed, very_large]
   postcopy:
     description:
-      - The guest goes on on the destination before all of it is there; what it misses is fetched. It always ends, but
-        when one host fails meanwhile, the guest is lost; when the network does, it stops until that is back. It cannot
-        arrive paused, so libvirt alone decides where it runs.
+      - Resume the guest on the destination before all of its memory is there, and fetch missing pages on demand
+        (post-copy). The migration then always completes. If a host fails meanwhile, the guest is lost; if the network
+        fails, the guest stops until the network is back. The guest cannot arrive paused, so libvirt alone decides where
+        it runs.
     type: bool
     default: false
-  postcopy_after: {description: "Seconds after which O(postcopy) begins.", type: int}
+  postcopy_after: {description: Seconds after which O(postcopy) starts., type: int}
   postcopy_after_passes:
-    description: Passes over the memory after which O(postcopy) begins; one when nothing is said.
+    description: Passes over the memory after which O(postcopy) starts. Defaults to one.
     type: int
-  parallel: {description: "Number of connections for the memory; worth it above 10 Gbit/s.", type: int}
+  parallel: {description: Number of connections for the memory; useful above 10 Gbit/s., type: int}
   compression:
-    description: How memory is made smaller. V(xbzrle) for slow networks; V(zlib) and V(zstd) for O(parallel)
+    description: Compression of the memory. V(xbzrle) for slow networks; V(zlib) and V(zstd) for O(parallel)
       connections.
     type: list
     elements: str
     choices: [xbzrle, zlib, zstd]
     default: []
-  timeout: {description: "Seconds that it may take.", type: int, default: 1800}
+  timeout: {description: "Maximum duration of the migration, in seconds.", type: int, default: 1800}
   stall_timeout:
     description:
-      - End the migration when nothing was sent for so many seconds although both hosts answer.
-        The time does not count while one of them is silent, and never in post-copy.
-        Raise it for a guest for which O(dest) allocates memory for a long time before the first byte (huge pages).
+      - Abort the migration when no data was sent for this many seconds although both hosts answer. The time does not
+        count while a host does not answer, and never in post-copy. Raise it for a guest for which O(dest) allocates
+        memory for a long time before the first byte (huge pages).
     type: int
     default: 120
   timeout_action:
     description:
-      - What is done then. V(abort) leaves the guest where it is, V(suspend) pauses it until all of it has travelled,
-        V(postcopy) as there. After as many seconds again it is aborted.
+      - Action after O(timeout). V(abort) leaves the guest on the source. V(suspend) pauses it until all of its data is
+        transferred. V(postcopy) acts like O(postcopy). After the same number of seconds again, the migration is
+        aborted.
     type: str
     choices: [abort, suspend, postcopy]
     default: abort
   keep_source_storage:
-    description: Keep the disks on the source after the guest has arrived.
+    description: Keep the disks on the source after the migration.
     type: bool
     default: false
   reserve:
     description:
-      - Room in each pool of O(dest) that stays free beside the disks that go there, as V(20GiB). When not given, the
-        larger of 1 GiB and 5 % of the pool; V(0) is none.
+      - Space that must stay free in each pool of O(dest) after the disks are copied, such as V(20GiB). Defaults to 1
+        GiB or 5 % of the pool, whichever is larger; V(0) reserves nothing.
     type: str
   assume_images:
-    description: In check mode, count images that O(dest) lacks, and RV(images) tells, as brought there. A real run is
-      not changed by it.
+    description: In check mode, assume that images that O(dest) lacks, and that RV(images) lists, are already there.
+      Does not affect a real run.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: It moves to hyper2
+- name: Migrate a guest to hyper2
   corral.virt.virt_migrate:
     name: web1
     dest: hyper2
   delegate_to: hyper1
 
-- name: Gently, over one open port, on shared storage
+- name: Migrate over one open port with limited bandwidth, on shared storage
   corral.virt.virt_migrate: {name: web1, dest: hyper2, transport: tunnelled, bandwidth: 50}
 
-- name: A busy guest; its data disk is on shared storage that libvirt does not know as such
+- name: Migrate a busy guest whose data disk is on storage that libvirt does not know to be shared
   corral.virt.virt_migrate:
     name: db1
     dest: hyper2
     schedule: suspend_if_needed
     disk_storage: {data: shared}
 
-- name: It stays where it is
+- name: Abort the migration
   corral.virt.virt_migrate: {name: web1, dest: hyper2, state: aborted}
 """
 
 RETURN = r"""
 dest: {description: The destination., returned: success, type: str}
 steps:
-  description: What was done, or in check mode would be done, in order.
+  description: Steps that were done, or in check mode would be done, in order.
   returned: success
   type: list
   elements: str
 mode:
-  description: "V(live), V(cold) (a guest that is off, with its disks) or V(offline) (its definition alone)."
+  description: V(live), V(cold) (a guest that is off, with its disks) or V(offline) (only its definition).
   returned: when it moves
   type: str
 disks:
   description:
-    - How each disk travels (C(how)) and C(why), with C(bytes_to_move); when it moved live, C(disk_bytes), as the sum
-      has them.
+    - How each disk is transferred (C(how)) and C(why), with C(bytes_to_move); after a live migration also
+      C(disk_bytes), as counted in RV(disk_bytes).
   returned: when it moves
   type: list
   elements: dict
 images:
-  description: Images that the destination lacks, as options of M(corral.virt.virt_image). With them there, less would
-    travel.
+  description: Images that the destination lacks, as options of M(corral.virt.virt_image). With these images there, less
+    data would be copied.
   returned: when it moves
   type: list
   elements: dict
-bridges: {description: Bridges that it needs on the destination., returned: when it moves, type: list, elements: str}
-bytes_to_move: {description: "Bytes of disk that travel, as far as known before.", returned: when it moves, type: int}
+bridges:
+  description: Bridges that the guest needs on the destination.
+  returned: when it moves
+  type: list
+  elements: str
+bytes_to_move: {description: "Bytes of disks to copy, as far as known in advance.", returned: when it moves, type: int}
 dirty_rate_mib_s:
-  description: MiB of memory that the guest writes in a second, measured before it moves.
+  description: Rate at which the guest writes its memory, in MiB per second, measured before the migration.
   returned: when it could be measured in time
   type: int
-notes: {description: "What that means for the move.", returned: when it moves, type: list, elements: str}
-bytes_sent: {description: Bytes of memory and disk that travelled., returned: when it moved live, type: int}
-memory_bytes: {description: Bytes of memory that travelled., returned: when it moved live, type: int}
+notes:
+  description: Notes on the migration, such as whether it can converge.
+  returned: when it moves
+  type: list
+  elements: str
+bytes_sent: {description: Bytes of memory and disks that were sent., returned: when it moved live, type: int}
+memory_bytes: {description: Bytes of memory that were sent., returned: when it moved live, type: int}
 disk_bytes:
-  description: Bytes of disk that travelled; holes that QEMU went through count.
+  description: Bytes of disks that were sent; holes that QEMU processed count.
   returned: when it moved live
   type: int
 seconds: {description: Duration of the migration., returned: when it moved live, type: float}
-downtime_ms: {description: Length of the pause as libvirt measured it., returned: when it moved live, type: int}
+downtime_ms: {description: Downtime as measured by libvirt., returned: when it moved live, type: int}
 passes: {description: Passes over the memory., returned: when it moved live, type: int}
-throttle_percent: {description: How much the guest was slowed down at most., returned: when it moved live, type: int}
+throttle_percent: {description: Maximum throttling of the guest., returned: when it moved live, type: int}
 measures:
-  description: What was done on the way so that it ends, in order.
+  description: Measures that were taken so that the migration converges, in order.
   returned: when it moved live
   type: list
   elements: str
