@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_migrations
-short_description: Many guests leave a host
+short_description: Migrate many guests from one host
 version_added: 0.1.0
 description:
-  - The same as M(corral.virt.virt_migrate) for many guests of one host, in one call, a few of them at once.
-  - All options of all guests are checked before anything is touched. After that, a guest that cannot move does not stop
-    the others.
-  - While they move, a line for each says how far it is. Ctrl-C ends the migrations that are under way, and begins no
-    other.
+  - Does the same as M(corral.virt.virt_migrate) for many guests of one host, in one call, a few at the same time.
+  - The module checks all options of all guests before it changes anything. After that, a guest that cannot be migrated
+    does not stop the others.
+  - During the migrations, one line per guest shows its progress. Ctrl-C aborts the running migrations, and no other
+    migration starts.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -24,18 +24,18 @@ extends_documentation_fragment:
 options:
   guests:
     description:
-      - The guests, each with C(name), C(dest) and whatever else M(corral.virt.virt_migrate) takes. They begin in this
-        order; put the biggest first.
+      - The guests, each with C(name), C(dest) and any other option of M(corral.virt.virt_migrate). Migrations start in
+        this order; list the largest guests first.
     type: list
     elements: dict
     required: true
   options:
-    description: Options of M(corral.virt.virt_migrate) for guests that do not say otherwise.
+    description: Options of M(corral.virt.virt_migrate) for guests that do not set them.
     type: dict
     default: {}
   at_once:
     description:
-      - Migrations at a time. Two fill most links; more of them only make each take longer.
+      - Number of migrations at the same time. Two fill most links; more only make each of them slower.
     type: int
     default: 2
 seealso:
@@ -44,7 +44,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: They leave hyper1
+- name: Migrate guests from hyper1
   corral.virt.virt_migrations:
     guests:
       - {name: db1, dest: hyper2, schedule: suspend_if_needed}
@@ -56,13 +56,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: One entry per guest, in the order given, as M(corral.virt.virt_migrate) returns it; C(failed) and C(msg)
-    for one that failed.
+  description: One entry per guest, in the given order, as returned by M(corral.virt.virt_migrate); C(failed) and C(msg)
+    for a guest that failed.
   returned: always
   type: list
   elements: dict
 steps:
-  description: What was done to all guests, in order.
+  description: Steps that were done for all guests, in order.
   returned: always
   type: list
   elements: str
