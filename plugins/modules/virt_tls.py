@@ -8,74 +8,74 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_tls
-short_description: The TLS certificates of a hypervisor
+short_description: Manage the TLS certificates of a hypervisor
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Gives a hypervisor the certificates that libvirt (C(qemu+tls://), port 16514) and QEMU (migration, disks, consoles)
-    need, and renews them in time.
-  - Private keys are made on the host and never leave it. The authorities are kept on the controller, are made when
-    there are none, and sign there.
-  - libvirt and QEMU have an authority each, and each host an identity of its own for both. C(libvirt) is
-    C(O=corral.virt,OU=libvirt,CN=NAME) and only root can read its key; C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME) and
-    the group QEMU runs in can read its key. A guest that breaks out of QEMU finds no key that opens another hypervisor,
-    and none that libvirt's clients would take for a hypervisor's.
-  - An identity has two certificates, one for servers and one for clients, each for that one (critical) purpose.
-  - A CA whose end is near is replaced. The new one is trusted by every host that holds certificates before it signs,
-    and the old one is trusted until none of its certificates is used, so that any two hosts can reach each other all
-    the while. The same way leads from one CA for both, as the first version of this collection made it, to two. Each of
-    the three steps (trust, sign, give up) needs one run of this module on all hosts; RV(rolling) says whether one is
-    left.
-  - The places libvirt and QEMU look at become links into a directory C(corral) that holds complete sets of CA
-    certificates, CRL, certificates and key. One rename exchanges a set, so that after a power cut either the old or the
-    new one is in use.
-  - A daemon that serves TLS reads the new files at once, without a restart.
+  - Issues the certificates that libvirt (C(qemu+tls://), port 16514) and QEMU (migration, disks, consoles) need on a
+    hypervisor, and renews them in time.
+  - Private keys are created on the host and never leave it. The CAs are on the controller, which creates them if they
+    do not exist and signs there.
+  - libvirt and QEMU have separate CAs, and each host has a separate identity for each. C(libvirt) is
+    C(O=corral.virt,OU=libvirt,CN=NAME), and only root can read its key. C(qemu) is C(O=corral.virt,OU=qemu,CN=NAME),
+    and QEMU's group can read its key. A guest that escapes from QEMU finds no key that gives access to another
+    hypervisor, and none that libvirt's clients would accept as a hypervisor's.
+  - An identity has two certificates, one for servers and one for clients, each restricted to that purpose (critical).
+  - The module replaces a CA that is about to expire. Every host that holds certificates trusts the new CA before it
+    signs, and trusts the old CA until none of its certificates is in use, so that any two hosts can always reach each
+    other. The same procedure replaces one CA for both, as created by the first version of this collection, by two. Each
+    of the three steps (trust, sign, retire) needs one run of this module on all hosts; RV(rolling) shows whether a step
+    is left.
+  - The paths that libvirt and QEMU read become links into a directory C(corral), which holds complete sets of CA
+    certificates, CRL, certificates and key. One rename replaces a set, so that after a power failure either the old or
+    the new set is in use.
+  - A daemon that serves TLS reloads the files at once, without a restart.
 options:
   state:
     description:
-      - V(present) gives the host its certificates. In check mode nothing is made, on the controller or on the host.
-      - V(revoked) revokes all valid certificates of O(name), or of everybody who is not in O(hypervisors). It changes
-        files below O(ca_dir) and reaches no host. Hosts refuse these certificates when this module has run on them with
-        V(present), and close connections that clients with such certificates have open.
+      - V(present) issues certificates to the host. In check mode nothing is created, neither on the controller nor on
+        the host.
+      - V(revoked) revokes all valid certificates of O(name), or of all names that are not in O(hypervisors). It changes
+        files below O(ca_dir) and connects to no host. A host refuses these certificates after this module has run on it
+        with V(present), and closes connections that clients with such certificates have open.
     type: str
     choices: [present, revoked]
     default: present
   name:
     description:
-      - The common name of the certificates.
-      - Default is the host's name in the inventory. C(controller) is the controller's.
+      - Common name of the certificates.
+      - Defaults to the host's name in the inventory. C(controller) is the controller's name.
     type: str
   names:
     description:
-      - Every host name and IP address that clients and other hypervisors reach the host by. A certificate that lacks
-        one of them, or has one more, is replaced.
-      - Default is the host's name in the inventory and its C(ansible_host).
+      - All host names and IP addresses at which clients and other hypervisors connect to the host. A certificate that
+        lacks one of them, or has an additional one, is replaced.
+      - Defaults to the host's name in the inventory and its C(ansible_host).
     type: list
     elements: str
   identities:
-    description: The identities the host shall have.
+    description: Identities that the host gets.
     type: list
     elements: str
     choices: [libvirt, qemu]
     default: [libvirt, qemu]
   ca_dir:
     description:
-      - Directory of the authorities on the controller, made with mode 0700 when it does not exist.
-      - Whoever reads a C(ca-key.pem) below it is root on every hypervisor. Keep it out of version control, and keep a
-        copy.
-      - The environment variable E(CORRAL_VIRT_CA_DIR) of the controller sets the default.
+      - Directory of the CAs on the controller, created with mode 0700 if it does not exist.
+      - Anyone who can read a C(ca-key.pem) below it has root access to every hypervisor. Keep it out of version
+        control, and keep a backup.
+      - The environment variable E(CORRAL_VIRT_CA_DIR) on the controller sets the default.
     type: path
     default: ~/.config/corral/ca
   ca_passphrase:
     description:
-      - Passphrase of the keys of the authorities. An unencrypted key in O(ca_dir) is encrypted with it.
-      - The environment variable E(CORRAL_VIRT_CA_PASSPHRASE) of the controller sets the default.
+      - Passphrase of the CA keys. An unencrypted key in O(ca_dir) is encrypted with it.
+      - The environment variable E(CORRAL_VIRT_CA_PASSPHRASE) on the controller sets the default.
     type: str
   ca_constraints:
     description:
-      - Domains and networks to which certificates are restricted of CAs that are made from now on, as in RFC 5280,
-        section 4.2.1.10.
+      - Domains and networks to which new CAs are restricted, as in RFC 5280, section 4.2.1.10.
       - Without a domain any name is permitted, without a network any address.
       - The name in the controller's own certificate need not be listed.
     type: list
@@ -83,101 +83,102 @@ options:
     default: []
   new_authority:
     description:
-      - Make new CAs now. Say it for one host of a play, or each host makes one.
+      - Create new CAs now. Set it for one host of a play only, or each host creates one.
       - Not with O(ca_key).
     type: bool
     default: false
   controller:
     description:
-      - Also give the controller a certificate, as client of the hypervisors, in C(controller/) of O(ca_dir), so that
-        C(qemu+tls://HOST/system?pkipath=DIR) works from there.
+      - Also issue a certificate to the controller, as a client of the hypervisors, in C(controller/) of O(ca_dir), for
+        C(qemu+tls://HOST/system?pkipath=DIR) on the controller.
     type: bool
     default: false
   hypervisors:
     description:
-      - With O(state=revoked), the names of all hypervisors. The certificates of those that were in the same inventory
-        when this module last ran on them, and are neither listed nor any other host of it now, are revoked.
+      - With O(state=revoked), the names of all hypervisors. The module revokes the certificates of hypervisors that
+        were in the same inventory when this module last ran on them, and that are now neither listed nor any other host
+        of that inventory.
     type: list
     elements: str
   days:
-    description: How long new certificates are valid, in days. At most 900, and never longer than the CA, which is made
-      for 3650.
+    description: Validity of new certificates, in days. At most 900, and never longer than the validity of the CA, which
+      is 3650 for a new CA.
     type: int
     default: 365
   renew_before:
     description:
-      - Renew a certificate when it is valid for fewer days than this. Less than O(days).
-      - Each host adds some days of its own, at most as many again, so that not all renew on one day.
+      - Renew certificates that are valid for fewer days than this. Must be less than O(days).
+      - Each host adds some days of its own, at most as many again, so that not all hosts renew on the same day.
     type: int
     default: 30
   force:
-    description: Issue new keys and certificates, whatever the state of those in place.
+    description: Issue new keys and certificates, whatever the state of the existing ones.
     type: bool
     default: false
   replace_authority:
     description:
-      - Whether certificates of another authority may be replaced. Every client and hypervisor that has its certificate
-        from the other one is shut out then, such as a second administrator's controller.
-      - When V(false), a host with certificates of another authority is refused before anything is changed. Two
-        controllers that share their hosts share the authority, see O(ca_dir) and O(ca_key).
+      - Whether to replace certificates of another authority. This shuts out every client and hypervisor with a
+        certificate of the other authority, such as a second administrator's controller.
+      - When V(false), the module refuses a host with certificates of another authority before it changes anything. Two
+        controllers that share hosts must share the authority, see O(ca_dir) and O(ca_key).
     type: bool
     default: false
   pki_dir:
-    description: Directory below which libvirt and QEMU look, on the host.
+    description: Directory on the host below which libvirt and QEMU look for their files.
     type: path
     default: /etc/pki
   qemu_group:
     description:
-      - The group that QEMU runs in.
-      - Default is the first of C(qemu), C(libvirt-qemu) and C(kvm) that the host has.
+      - Group that QEMU runs as.
+      - Defaults to the first of C(qemu), C(libvirt-qemu) and C(kvm) that exists on the host.
     type: str
   daemon:
     description:
-      - The daemon that serves TLS, and reads new files when it listens on port 16514.
-      - Default is the one that has an administration socket.
+      - Daemon that serves TLS, and that reloads the files if it listens on port 16514.
+      - Defaults to the daemon that has an administration socket.
     type: str
     choices: [libvirtd, virtproxyd]
   ca_certificate:
     description:
-      - Certificate of libvirt's CA, as PEM text, instead of those in O(ca_dir). With several, all are trusted, and the
-        one that O(ca_key) belongs to signs, or the first one.
-      - Without O(ca_key), O(ca_dir) and O(controller) are not looked at. RV(requests) holds what that CA has to sign;
-        give the result back as O(certificates).
+      - Certificate of libvirt's CA, as PEM text, instead of those in O(ca_dir). If there are several certificates, all
+        are trusted, and the one that O(ca_key) belongs to signs, or the first one.
+      - Without O(ca_key), the module does not use O(ca_dir) and O(controller). RV(requests) then holds the requests for
+        that CA to sign; pass the signed certificates as O(certificates).
     type: str
   ca_key:
     description:
-      - Private key of the CA of O(ca_certificate), as PEM text, such as from a vault. It is not written to any disk,
-        and not sent to the host. What it signs, and the controller's certificate, are kept in O(ca_dir).
-      - Needs O(qemu_ca_certificate) and O(qemu_ca_key), too, where O(identities) has V(qemu).
+      - Private key of the CA of O(ca_certificate), as PEM text, for example from a vault. It is not written to any
+        disk, and not sent to the host. The certificates that it signs, and the controller's certificate, are stored in
+        O(ca_dir).
+      - Also requires O(qemu_ca_certificate) and O(qemu_ca_key) if O(identities) contains V(qemu).
     type: str
   ca_crl:
     description:
-      - Certificates that the CA of O(ca_certificate) has revoked, as PEM text. Not with O(ca_key), which signs the list
-        itself.
-      - One that is not valid any more is refused; libvirt would refuse everybody.
+      - Certificate revocation list of the CA of O(ca_certificate), as PEM text. Not with O(ca_key), which signs the
+        list itself.
+      - An expired list is refused, because libvirt would refuse all clients.
     type: str
   qemu_ca_certificate:
-    description: Certificate of QEMU's CA, as O(ca_certificate) is that of libvirt's.
+    description: Certificate of QEMU's CA; otherwise like O(ca_certificate).
     type: str
   qemu_ca_key:
     description: Private key of the CA of O(qemu_ca_certificate), as PEM text.
     type: str
   qemu_ca_crl:
-    description: Certificates that the CA of O(qemu_ca_certificate) has revoked, as PEM text. QEMU looks there for its
-      clients only.
+    description: Certificate revocation list of the CA of O(qemu_ca_certificate), as PEM text. QEMU checks only its
+      clients against it.
     type: str
   retired_ca_certificates:
-    description: Certificates, as PEM text, of CAs that were given before. A host that still trusts one of them trusts
-      it no longer.
+    description: Certificates, as PEM text, of former CAs. Hosts that still trust one of them stop trusting it.
     type: str
   revoked:
-    description: Subjects of certificates that are revoked and still valid, by serial number (hexadecimal). Their
-      connections are closed.
+    description: Subjects of revoked certificates that are still valid, by serial number (hexadecimal). The module
+      closes their connections.
     type: dict
   certificates:
     description:
-      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. One
-        for servers and one for clients, in one text.
+      - Certificates signed by the CAs of O(ca_certificate) and O(qemu_ca_certificate), as PEM text, by identity. Each
+        text contains one certificate for servers and one for clients.
     type: dict
 requirements:
   - cryptography >= 3.1 on the host
@@ -187,14 +188,14 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Give every hypervisor its certificates
+- name: Issue certificates to every hypervisor
   corral.virt.virt_tls:
     names:
       - "{{ inventory_hostname }}"
       - "{{ ansible_facts.default_ipv4.address }}"
     ca_dir: ~/cloud/ca
 
-- name: Sign with authorities that several controllers share
+- name: Sign with CAs that several controllers share
   corral.virt.virt_tls:
     ca_certificate: "{{ lookup('ansible.builtin.file', 'files/libvirt-ca.pem') }}"
     ca_key: "{{ vault_ca_key }}"
@@ -202,13 +203,13 @@ EXAMPLES = r"""
     qemu_ca_key: "{{ vault_qemu_ca_key }}"
     controller: true
 
-- name: Refuse what was ever issued to a hypervisor that is in wrong hands
+- name: Revoke all certificates of a compromised hypervisor
   corral.virt.virt_tls:
     state: revoked
     name: hyper3
   run_once: true
 
-- name: Ask for what a company's own CAs have to sign
+- name: Create the requests for a company's own CAs to sign
   corral.virt.virt_tls:
     ca_certificate: "{{ lookup('ansible.builtin.file', 'company-ca.pem') }}"
     qemu_ca_certificate: "{{ lookup('ansible.builtin.file', 'company-qemu-ca.pem') }}"
@@ -217,23 +218,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 certificates:
-  description: The certificates in place, by identity and purpose (C(server), C(client)). In check mode those that stand
-    now.
+  description: The installed certificates, by identity and purpose (C(server), C(client)). In check mode, the
+    certificates before the change.
   returned: success
   type: dict
   contains:
     subject:
-      description: Distinguished name, as C(tls_allowed_dn_list) compares it.
+      description: Distinguished name, as compared with C(tls_allowed_dn_list).
       type: str
       returned: success
       sample: O=corral.virt,OU=libvirt,CN=hyper1
     names:
-      description: Names and addresses it is valid for.
+      description: Names and addresses that the certificate is valid for.
       type: list
       elements: str
       returned: success
     not_after:
-      description: End of its validity, UTC.
+      description: End of validity, UTC.
       type: str
       returned: success
       sample: "2027-11-21T09:30:00Z"
@@ -242,38 +243,38 @@ certificates:
       type: str
       returned: success
     fingerprint:
-      description: SHA-256 of the certificate, hexadecimal.
+      description: SHA-256 fingerprint of the certificate, hexadecimal.
       type: str
       returned: success
 renewed:
-  description: Identities that got, or in check mode would get, a new certificate.
+  description: Identities that got, or in check mode would get, new certificates.
   returned: success
   type: list
   elements: str
   sample: [libvirt]
 steps:
-  description: What was done, or in check mode would be.
+  description: Steps that were done, or in check mode would be done.
   returned: success
   type: list
   elements: str
   sample: ["issue libvirt certificate (names)"]
 trusts:
-  description: The CAs that the host trusts, SHA-256 of their certificates, hexadecimal, by identity.
+  description: CAs that the host trusts, as hexadecimal SHA-256 fingerprints of their certificates, by identity.
   returned: success
   type: dict
 rolling:
-  description: By authority, where a CA is being replaced, who has yet to trust the new one; if all do, who has
-    certificates of the old one.
+  description: While a CA is being replaced, the hosts that do not yet trust the new CA, by authority; if all do, the
+    hosts that have certificates of the old CA.
   returned: success, unless other CAs than the controller's sign
   type: dict
 revoked:
-  description: Whose certificates were revoked, or would be in check mode.
+  description: Names whose certificates were revoked, or in check mode would be revoked.
   returned: with O(state=revoked)
   type: list
   elements: str
 requests:
-  description: What the CAs have to sign, as PEM text, by identity. Each request is for two certificates. None in check
-    mode.
+  description: Requests for the CAs to sign, as PEM text, by identity. Each request is for two certificates. None in
+    check mode.
   returned: with O(ca_certificate) and without O(ca_key)
   type: dict
 """
