@@ -8,22 +8,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_bridge
-short_description: Put a network interface of a hypervisor into a bridge
+short_description: Create a bridge that takes over a network interface of a hypervisor
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Creates a bridge that takes over the addresses, routes and MAC address of an interface (its port), so that guests on
-    the bridge are in the same network as the host. Spanning tree is off and the forward delay is 0.
-  - Supports hosts on which ifupdown, systemd-networkd or netplan configures the port. Where NetworkManager does, the
-    module refuses and names the command to use.
-  - The connection of Ansible usually runs over the port. With O(state=present) the module therefore only begins the
-    switch, in a service of its own, and returns. The new configuration is placed where a reboot forgets it. It is kept
-    when a second task with O(state=confirmed) arrives over the bridge within O(timeout) seconds; else the service
-    restores the previous network. C(/run/corral-bridge/result.json) on the host holds the reason until the next boot.
-  - A bridge that exists is used as it is. Only its spanning tree and forward delay are changed, if they would delay
-    guests.
-  - Role P(corral.virt.bridge#role) runs both tasks and what is between them.
+  - Creates a bridge that takes over the addresses, routes and MAC address of an interface (its port). Guests on the
+    bridge are on the same network as the host. Spanning tree is off and the forward delay is 0.
+  - Supports ports configured by ifupdown, systemd-networkd or netplan. If NetworkManager configures the port, the
+    module refuses and shows the command to use.
+  - Ansible's connection usually uses the port. With O(state=present) the module therefore only starts the switch, in a
+    separate service, and returns. The service applies the new configuration in a way that a reboot undoes. It makes the
+    configuration permanent when a second task with O(state=confirmed) connects over the bridge within O(timeout)
+    seconds; otherwise it restores the previous network. C(/run/corral-bridge/result.json) on the host holds the reason
+    until the next boot.
+  - An existing bridge is used as it is. The module only changes its spanning tree and forward delay, if they would
+    delay guests.
+  - The role P(corral.virt.bridge#role) runs both tasks and the steps between them.
 options:
   name:
     description: Name of the bridge, up to 15 letters, digits, C(.), C(_) and C(-).
@@ -31,39 +32,40 @@ options:
     default: br0
   state:
     description:
-      - V(present) - create the bridge, or begin to, see RV(switches).
-      - V(confirmed) - keep the bridge that V(present) began to create. Fails when the previous network has been
+      - V(present) - create the bridge, or start to create it, see RV(switches).
+      - V(confirmed) - keep the bridge that V(present) started to create. Fails if the previous network has been
         restored meanwhile.
     type: str
     choices: [present, confirmed]
     default: present
   port:
     description:
-      - The interface to put into the bridge. It must be an Ethernet interface that is neither wireless nor part of
-        another bridge or bond.
-      - V(auto) is the interface of the default route, or else the one that holds O(address). Of a bridge that exists
-        any port will do.
+      - Interface to add to the bridge. It must be an Ethernet interface that is neither wireless nor part of another
+        bridge or bond.
+      - V(auto) selects the interface with the default route, or else the one with O(address). For an existing bridge,
+        it accepts any port.
     type: str
     default: auto
   address:
-    description: The address by which Ansible reaches the host, used to find the port of a host without default route.
+    description: Address that Ansible connects to, used to find the port of a host without a default route.
     type: str
   timeout:
-    description: Seconds within which O(state=confirmed) must arrive. At least 5.
+    description: Seconds within which O(state=confirmed) must connect. At least 5.
     type: int
     default: 60
   filter_guests:
     description:
-      - Leave it to the host whether its packet filter sees what guests send over bridges (C(br_netfilter)).
-      - With V(false) it does not, now and when that module is loaded later, as by Docker.
+      - When V(true), the host's own settings decide whether its packet filter processes guests' bridged traffic
+        (C(br_netfilter)).
+      - When V(false), it does not, now and when that module is loaded later, for example by Docker.
     type: bool
     default: false
 extends_documentation_fragment:
   - corral.virt.connection.attributes
 attributes:
   diff_mode:
-    description: Shows the port and the addresses of a new bridge, and the settings and files that change; not the files
-      of the network.
+    description: Shows the port and the addresses of a new bridge, and the settings and files that change; not the
+      network configuration files.
   platform:
     description: Linux with systemd.
 requirements:
@@ -75,21 +77,21 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Begin to put an interface into a bridge
+- name: Start to create a bridge that takes over an interface
   corral.virt.virt_bridge:
     name: br0
     port: eno1
     timeout: 90
   register: bridge
 
-- name: Come back over the bridge
+- name: Reconnect over the bridge
   ansible.builtin.wait_for_connection:
     delay: 2
     connect_timeout: 5
     timeout: 90
   when: bridge.switches and not ansible_check_mode
 
-- name: Keep it
+- name: Confirm the bridge
   corral.virt.virt_bridge:
     name: br0
     state: confirmed
@@ -98,28 +100,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 switches:
-  description: Whether the network switches, or in check mode would, so that the bridge must be confirmed.
+  description: Whether the network switches, or in check mode would switch, so that the bridge must be confirmed.
   returned: success
   type: bool
 port:
-  description: The interface that is put into a new bridge. Null for a bridge that exists, and with O(state=confirmed).
+  description: Interface that is added to a new bridge. Null for an existing bridge, and with O(state=confirmed).
   returned: success
   type: str
   sample: eno1
 manager:
-  description: What configures that interface, C(ifupdown), C(networkd) or C(netplan). Null likewise.
+  description: Network configuration of that interface, C(ifupdown), C(networkd) or C(netplan). Null in the same cases.
   returned: success
   type: str
   sample: networkd
 packages:
-  description: Packages that the switch needs and the host lacks. Outside check mode the module fails while there are
-    any.
+  description: Packages that the switch requires and the host lacks. If there are any, the module fails, except in check
+    mode.
   returned: success
   type: list
   elements: str
   sample: [bridge-utils]
 steps:
-  description: What was done or begun, or in check mode would be.
+  description: Steps that were done or started, or in check mode would be.
   returned: success
   type: list
   elements: str
