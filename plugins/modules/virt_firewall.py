@@ -8,54 +8,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_firewall
-short_description: Open ports of a hypervisor in the firewall that it runs
+short_description: Open ports in the firewall that a hypervisor runs
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Opens ports for named sources in nftables, firewalld, ufw or iptables (C(netfilter-persistent),
-    C(iptables-services)), in the running firewall and for the next boot. The rest of the policy is left alone.
-  - The module uses the first of firewalld, ufw, nftables and iptables that the host runs or starts at boot. Without any
-    there is nothing to do, and RV(manager) is V(none).
-  - Rules of this module carry the comment C(corral.virt), so that it finds and replaces them. In firewalld rules have
-    no comment, so none is removed there.
-  - In nftables the rules go to the beginning of every chain that drops incoming packets and is defined by the
-    configuration, because accepting in a table of its own does not override another table. They are kept in
-    C(/etc/corral-virt/firewall.nft), which the configuration then includes at its end. A chain that drops all other
-    packets and is defined in neither is refused.
-  - The module only adds rules that accept, so it never closes the connection it came by.
-  - Role P(corral.virt.firewall#role) finds the sources in the inventory.
+  - Opens ports for the given sources in nftables, firewalld, ufw or iptables (C(netfilter-persistent),
+    C(iptables-services)), in the running firewall and permanently. The rest of the policy stays unchanged.
+  - The module uses the first of firewalld, ufw, nftables and iptables that the host runs or starts at boot. On a host
+    without a firewall it does nothing, and RV(manager) is V(none).
+  - The module marks its rules with the comment C(corral.virt), so that it can find and replace them. Rules in firewalld
+    have no comment, so the module removes none there.
+  - In nftables the rules go to the beginning of every chain of the configuration that drops incoming packets, because
+    an accept in another table does not override the drop. The module stores them in C(/etc/corral-virt/firewall.nft),
+    and the configuration includes this file at its end. A chain that drops all other packets is refused if neither the
+    configuration nor a file that it includes defines the chain.
+  - The module only adds rules that accept packets, so it never closes the connection that it runs over.
+  - The role P(corral.virt.firewall#role) finds the sources in the inventory.
 options:
   ports:
     description:
-      - Ports and ranges to open, each with C(/tcp) or C(/udp).
-      - The default is the port of libvirt over TLS and those of live migration.
+      - Ports and port ranges to open, each with C(/tcp) or C(/udp).
+      - The default is libvirt's TLS port and the ports of live migration.
     type: list
     elements: str
     default: [16514/tcp, 49152-49215/tcp]
   sources:
     description:
-      - Addresses and networks that may reach the ports. V(any) admits everybody.
-      - An empty list admits only O(source_names). If these are empty too, nobody is admitted, and rules of this module
-        are removed.
+      - Addresses and networks that may access the ports. V(any) admits everyone.
+      - An empty list admits only O(source_names). If both are empty, nobody is admitted, and the module removes its
+        rules.
     type: list
     elements: str
     required: true
   source_names:
     description:
-      - Names of hosts that may reach the ports. The addresses are those that the resolver of the managed host knows.
-      - Such an address may be outdated or missing, so while any name is given, no rule is removed.
+      - Names of hosts that may access the ports. The resolver of the managed host provides their addresses.
+      - Such an address may be outdated or missing, so the module removes no rule while any name is given.
     type: list
     elements: str
     default: []
   purge:
     description:
       - Remove rules of this module that are no longer wanted, except from firewalld.
-      - With V(false), or with O(source_names), rules are only added.
+      - With V(false), or with O(source_names), the module only adds rules.
     type: bool
     default: true
   controller:
-    description: Also admit the address from which Ansible reaches the host by SSH.
+    description: Also admit the address from which Ansible connects to the host by SSH.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -71,11 +71,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let two hypervisors and the network of AWX reach libvirt and migrate guests
+- name: Admit two hypervisors and the network of AWX to libvirt and live migration
   corral.virt.virt_firewall:
     sources: [192.0.2.11, 192.0.2.12, 198.51.100.0/24]
 
-- name: Open the default ports and those of GlusterFS, also to a host whose address is not in the inventory
+- name: Open the default ports and those of GlusterFS, also for a host given by name
   corral.virt.virt_firewall:
     ports: [16514/tcp, 24007-24008/tcp, 49152-60999/tcp]
     sources: ["2001:db8::/64"]
@@ -93,13 +93,13 @@ manager:
   type: str
   sample: nftables
 steps:
-  description: What was done, or in check mode would be.
+  description: Steps that were done, or in check mode would be done.
   returned: success
   type: list
   elements: str
   sample: [open 16514/tcp 49152-49215/tcp in the running nftables, write /etc/corral-virt/firewall.nft]
 unknown:
-  description: Names of O(source_names) without an address. They are not newly admitted.
+  description: Names in O(source_names) without an address. They are not newly admitted.
   returned: success
   type: list
   elements: str
