@@ -8,84 +8,83 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_daemon
-short_description: The libvirt daemon of a host has these settings, and runs with them
+short_description: Configure the libvirt daemons of a host and restart them when needed
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
   - Writes settings of the libvirt daemon and of its QEMU driver, each as a block at the beginning of its file, where
-    the first of two equal settings wins. The rest of the file is left alone.
-  - Enables sockets of the daemon, so that systemd starts it when somebody connects.
-  - Restarts a daemon that runs with former settings, has failed, or lacks a socket. It waits until no guest has a job
-    that a restart would break, such as a migration, a backup or a copy of a disk. That a restart is due is found on the
-    host each time, so a run that was killed before it is made up for by the next one.
-  - Knows C(libvirtd), which serves all of libvirt, and the daemons C(virtqemud), C(virtproxyd) and others, of which
-    each serves a part.
-  - Without options, only reads.
+    they take precedence over later settings of the same name. The rest of the file stays unchanged.
+  - Enables sockets of the daemon, so that systemd starts it when a client connects.
+  - Restarts a daemon that runs with former settings, has failed, or lacks a socket. The module first waits until no
+    guest has a job that a restart would break, such as a migration, a backup or a disk copy. Each run checks on the
+    host whether a restart is due, so if a run is killed before the restart, the next run does it.
+  - Supports the monolithic daemon C(libvirtd), and modular daemons such as C(virtqemud) and C(virtproxyd).
+  - Without options, the module only reads.
 options:
   block:
     description:
-      - Name of the block of settings, in the lines around it. Blocks of other names are left alone.
+      - Name of the block of settings, used in its marker lines. Blocks with other names stay unchanged.
     type: str
     default: virt_daemon
   daemon_settings:
     description:
       - Settings of the daemon, for C(libvirtd.conf), or for C(virtqemud.conf) and C(virtproxyd.conf).
-      - An empty dictionary removes the block. When not given, the files are left alone.
+      - An empty dictionary removes the block. By default the files stay unchanged.
     type: dict
   qemu_settings:
     description:
       - Settings of the QEMU driver, for C(qemu.conf).
-      - An empty dictionary removes the block. When not given, the file is left alone.
-      - Values of settings whose name says password, such as C(vnc_password), are not shown.
+      - An empty dictionary removes the block. By default the file stays unchanged.
+      - Values of settings whose name contains password, such as C(vnc_password), are not shown.
     type: dict
   clients:
     description:
-      - Distinguished names of the certificates that the TLS port admits (C(tls_allowed_dn_list)). libvirt takes them as
-        patterns.
-      - When not given, nothing is changed.
+      - Distinguished names of the certificates that the TLS port admits (C(tls_allowed_dn_list)). libvirt treats them
+        as patterns.
+      - By default nothing is changed.
     type: list
     elements: str
   purge_clients:
     description:
-      - Whether only O(clients) are admitted. With V(false), those that the block admits already stay.
+      - Whether to admit only O(clients). With V(false), clients that the block already admits stay admitted.
     type: bool
     default: true
   sockets:
     description:
-      - Whether the sockets for clients of this host are to be enabled and active.
-      - With V(false), they are left as they are.
+      - Whether to enable and start the sockets for clients on this host.
+      - With V(false), they stay unchanged.
     type: bool
     default: false
   tls_port:
     description:
-      - Whether the socket of the TLS port is to be enabled and active. Its first start stops the daemon for a moment.
-      - With V(false), it is left as it is.
+      - Whether to enable and start the socket of the TLS port. Its first start stops the daemon for a moment.
+      - With V(false), it stays unchanged.
     type: bool
     default: false
   modular:
     description:
-      - Whether daemons of which each serves a part are expected where neither they nor C(libvirtd) are enabled.
+      - Whether to expect modular daemons if neither they nor C(libvirtd) are enabled.
     type: bool
     default: false
   promised:
     description:
-      - Paths of files that an earlier task of a check run has promised. A daemon that reads one of them when it starts
-        is taken for one that will be restarted.
+      - Paths of files that an earlier task in check mode would change. The module treats a daemon that reads one of
+        them at its start as one that will be restarted.
     type: list
     elements: path
     default: []
   restart_timeout:
     description:
-      - Seconds to wait for jobs of guests to end. When they go on after that, the module fails, and the daemon runs
-        with former settings.
+      - Seconds to wait for jobs of guests to end. If jobs are still running after that, the module fails, and the
+        daemon keeps its former settings.
     type: int
     default: 600
 extends_documentation_fragment:
   - corral.virt.connection.attributes
 attributes:
   diff_mode:
-    description: Shows each block of settings that changes, and each socket.
+    description: Shows each block of settings and each socket that changes.
   platform:
     description: Linux with systemd.
 seealso:
@@ -96,17 +95,17 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Notice a dead peer within half a minute
+- name: Detect a dead peer within half a minute
   corral.virt.virt_daemon:
     daemon_settings: {keepalive_interval: 5, keepalive_count: 5}
 
-- name: Keep what QEMU prints, and let no restart break a job
+- name: Log the output of QEMU, and wait up to an hour for jobs before a restart
   corral.virt.virt_daemon:
     block: logging
     qemu_settings: {stdio_handler: logd}
     restart_timeout: 3600
 
-- name: Listen for TLS, and admit one more client
+- name: Listen for TLS, and admit an additional client
   corral.virt.virt_daemon:
     clients: ["O=corral.virt,OU=libvirt,CN=ci"]
     purge_clients: false
@@ -115,7 +114,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Whether the host has a libvirt that systemd starts.
+  description: Whether the host has a libvirt daemon that systemd starts.
   returned: success
   type: bool
   sample: true
@@ -125,13 +124,13 @@ server:
   type: str
   sample: libvirtd
 security_drivers:
-  description: Drivers of the running daemon that confine guests. V(null) when it was not asked.
+  description: Security drivers of the running daemon that confine guests. V(null) if the daemon was not queried.
   returned: success
   type: list
   elements: str
   sample: [apparmor]
 restart:
-  description: What is restarted and why. V(null) when nothing is.
+  description: Unit that is restarted, and the reason. V(null) if nothing is restarted.
   returned: always
   type: str
   sample: libvirtd.service, which runs with what /etc/libvirt/libvirtd.conf held before
@@ -142,7 +141,7 @@ jobs:
   elements: str
   sample: ["web1: migration to another host"]
 steps:
-  description: What was done, or in check mode would be.
+  description: Steps that were done, or in check mode would be done.
   returned: success
   type: list
   elements: str
