@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_domain_info
-short_description: Read guests
+short_description: Read the guests of a host
 version_added: 0.1.0
 description:
-  - Returns definition, state, addresses, disks, interfaces and displays of the guests of a host, in the words of
+  - Returns the definition, state, addresses, disks, interfaces and displays of the guests of a host, as options of
     M(corral.virt.virt_domain).
 author:
   - corral.virt contributors (@corral-virt)
@@ -20,29 +20,30 @@ extends_documentation_fragment:
   - corral.virt.connection.info
 options:
   name:
-    description: Only this guest; an empty list is returned when the host has none of that name.
+    description: Return only this guest. The list is empty if the host has no such guest.
     type: str
   addresses:
     description:
-      - Where to ask for addresses besides those given in the guest's seed. V(agent) and V(any) ask the guest agent of
-        every running guest, which takes seconds for each one that does not answer.
+      - Sources of addresses in addition to those set in the guest's seed. V(agent) and V(any) query the guest agent of
+        every running guest, which takes seconds for each guest that does not answer.
     type: str
     choices: [none, lease, arp, agent, any]
     default: none
   arguments:
     description:
-      - Also describe each guest as arguments of M(corral.virt.virt_domain), from its definition, however it was made.
-      - Said to the guest they change nothing. What no option can say, secrets, and displays that others than the host
-        can reach, are left out, and so left alone.
+      - Also return the arguments of M(corral.virt.virt_domain) that describe each guest, derived from its definition,
+        however it was created.
+      - Applying these arguments to the guest changes nothing. Settings that no option covers, secrets, and displays
+        that are reachable from outside the host are omitted, and stay unchanged.
     type: bool
     default: false
   details:
-    description: With V(false) only name, UUID and state of each guest are read, in one call; a guest that hangs holds
-      up nobody.
+    description: With V(false), read only the name, UUID and state of each guest, in one call, so that a guest that
+      hangs delays no other.
     type: bool
     default: true
   load:
-    description: Also measure, for a second, how busy the host and its guests are. Requires O(details=true).
+    description: Also measure, for one second, the load of the host and its guests. Requires O(details=true).
     type: bool
     default: false
 seealso:
@@ -55,26 +56,26 @@ EXAMPLES = r"""
   corral.virt.virt_domain_info:
   register: found
 
-- name: Read one, with its addresses
+- name: Read one guest, with its addresses
   corral.virt.virt_domain_info:
     name: web1
     addresses: any
 
-- name: Read only which guests there are
+- name: Read only the names and states of the guests
   corral.virt.virt_domain_info:
     details: false
 
-- name: See what the guests do
+- name: Measure the load of the guests
   corral.virt.virt_domain_info:
     load: true
 
-- name: Take over a guest made by hand
+- name: Read a guest that was created by hand
   corral.virt.virt_domain_info:
     name: desk
     arguments: true
   register: desk
 
-- name: Keep its description
+- name: Save its arguments in a file
   ansible.builtin.copy:
     content: "{{ desk.domains[0].arguments | ansible.builtin.to_nice_yaml }}"
     dest: desk.yml
@@ -83,7 +84,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-clock: {description: "The host's clock, in seconds since 1970.", returned: success, type: float}
+clock: {description: "The host's time, in seconds since 1970.", returned: success, type: float}
 domains:
   description: The guests, by name.
   returned: success
@@ -94,49 +95,51 @@ domains:
     uuid: {description: UUID., type: str, returned: always}
     state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
     persistent: {description: Whether a definition is stored., type: bool, returned: always}
-    autostart: {description: Whether it starts with the host., type: bool, returned: always}
+    autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
     tags: {description: Tags., type: list, elements: str, returned: always}
     vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
     cpu_percent:
-      description: How much of its vCPUs it used; null for a guest that is off, and where libvirt does not tell. Its
-        devices' work counts.
+      description: Utilisation of its vCPUs, including the work of its devices. Null for a guest that is off, or if
+        libvirt does not report it.
       type: float
       returned: with O(load)
     memory: {description: 'C(current_mib) and C(maximum_mib).', type: dict, returned: always}
     disks:
-      description: Disks; C(capacity_bytes) is the size the guest sees, C(physical_bytes) what it takes on the host.
+      description: Disks; C(capacity_bytes) is the size that the guest sees, C(physical_bytes) the space used on the
+        host.
       type: list
       elements: dict
       returned: always
     interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
     graphics:
       description:
-        - Displays with C(type), C(listen) and C(port). C(connect) are the commands that open one from the controller,
-          as C(ssh -L 5901:127.0.0.1:5900 hyper2) and C(vncviewer localhost:5901); without it nothing listens.
+        - Displays with C(type), C(listen) and C(port). C(connect) contains the commands that open the display from the
+          controller, such as C(ssh -L 5901:127.0.0.1:5900 hyper2) and C(vncviewer localhost:5901); it is absent if
+          nothing listens.
       type: list
       elements: dict
       returned: always
     console: {description: Whether it has a serial console that C(virsh console) opens., type: bool, returned: always}
     console_command:
-      description: The command that opens the serial console from the controller.
+      description: Command that opens the serial console from the controller.
       type: str
       returned: when it runs and has one
       sample: ssh -t root@hyper2 virsh --connect qemu:///system console web1
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
-    ssh_host_key: {description: Public SSH host key made with the seed., type: str, returned: always}
+    ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
-      description: Arguments of M(corral.virt.virt_domain) that describe it.
+      description: Arguments of M(corral.virt.virt_domain) that describe the guest.
       type: dict
       returned: with O(arguments)
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving:
-      description: The host it moves to while the record of a migration stands; else null.
+      description: Destination host of the guest while a migration record exists; otherwise null.
       type: str
       returned: always
-    moving_from: {description: UUID of the host it then comes from., type: str, returned: always}
+    moving_from: {description: UUID of the source host of that migration., type: str, returned: always}
 host:
-  description: The host; C(cpus), C(cpu_percent) (how busy they were; null where libvirt does not tell), C(memory_mib),
-    and C(memory_used_mib), which its running guests may use.
+  description: The host; C(cpus), C(cpu_percent) (their utilisation; null if libvirt does not report it), C(memory_mib),
+    and C(memory_used_mib), the memory that its running guests may use.
   returned: with O(load)
   type: dict
 """
