@@ -12,7 +12,7 @@ short_description: Read a hypervisor
 version_added: 0.1.0
 description:
   - Returns processors, memory (total, and free after its guests), capabilities, pools, networks, bridges, versions and
-    a short list of guests. This is what M(corral.virt.virt_place) decides by.
+    a short list of guests. M(corral.virt.virt_place) uses this data.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -21,9 +21,9 @@ extends_documentation_fragment:
 options:
   baseline:
     description:
-      - C(domain_capabilities.host_model_xml) of other hypervisors, as this module returned them there.
-        RV(host.cpu_baseline) is then a CPU that these and this one can all give their guests, which therefore can
-        migrate between them.
+      - C(domain_capabilities.host_model_xml) of other hypervisors, as returned by this module. RV(host.cpu_baseline) is
+        then a CPU that these hypervisors and this one can all provide, so that guests with this CPU can migrate between
+        them.
     type: list
     elements: str
     default: []
@@ -57,58 +57,61 @@ host:
   returned: success
   type: dict
   contains:
-    hostname: {description: Its own name., type: str, returned: always}
-    uuid: {description: UUID by which libvirt tells hosts apart., type: str, returned: always}
+    hostname: {description: Host name of the hypervisor., type: str, returned: always}
+    uuid: {description: UUID by which libvirt distinguishes hosts., type: str, returned: always}
     uri: {description: URI of the connection., type: str, returned: always}
     cpus: {description: Logical processors., type: int, returned: always}
-    sockets: {description: Sockets of processors., type: int, returned: always}
-    cores: {description: Cores of a socket., type: int, returned: always}
-    threads: {description: Threads of a core., type: int, returned: always}
+    sockets: {description: Number of CPU sockets., type: int, returned: always}
+    cores: {description: Cores per socket., type: int, returned: always}
+    threads: {description: Threads per core., type: int, returned: always}
     cpu_mhz:
-      description: Clock of the processors in MHz; 0 where libvirt does not know it.
+      description: Clock rate of the processors in MHz; 0 if libvirt does not know it.
       type: int
       returned: always
     cpu_model: {description: CPU model., type: str, returned: always}
-    cpu_baseline: {description: Common CPU in the words of option O(corral.virt.virt_domain#module:cpu)., type: dict,
+    cpu_baseline: {description: "Common CPU, as option O(corral.virt.virt_domain#module:cpu).", type: dict,
       returned: with O(baseline)}
     arch: {description: Architecture., type: str, returned: always}
     memory_mib: {description: Memory., type: int, returned: always}
-    memory_reserved_mib: {description: Kept for the host itself., type: int, returned: always}
-    memory_used_mib: {description: Sum of what running guests may use., type: int, returned: always}
-    memory_free_mib: {description: What is left for guests., type: int, returned: always}
+    memory_reserved_mib: {description: Memory reserved for the host itself., type: int, returned: always}
+    memory_used_mib: {description: Sum of the memory that running guests may use., type: int, returned: always}
+    memory_free_mib: {description: Memory that is left for guests., type: int, returned: always}
     vcpus_used: {description: Sum of the vCPUs of running guests., type: int, returned: always}
     security_drivers:
       description:
-        - Drivers by which libvirt confines the guests here. V(apparmor) and V(selinux) keep a guest that breaks out of
-          QEMU from the files of other guests; V(dac) only runs QEMU as a user of its own.
+        - Security drivers with which libvirt confines the guests. V(apparmor) and V(selinux) prevent a guest that
+          escapes from QEMU from accessing the files of other guests; V(dac) only runs QEMU as a separate user.
       type: list
       elements: str
       returned: always
       sample: [apparmor, dac]
     virt_types: {description: 'V(kvm), V(qemu).', type: list, elements: str, returned: always}
     machines: {description: Machine types., type: list, elements: str, returned: always}
-    domain_capabilities: {description: What guests may have., type: dict, returned: always}
+    domain_capabilities: {description: Capabilities that guests can use., type: dict, returned: always}
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
     bridges:
-      description: Bridges of the host; null behind a remote connection.
+      description: Bridges of the host; null with a remote connection.
       type: list
       elements: str
       returned: always
     maintenance:
       description:
-        - C(reason) and C(since) while guests are to keep away, and C(bridges) and active C(pools) that the host had
-          then; else null. Playbook drain sets it.
+        - While the host is in maintenance, C(reason) and C(since), and the C(bridges) and active C(pools) that the host
+          had when it was marked; otherwise null. The playbook drain sets it.
       type: dict
       returned: always
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
-    pools: {description: Storage pools with capacity and room in bytes., type: list, elements: dict, returned: always}
+    pools:
+      description: Storage pools with capacity and free space in bytes.
+      type: list
+      elements: dict
+      returned: always
     guests:
       description:
-        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being made) of
-          every guest.
-        - While the record of a migration stands, moving (the host it moves to) and moving_from (UUID of the host it
-          comes from).
+        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being created)
+          of every guest.
+        - While a migration record exists, also moving (destination host) and moving_from (UUID of the source host).
       type: list
       elements: dict
       returned: always
