@@ -11,14 +11,15 @@ module: virt_addresses
 short_description: Find the addresses of running guests and record them
 version_added: 0.1.0
 description:
-  - Finds out at which IP addresses the running guests of a host are, also on a bridge where others give addresses by
-    DHCP, and records them in libvirt's metadata of the guest. The inventory plugin
-    R(corral.virt.virt,ansible_collections.corral.virt.virt_inventory) reads that.
-  - All guests are looked at together, from libvirt's DHCP leases, the host's neighbour table, packets at the guests'
-    interfaces and the guests' agents. A guest that is silent is asked by ARP, at its own interface, whether it has an
-    address of the bridge's network.
-  - A guest can claim any address, so an address is believed only where it is in a network that the host has on that
-    bridge, and is neither the host's, nor a router's, nor another guest's or another machine's that answers for it.
+  - Finds the IP addresses of the running guests of a host, also on a bridge where an external DHCP server assigns them,
+    and records them in libvirt's metadata of the guest. The inventory plugin
+    R(corral.virt.virt,ansible_collections.corral.virt.virt_inventory) reads these records.
+  - The module examines all guests together, with libvirt's DHCP leases, the host's neighbour table, packets at the
+    guests' interfaces, and the guest agents. For a guest that sends nothing, it probes the addresses of the bridge's
+    network by ARP at the guest's own interface.
+  - A guest can claim any address. The module therefore accepts an address only if it is in a network that the host has
+    on that bridge, and does not belong to the host, to a router, to another guest, or to another machine that answers
+    for it.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,18 +28,18 @@ extends_documentation_fragment:
 options:
   names:
     description:
-      - Only these guests; by default all that run. Guests that are not there or do not run are passed over.
-      - Without names, nothing is recorded with a guest that the collection keeps nothing with, such as one made by
-        hand.
+      - Only these guests; by default all running guests. Guests that do not exist or do not run are skipped.
+      - Without names, the module records nothing for guests without metadata of this collection, such as guests that
+        were created by hand.
     type: list
     elements: str
   wait_timeout:
-    description: Seconds to look at most. It ends earlier when every guest was found.
+    description: Maximum number of seconds to search. The search ends early when every guest is found.
     type: int
     default: 3
 notes:
-  - Packets are seen only by root on the host itself, with O(uri=qemu:///system).
-  - What is recorded of a guest that is silent stays as it is, until another guest has that address.
+  - Only root on the host itself can capture packets, with O(uri=qemu:///system).
+  - The record of a guest that sends nothing stays unchanged, until another guest has that address.
 seealso:
   - module: corral.virt.virt_domain
     description: Its option O(corral.virt.virt_domain#module:wait_for_ip) waits for a new guest's address and records
@@ -47,10 +48,10 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Record where the guests are now
+- name: Record the current addresses of all guests
   corral.virt.virt_addresses:
 
-- name: Look for one guest for a minute
+- name: Search for one guest for up to a minute
   corral.virt.virt_addresses:
     names: [web1]
     wait_timeout: 60
@@ -59,33 +60,33 @@ EXAMPLES = r"""
 
 RETURN = r"""
 guests:
-  description: The running guests that were looked for, by name.
+  description: The running guests that the module searched for, by name.
   returned: success
   type: list
   elements: dict
   contains:
     name: {description: Name., type: str, returned: always}
     addresses:
-      description: Addresses at which it was seen now, IPv4 before IPv6.
+      description: Addresses at which the guest was seen in this run, IPv4 before IPv6.
       type: list
       elements: str
       returned: always
     refused:
-      description: Addresses that were claimed for it and are not believed, and why.
+      description: Addresses that were claimed for the guest but not accepted, and why.
       type: list
       elements: str
       returned: always
 steps:
-  description: What was recorded, or in check mode would be.
+  description: Addresses that were recorded, or in check mode would be recorded.
   returned: always
   type: list
   elements: str
 read_only:
-  description: Whether this user may read libvirt, and just not write.
+  description: Whether the user may read libvirt but not write.
   returned: failure
   type: bool
 notes:
-  description: Recorded addresses that are another guest's now; also given as warnings.
+  description: Recorded addresses that now belong to another guest; also shown as warnings.
   returned: success
   type: list
   elements: str

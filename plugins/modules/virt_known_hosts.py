@@ -11,10 +11,10 @@ module: virt_known_hosts
 short_description: Keep SSH host keys of guests on the controller
 version_added: 0.1.0
 description:
-  - Edits a C(known_hosts) file of the controller once for many guests. Lines of other names, comments and lines with a
-    marker (C(@cert-authority), C(@revoked)) stay as they are; hashed names are understood.
-  - It works as the user who runs Ansible, whatever C(become) says. A task that is delegated to C(localhost) becomes
-    root where the inventory or an extra variable sets C(ansible_become), even when the task says C(become=false).
+  - Edits a C(known_hosts) file on the controller once for many guests. Lines with other names, comments and lines with
+    a marker (C(@cert-authority), C(@revoked)) stay unchanged; hashed names are supported.
+  - It runs as the user who runs Ansible, whatever C(become) is. A task that is delegated to C(localhost) becomes root
+    if the inventory or an extra variable sets C(ansible_become), even if the task sets C(become=false).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -23,15 +23,15 @@ attributes:
   check_mode:
     description: Predicts the change and writes nothing.
   diff_mode:
-    description: Shows the lines.
+    description: Shows the lines that change.
     support: full
 options:
   path:
-    description: The file, which is made where it is missing.
+    description: The file, created if it does not exist.
     type: path
     required: true
   keys:
-    description: Public key by name of a guest. Another key of the same kind is replaced.
+    description: Public keys, by guest name. A key replaces another key of the same type.
     type: dict
     default: {}
   absent:
@@ -40,7 +40,7 @@ options:
     elements: str
     default: []
   renamed:
-    description: New name by old name. The keys of the old name become those of the new one, which loses its own.
+    description: New names, by old name. The keys of the old name move to the new name, and replace its keys.
     type: dict
     default: {}
 seealso:
@@ -56,7 +56,7 @@ EXAMPLES = r"""
       web1: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHfOLs5GJbA6yKcBCyMPNBAhRZBKNYdD4qX3Y0K4sFyB
   run_once: true
 
-- name: Forget a guest
+- name: Remove a guest's host key
   corral.virt.virt_known_hosts:
     path: ~/.config/corral/known_hosts
     absent: [web1]
