@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_balance
-short_description: Plan which guests move so that hypervisors are loaded evenly
+short_description: Plan which guests to migrate so that the load of hypervisors is even
 version_added: 0.1.0
 description:
-  - Decides by what M(corral.virt.virt_host_info) said of the hosts, and prints the plan as a table. It moves nothing;
+  - Plans from the results of M(corral.virt.virt_host_info), and prints the plan as a table. It migrates nothing;
     M(corral.virt.virt_migrations) does.
-  - Only running guests move, by the rules of M(corral.virt.virt_place); memory counts twice as much as processors.
-    Hosts in maintenance neither give nor take. The moves can be done in any order.
+  - Only running guests move, by the rules of M(corral.virt.virt_place). Memory counts twice as much as processors.
+    Hosts in maintenance neither give nor take guests. The moves can be done in any order.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -22,22 +22,22 @@ extends_documentation_fragment:
   - corral.virt.controller.overcommit
 options:
   hosts:
-    description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached,
-      and is left alone.
+    description: Registered results of M(corral.virt.virt_host_info), by host. A host without a result counts as
+      unreachable, and is left out of the plan.
     type: dict
     required: true
   max_moves:
-    description: Moves at most.
+    description: Maximum number of moves.
     type: int
     default: 10
   min_gain:
     description:
-      - Percent points by which a move must lower the imbalance. The imbalance is how far the hosts' load is from their
-        mean (a standard deviation, bigger hosts counting more).
+      - Percentage points by which a move must lower the imbalance. The imbalance is the deviation of the hosts' load
+        from their mean (a standard deviation in which larger hosts count more).
     type: float
     default: 1.0
   stay:
-    description: Names of guests that are not to move.
+    description: Names of guests that must not move.
     type: list
     elements: str
     default: []
@@ -46,7 +46,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Plan
+- name: Plan which guests to migrate
   corral.virt.virt_balance:
     hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
     max_moves: 4
@@ -57,14 +57,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moves:
-  description: The plan, the best move first, with C(gain) in percent points and what it may cost in C(cost_mib) of
-    memory and disks; before it, those that an interrupted migration has begun (C(gain) 0).
+  description: The plan, best move first, with C(gain) in percentage points and the possible cost C(cost_mib) of memory
+    and disks. Moves that an interrupted migration has started come first (C(gain) 0).
   returned: success
   type: list
   elements: dict
   sample: [{name: web1, source: hyper1, dest: hyper2, gain: 7.3, cost_mib: 2358}]
 imbalance:
-  description: C(before) and C(after) in percent points.
+  description: C(before) and C(after) in percentage points.
   returned: success
   type: dict
   sample: {before: 21.4, after: 3.0}

@@ -11,13 +11,13 @@ module: virt_place
 short_description: Choose a hypervisor for each of many guests at once
 version_added: 0.1.0
 description:
-  - Decides by what M(corral.virt.virt_host_info) said of the hosts; says why for every choice and every refusal.
-  - A guest that exists stays where it is. While a host of O(group) is not reached, a guest that is not seen to run
-    elsewhere is deferred, not made or started a second time.
-  - A guest that exists, is off, and is started by the same batch (C(state=running)) counts whole on its host.
-  - A new guest whose name is that of a host in the inventory is refused, unless that host is in the group C(guests).
-  - With O(leave), guests that exist on these hosts are placed anew, on others; those that fit nowhere are listed, and
-    are no failure.
+  - Decides from the results of M(corral.virt.virt_host_info), and explains every choice and every refusal.
+  - An existing guest stays where it is. While a host of O(group) is unreachable, a guest that is not seen to run
+    elsewhere is deferred, not created or started a second time.
+  - An existing guest that is off and that the same batch starts (C(state=running)) counts in full on its host.
+  - A new guest with the name of a host in the inventory is refused, unless that host is in the group C(guests).
+  - With O(leave), existing guests on these hosts are placed on other hosts. Guests that fit nowhere are listed, but are
+    not a failure.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,29 +27,30 @@ options:
   guests:
     description:
       - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and
-        for placement only C(host), the hypervisor it must be on, and C(apart), a word; guests with the same word never
-        share a host. Tag guests C(apart-WORD) so that later runs without them know; role P(corral.virt.guests#role)
-        does.
+        two keys for placement only. C(host) is the hypervisor that the guest must be on. C(apart) is a word; guests
+        with the same word never share a host. Tag guests with C(apart-WORD) so that later runs without them know it;
+        the role P(corral.virt.guests#role) does this.
     type: list
     elements: dict
     default: []
   hosts:
-    description: Registered results of M(corral.virt.virt_host_info), by host. A host without one counts as not reached.
+    description: Registered results of M(corral.virt.virt_host_info), by host. A host without a result counts as
+      unreachable.
     type: dict
     required: true
   group:
-    description: All hypervisors, those that were not reached among them. The keys of O(hosts) when not given.
+    description: All hypervisors, including unreachable ones. Defaults to the keys of O(hosts).
     type: list
     elements: str
   leave:
     description:
-      - Hypervisors that their guests leave, as before maintenance. They take no new ones either. All of them must have
+      - Hypervisors to evacuate, for example before maintenance. They also take no new guests. All of them must have
         been reached.
     type: list
     elements: str
     default: []
   only:
-    description: Of the guests on the hosts of O(leave), only these leave. All of them when not given.
+    description: Move only these guests from the hosts of O(leave). By default all guests move.
     type: list
     elements: str
 """
@@ -65,7 +66,7 @@ EXAMPLES = r"""
   run_once: true
   register: placed
 
-- name: Choose where the guests of hyper1 go
+- name: Choose destinations for the guests of hyper1
   corral.virt.virt_place:
     leave: [hyper1]
     group: "{{ groups['hyper'] }}"
@@ -73,7 +74,7 @@ EXAMPLES = r"""
   run_once: true
   register: placed
 
-- name: Choose where one of them goes
+- name: Choose a destination for one guest of hyper1
   corral.virt.virt_place:
     leave: [hyper1]
     only: [web1]
@@ -89,13 +90,14 @@ placements:
   type: dict
   sample: {web1: hyper1, web2: hyper2}
 explained:
-  description: A line for each guest, saying where it goes, or that it is refused or deferred, and why.
+  description: One line per guest, with its hypervisor, or that it is refused or deferred, and the reason.
   returned: success
   type: list
   elements: str
 moves:
   description: Guests that leave a host of O(leave), with C(name), C(source), C(dest), C(state), C(memory_mib),
-    C(disk_mib) and C(why); running ones first, the biggest first; last those whose migration from there is not settled.
+    C(disk_mib) and C(why). Running guests come first, the largest first; guests whose migration from there is
+    unresolved come last.
   returned: success
   type: list
   elements: dict
@@ -107,7 +109,7 @@ stays:
   type: list
   elements: dict
 deferred:
-  description: Guests that are not made now because a host that may have them was not reached.
+  description: Guests that are not created now because a host that may have them is unreachable.
   returned: success
   type: list
   elements: str
