@@ -12,20 +12,20 @@ short_description: Check the arguments of a playbook of this collection
 version_added: 0.1.0
 description:
   - Reads the extra variables of the run (C(-e), a survey) and the variables of the play (C(vars) beside
-    C(import_playbook)), checks them against the action catalogue, and returns them converted, with defaults. V(false)
-    as a text is false.
-  - All problems are reported at once. A variable is refused when its name is near that of an argument, or when it
-    belongs to another playbook. Variables of the inventory, of the roles, and those that begin with C(ansible_),
-    C(awx_), C(tower_), C(semaphore_), C(virt_), C(corral_) or C(_) pass.
-  - Hosts that are said to be gone (C(gone)) must be hosts of the group, must not answer, and must be named a second
-    time (C(confirm), or at the terminal).
+    C(import_playbook)), checks them against the action catalogue, and returns them converted and with defaults. The
+    text V(false) means false.
+  - All problems are reported together. A variable is refused if its name is similar to that of an argument, or if it
+    belongs to another playbook. Variables of the inventory and of the roles, and variables that begin with C(ansible_),
+    C(awx_), C(tower_), C(semaphore_), C(virt_), C(corral_) or C(_), are allowed.
+  - Hosts that are declared gone (C(gone)) must be in the group, must not answer, and must be confirmed by name
+    (C(confirm), or at the terminal).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
   - corral.virt.controller
 options:
   action:
-    description: The action whose arguments they are.
+    description: The action that the arguments belong to.
     type: str
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, query,
@@ -42,12 +42,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 arguments:
-  description: The arguments that were given, and those that have a default.
+  description: Arguments that were given or have a default.
   returned: success
   type: dict
   sample: {guest: [web1, db1], virt_group: hyper}
 withheld:
-  description: Names of arguments that were given and may hold a secret; they are not in RV(arguments).
+  description: Names of given arguments that may hold a secret; they are not in RV(arguments).
   returned: success
   type: list
   elements: str

@@ -11,30 +11,29 @@ module: virt_find
 short_description: Find the guests that a playbook is about
 version_added: 0.1.0
 description:
-  - Finds guests by name, pattern or tag in what M(corral.virt.virt_domain_info) returned for all hypervisors, each on
-    the one host that has it.
-  - All problems are reported at once, and nothing is found then. These are a guest that no host has, with names that
-    are near and the hosts that were not asked; a guest that is on two hosts; a pattern or tag without a guest; a state
-    in which the action cannot be done.
-  - Guests that a pattern or a tag finds must be confirmed with their number (C(confirm)) when the action is
-    destructive.
+  - Finds guests by name, pattern or tag in the results of M(corral.virt.virt_domain_info) from all hypervisors, each
+    guest on the one host that has it.
+  - All problems are reported together, and then no guest is returned. Problems are a guest that no host has (reported
+    with similar names and the hosts that were not queried), a guest that is on two hosts, a pattern or tag that matches
+    no guest, and a state in which the action is not possible.
+  - If the action is destructive and a pattern or tag selects the guests, their number must be confirmed (C(confirm)).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
   - corral.virt.controller
 options:
   action:
-    description: What is to be done to them.
+    description: Action to perform on the guests.
     type: str
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename]
   arguments:
-    description: Its arguments, from RV(corral.virt.virt_arguments#module:arguments).
+    description: Arguments of the action, from RV(corral.virt.virt_arguments#module:arguments).
     type: dict
     required: true
   results:
-    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without one counts as not
-      reached.
+    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without a result counts as
+      unreachable.
     type: dict
     required: true
 """
@@ -57,7 +56,7 @@ guests:
   elements: dict
   sample: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, host: hyper2, state: shutdown}]
 domains:
-  description: What is to be said to M(corral.virt.virt_domains) on each host.
+  description: Value of option C(domains) of M(corral.virt.virt_domains) for each host.
   returned: success
   type: dict
   sample: {hyper2: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, state: running}]}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_report
-short_description: Print a report over all hypervisors
+short_description: Print a report of all hypervisors
 version_added: 0.1.0
 description:
-  - Prints what the info modules returned for many hosts as one text. The playbooks C(query), C(list) and C(host_info)
+  - Prints the results of the info modules from many hosts as one text. The playbooks C(query), C(list) and C(host_info)
     use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host.
 author:
   - corral.virt contributors (@corral-virt)
@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - corral.virt.controller
 options:
   kind:
-    description: Which report.
+    description: Type of report.
     type: str
     required: true
     choices: [query, list, host_info, steps, console, migrations]
@@ -30,27 +30,27 @@ options:
     type: dict
     required: true
   group:
-    description: All hosts that should be there; those without a result are shown as not reached.
+    description: All expected hosts. Hosts without a result are shown as unreachable.
     type: list
     elements: str
     required: true
   guest:
-    description: Only these guests.
+    description: Report only these guests.
     type: list
     elements: str
   format:
     description:
-      - How the report is written. V(seed) is the text that the users of Salt Virt know, V(table) is for people, and
-        V(json) for programs; its shape is in the guide of commands.
-      - V(table) and V(json) are for O(kind=query), O(kind=list) and O(kind=host_info).
-      - Figures of how busy hosts and guests are need O(corral.virt.virt_domain_info#module:load=true).
+      - Output format. V(seed) is the text that users of Salt Virt know, V(table) is for people, and V(json) is for
+        programs; the guide of commands describes its structure.
+      - V(table) and V(json) are available for O(kind=query), O(kind=list) and O(kind=host_info).
+      - Load figures of hosts and guests require O(corral.virt.virt_domain_info#module:load=true).
     type: str
     choices: [seed, table, json]
     default: seed
   out:
     description:
-      - A file on the controller that the report is written to, instead of printing it; a relative path begins where
-        Ansible was started. It is replaced as a whole.
+      - File on the controller to which the report is written instead of being printed. A relative path starts at the
+        directory in which Ansible was started. The file is replaced as a whole.
     type: str
 seealso:
   - plugin: corral.virt.report
@@ -58,14 +58,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Print every host and guest
+- name: Print all hosts and guests
   corral.virt.virt_report:
     kind: query
     group: "{{ groups['hyper'] }}"
     results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_found'))) }}"
   run_once: true
 
-- name: Write the same for a program
+- name: Write the same report as JSON to a file
   corral.virt.virt_report:
     kind: query
     format: json
@@ -77,15 +77,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 text:
-  description: What was printed, or written.
+  description: Text that was printed or written.
   returned: success
   type: str
 out:
-  description: The file, as an absolute path.
+  description: Absolute path of the file.
   returned: with O(out)
   type: str
 missing:
-  description: Hosts that could not be asked.
+  description: Hosts that could not be queried.
   returned: success
   type: list
   elements: str
