@@ -13,7 +13,7 @@ class ModuleDocFragment:
 options:
   uri:
     description:
-      - The libvirt connection, as seen from the machine on which the module runs.
+      - libvirt connection URI, as seen from the machine on which the module runs.
     type: str
     default: qemu:///system
 attributes:
@@ -32,10 +32,10 @@ requirements:
 options: {}
 attributes:
   check_mode:
-    description: Predicts what a real run does, and writes nothing.
+    description: Predicts the result of a real run, and changes nothing.
     support: full
   diff_mode:
-    description: Shows the fields that change, before and after; not XML.
+    description: Shows the fields that change, before and after; does not show XML.
     support: full
   platform:
     description: Linux with KVM or QEMU under libvirt.
@@ -47,7 +47,7 @@ attributes:
 options: {}
 attributes:
   check_mode:
-    description: Only reads.
+    description: The module only reads.
     support: full
   diff_mode:
     description: Nothing changes, so there is nothing to show.

@@ -13,7 +13,7 @@ class ModuleDocFragment:
 options: {}
 attributes:
   check_mode:
-    description: Touches no host, so it does the same.
+    description: Behaves the same, because it connects to no host.
     support: full
   diff_mode:
     description: Nothing changes, so there is nothing to show.
@@ -26,18 +26,18 @@ attributes:
     OVERCOMMIT = r"""
 options:
   cpu_overcommit:
-    description: vCPUs that may be promised for each processor.
+    description: Number of vCPUs to allow for each processor.
     type: float
     default: 4.0
   memory_overcommit:
     description:
-      - Share of a host's memory that may be promised.
-      - Guests that run count with all they may use, and so do guests that are off but start with the host
+      - Ratio of a host's memory that guests may use.
+      - Running guests count with their maximum memory, and so do guests that are off but start with the host
         (C(autostart)).
     type: float
     default: 1.0
   all_defined:
-    description: Count every guest that is defined, also one that is off and does not start with the host.
+    description: Count every defined guest, including guests that are off and do not start with the host.
     type: bool
     default: false
 """
