@@ -7,35 +7,37 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: virt
-short_description: The guests of libvirt hypervisors as hosts
+short_description: List the guests of libvirt hypervisors as hosts
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Asks every hypervisor for its guests, all hypervisors at once, and makes a host of each guest.
-  - The hypervisors are those that an earlier inventory source put into the group O(group). Sources in a directory are
-    read in alphabetical order, so C(hosts.yml) comes before C(virt.yml).
-  - Guests are in the group C(guests), below it in C(on_HYPERVISOR), in C(guests_running), C(guests_paused) or
-    C(guests_shutdown), and in C(tag_TAG) for every tag.
-  - A hypervisor that does not answer stays a host, with RV(ignore:virt_reachable=false) as variable, and a warning says
-    why. It is given up when it is silent for O(timeout).
-  - A guest whose name is not made of letters, digits, C(.), C(_) and C(-), or is a number or an address, is shown under
-    an alias (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is its real name.
-  - A guest named as a host that is in no group C(guests) is not shown, and a warning says so. Variables of a host that
-    another source defines are never replaced.
-  - An address that belongs to another host of the inventory, that two running guests claim, or that is loopback,
-    multicast, link-local or unspecified is not used as C(ansible_host). Of two guests that were seen at one address,
-    the last one has it, or the one for which a DHCP server speaks, and a warning names the other.
-  - A guest whose SSH host key is known to the collection (see M(corral.virt.virt_domain)) is verified against it under
-    its own name, whatever address it has today.
-  - The file's name ends in C(virt.yml) or C(virt.yaml).
+  - Queries every hypervisor for its guests, all hypervisors in parallel, and adds a host for each guest.
+  - The hypervisors are the hosts that an earlier inventory source added to the group O(group). Ansible reads the
+    sources in a directory in alphabetical order, so C(hosts.yml) comes before C(virt.yml).
+  - Guests are in the group C(guests), and in its child groups C(on_HYPERVISOR), C(guests_running), C(guests_paused) or
+    C(guests_shutdown), and C(tag_TAG) for every tag.
+  - A hypervisor that does not answer stays a host, with the variable RV(ignore:virt_reachable=false), and a warning
+    gives the reason. The plugin gives up on a hypervisor that is silent for O(timeout).
+  - If a guest's name contains anything but letters, digits, C(.), C(_) and C(-), or is a number or an address, the
+    guest is shown under an alias (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is
+    its real name.
+  - A guest with the name of a host that is not in the group C(guests) is not shown, and a warning says so. The plugin
+    never replaces variables of a host that another source defines.
+  - The plugin does not use an address as C(ansible_host) if it belongs to another host of the inventory, if two running
+    guests claim it, or if it is loopback, multicast, link-local or unspecified. If two guests were seen at the same
+    address, it belongs to the guest that was seen last, or to the guest for which a DHCP server is evidence, and a
+    warning names the other guest.
+  - If the collection knows the SSH host key of a guest (see M(corral.virt.virt_domain)), SSH verifies the guest against
+    this key under the guest's own name, whatever its current address is.
+  - The name of the inventory file must end in C(virt.yml) or C(virt.yaml).
 notes:
   - Host variables of a guest are C(virt_hypervisor), C(virt_name), C(virt_state), C(virt_uuid), C(virt_vcpus),
-    C(virt_memory_mib), C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) where an
-    address is known; C(ansible_ssh_common_args) where the host key is, followed by what the inventory or C(ansible.cfg)
-    says there.
+    C(virt_memory_mib), C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) if an address
+    is known; C(ansible_ssh_common_args) if the host key is known, followed by the value that the inventory or
+    C(ansible.cfg) sets for it.
   - Control characters in names, titles and tags are shown as C(\\x1b).
-  - Names and titles come from outside; templates in them are never executed.
+  - Names and titles are untrusted; templates in them are never evaluated.
 requirements:
   - libvirt-python and lxml on the controller
 extends_documentation_fragment:
@@ -43,7 +45,7 @@ extends_documentation_fragment:
   - ansible.builtin.inventory_cache
 options:
   plugin:
-    description: Says that the file is for this plugin.
+    description: Identifies this plugin. Must be set to C(corral.virt.virt).
     type: str
     required: true
     choices: [corral.virt.virt, virt]
@@ -55,25 +57,27 @@ options:
       - name: CORRAL_VIRT_GROUP
   hypervisors:
     description:
-      - Hypervisors with a libvirt URI each, instead of those in O(group), to which they are added. URIs may be
-        templates, as O(uri).
+      - Hypervisors, each with a libvirt URI, instead of the hosts in O(group). The plugin adds them to that group. URIs
+        may be templates, like O(uri).
     type: dict
   uri:
     description:
-      - The libvirt URI of a hypervisor, a template over its variables. Those in C(group_vars) and C(host_vars) beside
-        the inventory are among them.
-      - C(virt_address) is its C(ansible_host), or else its name, as URIs want it; C(virt_pki_dir) is O(pki_dir).
-      - With C(qemu+ssh://) the SSH client must get in without asking; it is kept from asking. C(qemu+libssh://) hangs
-        in libvirt.
-      - Reading needs neither root nor a certificate; see C(hypervisor_readers) of role P(corral.virt.hypervisor#role).
+      - libvirt URI of a hypervisor, a template with the variables of the hypervisor. These include the variables in
+        C(group_vars) and C(host_vars) beside the inventory.
+      - C(virt_address) is the hypervisor's C(ansible_host), or else its name, in the form that URIs require;
+        C(virt_pki_dir) is O(pki_dir).
+      - With C(qemu+ssh://) the SSH client must log in without a prompt; the plugin disables prompts. C(qemu+libssh://)
+        hangs in libvirt.
+      - Reading requires neither root nor a certificate; see C(hypervisor_readers) of the role
+        P(corral.virt.hypervisor#role).
     type: str
     default: qemu+tls://{{ virt_address }}/system?pkipath={{ virt_pki_dir }}
     env:
       - name: CORRAL_VIRT_URI
   pki_dir:
     description:
-      - Directory with the controller's own certificate, a template as O(uri).
-      - Default is where the role P(corral.virt.pki#role) puts it.
+      - Directory of the controller's own certificate, a template like O(uri).
+      - Defaults to the directory that the role P(corral.virt.pki#role) uses.
     type: str
     default: "{{ pki_ca_dir | default(lookup('ansible.builtin.env', 'CORRAL_VIRT_CA_DIR') or '~/.config/corral/ca')
       }}/controller"
@@ -81,21 +85,21 @@ options:
       - name: CORRAL_VIRT_PKI_DIR
   known_hosts:
     description:
-      - File with the SSH host keys of the guests, under their names; a template as O(uri). Empty for none.
-      - Default is where the role P(corral.virt.guests#role) puts them, which is its variable C(guests_known_hosts), or
-        else C(~/.config/corral/known_hosts).
+      - File with the SSH host keys of the guests, under their names; a template like O(uri). Empty for no file.
+      - Defaults to the file that the role P(corral.virt.guests#role) uses, which is its variable C(guests_known_hosts),
+        or else C(~/.config/corral/known_hosts).
     type: str
     env:
       - name: CORRAL_VIRT_KNOWN_HOSTS
   addresses:
     description:
-      - Where to look for a guest's addresses. The first that knows any is believed.
-      - V(record) is what the collection noted when it gave the guest its addresses, V(lease) the DHCP server of
-        libvirt's own networks, V(seen) where the guest was when M(corral.virt.virt_addresses), or
-        O(corral.virt.virt_domain#module:wait_for_ip), last saw it, V(arp) what libvirt reads from the hypervisor's ARP
-        table, V(agent) the guest itself.
-      - Agents are asked last, all at once and for three seconds together. Who may only read cannot ask them; they are
-        passed over.
+      - Sources of a guest's addresses, in order. The first source that knows an address is used.
+      - V(record) is the address that the collection recorded when it assigned it to the guest. V(lease) is the DHCP
+        server of libvirt's own networks. V(seen) is the address at which M(corral.virt.virt_addresses) or
+        O(corral.virt.virt_domain#module:wait_for_ip) last saw the guest. V(arp) is the hypervisor's ARP table, as read
+        by libvirt. V(agent) is the guest agent.
+      - The plugin queries agents last, in parallel and for three seconds in total. It skips them if its connection is
+        read-only.
     type: list
     elements: str
     choices: [record, lease, seen, arp, agent]
@@ -103,7 +107,7 @@ options:
     env:
       - name: CORRAL_VIRT_ADDRESSES
   prefer:
-    description: Which of a guest's addresses becomes C(ansible_host), best first; V(ipv4), V(ipv6), or a network such
+    description: Which of a guest's addresses becomes C(ansible_host), best first. V(ipv4), V(ipv6), or a network such
       as V(10.1.0.0/16).
     type: list
     elements: str
@@ -112,21 +116,22 @@ options:
       - name: CORRAL_VIRT_PREFER
   filters:
     description:
-      - Conditions that a guest must meet, all of them, to become a host. Written as in C(when), over the variables
-        listed in the notes.
+      - Conditions that a guest must all meet to become a host, written as in C(when), with the variables listed in the
+        notes.
     type: list
     elements: str
     default: []
   concurrency:
-    description: How many hypervisors are asked at once.
+    description: Number of hypervisors to query in parallel.
     type: int
     default: 32
     env:
       - name: CORRAL_VIRT_CONCURRENCY
   timeout:
     description:
-      - Seconds of silence after which a hypervisor is given up. Each of its replies starts them anew.
-      - Four times as long while other hypervisors still answer, because a busy controller may be what is slow.
+      - Seconds of silence after which the plugin gives up on a hypervisor. Each reply restarts the timeout.
+      - A silent hypervisor gets four times as long while other hypervisors still answer, because a busy controller may
+        be the cause.
     type: float
     default: 8
     env:
