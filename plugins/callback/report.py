@@ -13,9 +13,9 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Prints what M(corral.virt.virt_report) reports, as the playbooks C(query), C(list) and C(host_info) do, and nothing
-    else, so that a program can read it. Failures, unreachable hosts, warnings and progress go to standard error; the
-    exit code is Ansible's.
+  - Prints only the reports of M(corral.virt.virt_report), as used by the playbooks C(query), C(list) and C(host_info),
+    so that a program can read them. Failures, unreachable hosts, warnings and progress go to standard error; the exit
+    code is Ansible's.
 requirements:
   - set as stdout in configuration
 seealso:
@@ -24,7 +24,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Names of all guests that run
+- name: List the names of all running guests
   environment:
     ANSIBLE_STDOUT_CALLBACK: corral.virt.report
   ansible.builtin.shell: |-

@@ -13,11 +13,11 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - As P(ansible.builtin.default#callback), but a task appears only when it changes something, fails or tells something.
-    A run that changes nothing is the names of its plays and the recap.
-  - Reports and progress of this collection stand below the banner of their task, however little is shown.
-  - A failure is one message, instead of the error, where it is written and the whole result.
-  - With C(-v) all is as P(ansible.builtin.default#callback) shows it.
+  - Prints like P(ansible.builtin.default#callback), but shows a task only if it changes something, fails or prints a
+    message. The output of a run that changes nothing consists of the names of its plays and the recap.
+  - Reports and progress of this collection appear below the banner of their task, however little else is shown.
+  - A failure is shown as one message, instead of the error, its source location and the whole result.
+  - With C(-v) the output is that of P(ansible.builtin.default#callback).
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
