@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: converted
-short_description: Convert arguments of a playbook
+short_description: Convert the arguments of a playbook
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Converts arguments as M(corral.virt.virt_arguments) does. It is for those that it withholds, as they may hold
+  - Converts arguments as M(corral.virt.virt_arguments) does, for arguments that it withholds because they may hold
     secrets.
 positional: _input, action
 options:
   _input:
-    description: Arguments that were checked, as they were given.
+    description: Checked arguments, as they were given.
     type: dict
     required: true
   action:

@@ -12,20 +12,21 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the name of a group of the inventory, or its hosts without those that are gone, and fails when it has none.
-  - A play for such a group does nothing, and the run ends well.
+  - Returns the name of an inventory group, or a list of its hosts without those that are gone, and fails if no host is
+    left.
+  - A play for an empty group does nothing, and the run would succeed.
 positional: _input
 options:
   _input:
-    description: The group's name.
+    description: Name of the group.
     type: str
     required: true
   groups:
-    description: The groups of the inventory, V(groups).
+    description: Groups of the inventory, V(groups).
     type: dict
     required: true
   gone:
-    description: Hosts to leave out, as a list or a text with commas. They may not be all.
+    description: Hosts to leave out, as a list or a comma-separated text. At least one host must be left.
     type: raw
     default: []
 """
@@ -39,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The group's name, or a list of its hosts.
+  description: Name of the group, or a list of its hosts.
   type: raw
 """
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: printable
-short_description: Make visible what a terminal would obey
+short_description: Escape the control characters of a text
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the value with every control character in its texts written out, such as C(\\x1b) for an escape. So is what
-    ends a line or turns the direction of writing.
-  - For messages that hold what a guest, a host or a file says.
+  - Returns the value with every control character in its texts escaped, such as C(\\x1b) for an escape character. Line
+    breaks and characters that change the text direction are escaped, too.
+  - For messages that contain text from a guest, a host or a file.
 positional: _input
 options:
   _input:
@@ -24,14 +24,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what the host calls itself
+- name: Print the name that a host reports
   ansible.builtin.debug:
     msg: "{{ ansible_facts.hostname | corral.virt.printable }}"
 """
 
 RETURN = r"""
 _value:
-  description: The same, printable.
+  description: The same value with printable texts.
   type: raw
 """
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: trusted_host_keys
-short_description: Choose the SSH host keys of guests that are trusted
+short_description: Select the trusted SSH host keys of guests
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the host keys that M(corral.virt.virt_domains) returned for guests placed on the very host that returned
-    them, one public key for each guest.
-  - A key for a guest on another host, or a text that is not one public key, is left out, and a warning says so. A
-    hypervisor therefore cannot make the controller trust a key for somebody else's guest.
+  - Returns the host keys that M(corral.virt.virt_domains) returned for guests that were placed on the same host that
+    returned the key, one public key per guest.
+  - The filter omits, with a warning, a key for a guest on another host and a text that is not one public key. A
+    hypervisor therefore cannot make the controller trust a key for a guest on another hypervisor.
 positional: _input
 options:
   _input:
