@@ -26,12 +26,12 @@ attributes:
     OVERCOMMIT = r"""
 options:
   cpu_overcommit:
-    description: Number of vCPUs to allow for each processor.
+    description: vCPUs that may be allocated for each processor.
     type: float
     default: 4.0
   memory_overcommit:
     description:
-      - Ratio of a host's memory that guests may use.
+      - Share of a host's memory that may be allocated.
       - Running guests count with their maximum memory, and so do guests that are off but start with the host
         (C(autostart)).
     type: float
