@@ -26,7 +26,7 @@ description:
     never replaces variables of a host that another source defines.
   - The plugin does not use an address as C(ansible_host) if it belongs to another host of the inventory, if two running
     guests claim it, or if it is loopback, multicast, link-local or unspecified. If two guests were seen at the same
-    address, it belongs to the guest that was seen last, or to the guest for which a DHCP server is evidence, and a
+    address, it belongs to the guest that has it from a DHCP server, or else to the guest that was seen there last. A
     warning names the other guest.
   - If the collection knows the SSH host key of a guest (see M(corral.virt.virt_domain)), SSH verifies the guest against
     this key under the guest's own name, whatever its current address is.
@@ -45,7 +45,7 @@ extends_documentation_fragment:
   - ansible.builtin.inventory_cache
 options:
   plugin:
-    description: Identifies this plugin. Must be set to C(corral.virt.virt).
+    description: Identifies the file as a source for this plugin.
     type: str
     required: true
     choices: [corral.virt.virt, virt]
@@ -116,8 +116,8 @@ options:
       - name: CORRAL_VIRT_PREFER
   filters:
     description:
-      - Conditions that a guest must all meet to become a host, written as in C(when), with the variables listed in the
-        notes.
+      - Conditions, all of which a guest must meet to become a host. Written as in C(when), with the variables listed in
+        the notes.
     type: list
     elements: str
     default: []
