@@ -241,7 +241,7 @@ tpm: TPM device, emulated by swtpm by default.
 tpm.model: V(none) removes the device; libvirt deletes its state when the guest is removed.
 tpm.type: V(passthrough) assigns the host's TPM to this guest.
 tpm.version: TPM version.
-tpm.persistent_state: Keep the state when the guest is undefined.
+tpm.persistent_state: Keep the state of a transient guest.
 tpm.path: Device on the host with O(tpm.type=passthrough).
 sound: Sound device. A new guest has none.
 sound.model: V(none) removes the device.

@@ -201,8 +201,8 @@ options:
         not to later writes of guests.
     type: str
   retries:
-    description: Number of retries of a download that fails temporarily (no answer, a stall, HTTP 5xx), after 1, 2, 4, …
-      30 seconds.
+    description: Number of retries of a download that fails temporarily (no answer, a stall, HTTP 5xx). The delays are
+      1, 2, 4, … 30 seconds.
     type: int
     default: 4
   timeout:
@@ -219,7 +219,7 @@ options:
     description: Password for the server of O(url).
     type: str
   force_basic_auth:
-    description: Send user and password without waiting for a request for them.
+    description: Send user and password with the initial request.
     type: bool
     default: false
   validate_certs:
@@ -347,8 +347,8 @@ checksum:
   type: str
 verified:
   description:
-    - Whether the image matches a trusted checksum, which nobody in transit can have written - given as a digest, in a
-      list that came over HTTPS, or in a signed list.
+    - Whether the image matches a checksum that nobody in transit can have written - given as a digest, in a list that
+      came over HTTPS, or in a signed list.
   returned: for an image, when present
   type: bool
 fetched_from:
