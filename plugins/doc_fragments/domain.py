@@ -478,7 +478,7 @@ wait_for_ip:
     because no address can appear.
 """
 _PORT = ("serials[]", "consoles[]", "channels[]")  # described as `serial` is
-_LIVE = "Applied at once where the guest runs."
+_LIVE = "Applied at once if the guest runs."
 _FIXED = "Cannot be changed later."
 
 
