@@ -34,7 +34,8 @@ GIB = 1024**3
 XML = """<domain type='kvm'><name>web1</name><uuid>11111111-f6a4-8304-79aa-97f2502e193f</uuid>
 <hwuuid>11111111-f6a4-8304-79aa-97f2502e193f</hwuuid>
 <genid>43dc0cf8-809b-4adb-9bea-a9abb5f3d90e</genid><title>Web</title>
-<metadata xmlns:corral='urn:corral:virt:guest:1'><corral:guest><corral:tag>front</corral:tag><corral:tag>apart-web</corral:tag><corral:seed sha256='a' instance-id='b'/>
+<metadata xmlns:corral='urn:corral:virt:guest:1'><corral:guest><corral:tag>front</corral:tag>
+<corral:tag>apart-web</corral:tag><corral:seed sha256='a' instance-id='b'/>
 <corral:volume>/p/web1-system.qcow2</corral:volume></corral:guest><other:owner xmlns:other='urn:other'/>
 <libosinfo:libosinfo xmlns:libosinfo='http://libosinfo.org/xmlns/libvirt/domain/1.0'/></metadata>
 <sysinfo type='smbios'><system><entry name='uuid'>11111111-f6a4-8304-79aa-97f2502e193f</entry>
