@@ -106,7 +106,8 @@ def _shapes() -> dict[str, Shape]:
     """Of commands whose tasks are the same when there is nothing to do any more, and of what takes the guest away."""
     _command("create", **WISH)
     said = ("-e", json.dumps({"guest": GUEST}))
-    found = {action: Shape.of(f"corral.virt.{action}", *said) for action in ("list", "query", "start")}
+    found = {action: Shape.of(f"corral.virt.{action}") for action in ("list", "query")}
+    found["start"] = Shape.of("corral.virt.start", *said)
     found["create"] = Shape.of("corral.virt.create", "-e", json.dumps(WISH))
     _power_off("hyper1")
     return {**found, "purge": Shape.of("corral.virt.purge", *said)}
