@@ -125,7 +125,7 @@ def test_files_of_devices_are_one_guest_s() -> None:
             {},
             "web1 is running, and writes to its disks .* shut it down first",
         ),
-        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved"),
+        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$"),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
         (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
@@ -209,7 +209,10 @@ def test_a_disk_that_cannot_be_copied_must_be_spoken_of() -> None:
     with pytest.raises(BadInput, match="cannot copy disk system of web1 for web3: it is encrypted; give web3 a disk"):
         cloning.described(COPY, [found])
     for name in ("system", "vda"):
-        for item in (Disk(name, state="absent"), Disk(name, image="a.qcow2"), Disk(name, fields={"source": "/p/x"})):
+        for item in (Disk(name, state="absent"), Disk(name, image="a.qcow2")):
+            assert cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
+        for way in ("source", "volume", "url"):
+            item = Disk(name, fields={way: "x"})
             assert cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
 
 
@@ -336,7 +339,9 @@ def test_a_copy_is_a_new_instance_whatever_its_disk_has_seen() -> None:
     own = {"meta_data": {"instance-id": "i-7"}}
     with pytest.raises(BadInput, match="web1 has the instance-id i-7, so cloud-init would do nothing"):
         seed_of(own, original={"instance_id": "i-7"})
-    assert seeds.instance_id(seed_of(own, original={"instance_id": "i-8"}), "web3") == "i-7"
+    for original in ({"instance_id": "i-8"}, {}, None):
+        assert seeds.instance_id(seed_of(own, original=original), "web3") == "i-7"
+    assert seed_of({}, original={"seed": "x"}).meta_data == {}, "a guest without an instance-id of its own"
 
 
 def test_what_keeps_the_seed_out_is_refused() -> None:
