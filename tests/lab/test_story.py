@@ -33,6 +33,7 @@ FOLDER = ROOT / "build/lab" / NAME
 HOSTS = ("hyper1", "hyper2")
 IMAGES = "/var/lib/libvirt/images"
 DEMO_S, PLAY_S, COMMAND_S = 900, 300, 60
+HUNG_S = 100  # of each processor; one that boots has sent packets after 20, on a very busy machine after 60
 # Packages, and every file that a run could have written.
 BARE = (
     "dpkg -l | md5sum; find /etc /var/lib -xdev -newer /etc/machine-id -type f | grep -v -e /var/lib/systemd -e "
@@ -43,7 +44,7 @@ BARE = (
 # What a guest that does not answer is doing, where its packets end, and whether the machine is busy.
 EVIDENCE = (
     "uptime; bridge fdb show br br0; for guest in $(virsh list --name); do virsh domstate --reason $guest; virsh "
-    "domstats --vcpu --interface $guest; virsh qemu-monitor-command $guest --hmp 'info registers' | head -4; done"
+    "domstats --vcpu --interface $guest; virsh qemu-monitor-command $guest --hmp 'info registers -a' | grep -e CPU# -e RIP; done"
 )
 
 
@@ -454,10 +455,30 @@ def test_commands_of_the_readme_work() -> None:
     shown = [command for command in commands("README.md") if not command.startswith(elsewhere)]
     assert len(shown) >= 7
     for command in shown:
-        run(*shlex.split(command))
+        run_past_hang(*shlex.split(command))
 
 
 DYNAMIC = "centos1"  # which the commands of the README have made
+
+
+def run_past_hang(*command: str) -> None:
+    """Run a command; once more if the kernel of the guest hung while it booted.
+
+    Where QEMU emulates two processors on a busy machine, a kernel rarely hangs before it has a network card: both
+    processors run all the time, and nothing is ever sent. No option of a guest makes it so.
+    """
+    try:
+        run(*command)
+    except AssertionError:
+        host = next((host for host, _state in holders(DYNAMIC)), None)
+        told = on(host, f"virsh domstats --vcpu --interface {DYNAMIC}") if host else ""
+        busy_s = [int(time_ns) / 10**9 for time_ns in re.findall(r"vcpu\.\d\.time=(\d+)", told)]
+        if not host or "net.0.tx.pkts=0\n" not in told or len(busy_s) != 2 or min(busy_s) < HUNG_S:
+            raise
+        on(host, f"virsh reset {DYNAMIC}")
+        run(*command)
+
+
 # Its firmware asks for an address by DHCP again and again, and is a guest that has it.
 PXE = """<domain type='qemu'><name>pxe</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='network'/><bios rebootTimeout='0'/></os><features><acpi/></features>
