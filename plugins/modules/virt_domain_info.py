@@ -37,18 +37,14 @@ options:
         that are reachable from outside the host are omitted, and stay unchanged.
     type: bool
     default: false
-  details:
-    description: With V(false), read only the name, UUID and state of each guest, in one call, so that a guest that
-      hangs delays no other.
-    type: bool
-    default: true
   load:
-    description: Also measure, for one second, the load of the host and its guests. Requires O(details=true).
+    description: Also measure, for one second, the load of the host and its guests.
     type: bool
     default: false
 seealso:
   - module: corral.virt.virt_domain
   - module: corral.virt.virt_host_info
+  - module: corral.virt.virt_state_info
 """
 
 EXAMPLES = r"""
@@ -60,10 +56,6 @@ EXAMPLES = r"""
   corral.virt.virt_domain_info:
     name: web1
     addresses: any
-
-- name: Read only the names and states of the guests
-  corral.virt.virt_domain_info:
-    details: false
 
 - name: Measure the load of the guests
   corral.virt.virt_domain_info:
@@ -158,7 +150,6 @@ OPTIONS = {
     **URI_OPTION,
     "name": {"type": "str"},
     "arguments": {"type": "bool", "default": False},
-    "details": {"type": "bool", "default": True},
     "load": {"type": "bool", "default": False},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
@@ -169,17 +160,14 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     names = None if module.params["name"] is None else {module.params["name"]}
     more: dict[str, t.Any] = {}
-    if module.params["load"] and not module.params["details"]:
-        module.fail_json(msg="load: it is measured of guests that are described; leave out details: false")
     with failures(module):
         with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
             describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
-            read = describes if module.params["details"] else describe.name_guests
             if module.params["load"]:  # the host's memory is used by all of its guests
                 found, more["host"] = measure.measured(connection, lambda: describes(connection))
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
-                found = read(connection, names=names)
+                found = describes(connection, names=names)
             for guest in found if module.params["arguments"] else ():
                 xml = look.definition(look.by_uuid(connection, guest["uuid"]))
                 guest["arguments"] = arguments(xml, autostart=guest["autostart"])

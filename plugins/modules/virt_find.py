@@ -11,7 +11,7 @@ module: virt_find
 short_description: Find the guests that a playbook is about
 version_added: 0.1.0
 description:
-  - Finds guests by name, pattern or tag in the results of M(corral.virt.virt_domain_info) from all hypervisors, each
+  - Finds guests by name, pattern or tag in the results of M(corral.virt.virt_state_info) from all hypervisors, each
     guest on the one host that has it.
   - All problems are reported together, and then no guest is returned. Problems are a guest that no host has (reported
     with similar names and the hosts that were not queried), a guest that is on two hosts, a pattern or tag that matches
@@ -32,7 +32,7 @@ options:
     type: dict
     required: true
   results:
-    description: Registered results of M(corral.virt.virt_domain_info), by host. A host without a result counts as
+    description: Registered results of M(corral.virt.virt_state_info), by host. A host without a result counts as
       unreachable.
     type: dict
     required: true

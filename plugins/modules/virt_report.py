@@ -25,8 +25,8 @@ options:
     choices: [query, list, host_info, steps, console, migrations]
   results:
     description: >-
-      Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_host_info) or
-      M(corral.virt.virt_domains), by host.
+      Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_state_info),
+      M(corral.virt.virt_host_info) or M(corral.virt.virt_domains), by host.
     type: dict
     required: true
   group:

@@ -30,7 +30,8 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Sighting
@@ -144,7 +145,7 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
     _check_port(uri, timeout_s / 2)  # in time to be the reason that is told
     found = []
     with reached(uri, readonly=True) as connection:
-        states = figures.states(connection)
+        states = guest_states.of_all(connection)
         for item, state in states:
             heard()
             try:

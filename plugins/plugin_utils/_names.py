@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import printabl
 
 __all__ = ["Names", "play_of"]
 
-_MODULE = "corral.virt.virt_domain_info"
+_MODULE = "corral.virt.virt_state_info"
 _ARGUMENTS = ("name", "domains", "state", "uri")
 _DEFAULTS = ("virt", "virt_domain", "virt_domains")  # the group of all modules, and these two
 _UNKNOWN = "?"  # a name that could not be rendered for a host: it may be any
@@ -94,7 +94,7 @@ class Names:
     def _ask(self, host: str) -> Variables:
         variables = self._of(host)
         uri = self._arguments(host).get("uri")
-        arguments = {"details": False, **({"uri": uri} if uri else {})}
+        arguments = {"uri": uri} if uri else {}
         return _elsewhere.Elsewhere.of(self._action, variables).ask(_MODULE, arguments, variables)
 
     def _variables_of(self, host: str) -> Variables:

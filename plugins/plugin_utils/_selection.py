@@ -59,7 +59,7 @@ class Copy:
 def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Results of the hosts that answered.
 
-    Raises BadInput, naming each host, for what `virt_domain_info` never answers.
+    Raises BadInput, naming each host, for what `virt_state_info` never answers.
     """
     answered = {
         host: result
@@ -93,7 +93,7 @@ def _is_guest(item: object) -> bool:
 
 
 def copies(results: t.Mapping[str, t.Any]) -> list[Copy]:
-    """What `virt_domain_info` returned, by host. Guests whose names are none that we take are left alone."""
+    """What `virt_state_info` returned, by host. Guests whose names are none that we take are left alone."""
     there = []
     for host, result in sorted(results.items()):
         for item in result["domains"]:

@@ -277,7 +277,8 @@ def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
                 "domains": [{"name": "web1", "xml": XML}, {**new, "cloud_init": seed}],
             },
         ),
-        ("virt_domain_info", {"uri": uri, "details": True}),
+        ("virt_domain_info", {"uri": uri}),
+        ("virt_state_info", {"uri": uri, "tags": True}),
         ("virt_migrate", {"uri": uri, "name": "web1", "dest": "hyper2", "dest_uri": LIBVIRT_URL}),
         ("virt_migrations", {"uri": uri, "guests": [{"name": "web1", "dest": "hyper2", "dest_uri": LIBVIRT_URL}]}),
     ]

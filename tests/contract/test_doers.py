@@ -14,7 +14,15 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
     Unsupported,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, domain, look, migrate, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
+    blockjob,
+    domain,
+    look,
+    migrate,
+    states,
+    storage,
+    wait,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -51,7 +59,7 @@ def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
 
 
 def test_states(connection: t.Any, guest: t.Any) -> None:
-    seen = [look.state(guest)]
+    seen = [states.of(guest)]
     for step in (
         steps.Start("web1"),
         steps.Suspend("web1"),
@@ -63,7 +71,7 @@ def test_states(connection: t.Any, guest: t.Any) -> None:
         steps.Shutdown("web1", timeout_s=5),
     ):
         do(connection, step)
-        seen.append(look.state(guest))
+        seen.append(states.of(guest))
     assert seen == ["shutdown", "running", "paused", "running", "running", "running", "shutdown", "running", "shutdown"]
 
 
@@ -135,7 +143,7 @@ def test_what_has_arrived_is_resumed_by_whoever_comes_first(connection: t.Any, g
     do(connection, steps.Start("web1"), steps.Suspend("web1"))
     for _turn in range(2):
         migrate.resume(connection, guest.UUIDString())
-        assert look.state(guest) == "running"
+        assert states.of(guest) == "running"
     do(connection, steps.Destroy("web1"))
     with pytest.raises(Failed, match=r"^cannot resume web1"):
         migrate.resume(connection, guest.UUIDString())

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -158,6 +159,30 @@ def test_info_of_a_host_and_its_guests() -> None:
     assert run("virt_domain_info", uri="test:///default", name="nobody")["domains"] == []
 
 
+TAGGED = """<node><domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><metadata>
+<c:guest xmlns:c='urn:corral:virt:guest:1'><c:tag>front</c:tag><c:seed sha256='a'/><c:tag>a &lt; b</c:tag></c:guest>
+</metadata></domain><domain type='test'><name>by-hand</name><memory>65536</memory><os><type>hvm</type></os><metadata>
+<o:guest xmlns:o='urn:other'><o:tag>not ours</o:tag></o:guest></metadata></domain></node>"""
+
+
+def test_states_of_guests(tmp_path: Path) -> None:
+    """In one call, and the tags only where they are asked for."""
+    (tmp_path / "node.xml").write_text(TAGGED)
+    uri = f"test://{tmp_path}/node.xml"
+    told = run("virt_state_info", uri=uri)
+    assert not told["changed"] and abs(told["clock"] - time.time()) < 60
+    assert [sorted(guest) for guest in told["domains"]] == [["name", "state", "uuid"]] * 2
+    assert [(guest["name"], guest["state"]) for guest in told["domains"]] == [
+        ("by-hand", "running"),
+        ("web1", "running"),
+    ]
+    tagged = run("virt_state_info", uri=uri, tags=True)["domains"]
+    assert {guest["name"]: guest["tags"] for guest in tagged} == {"by-hand": [], "web1": ["front", "a < b"]}
+    assert [guest["name"] for guest in run("virt_state_info", uri=uri, name="web1")["domains"]] == ["web1"]
+    assert run("virt_state_info", uri=uri, name="nobody")["domains"] == []
+    assert "cannot connect to test:///nowhere" in run("virt_state_info", uri="test:///nowhere")["msg"]
+
+
 def test_info_of_what_guests_do() -> None:
     """The test driver's host has clocks that stand, and its guests use one processor.
 
@@ -176,4 +201,3 @@ def test_info_of_what_guests_do() -> None:
         and 40 < guest["cpu_percent"] < 60
         and "host" not in run("virt_domain_info", uri="test:///default")
     )
-    assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]

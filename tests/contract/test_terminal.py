@@ -83,7 +83,7 @@ def test_a_guest_that_calls_itself_what_it_likes_reaches_no_terminal(play: Play)
     known = {"uri": uri}
     report: dict[str, t.Any] = {"results": {"h1": "{{ told }}"}, "group": ["h1"]}
     told = play.run(
-        {"corral.virt.virt_domain_info": {**known, "details": True}, "register": "told"},
+        {"corral.virt.virt_domain_info": known, "register": "told"},
         {"ansible.builtin.debug": {"msg": "{{ told.domains[0].title }} {{ told.domains[0].description }}"}},
         {"corral.virt.virt_report": {**report, "kind": "query"}},
         {"corral.virt.virt_domain": {**known, "name": "web1", "title": "better"}, "diff": True},

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, figures, look, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, states, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
@@ -68,7 +68,7 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
     """Look for running guests, all or those of these names, and record where they are; what a module returns."""
     searches = {
         item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s)
-        for item, state in figures.states(connection)
+        for item, state in states.of_all(connection)
         if state == "running" and (names is None or item.name() in names)
     }
     outcomes = find(connection, searches, named=names is not None) if searches else {}
@@ -188,7 +188,7 @@ class _Look:
         """The guests of the host: all of them once, then those that are waited for, whose agents come and go."""
         if self.here:
             self.links = neighbours.links()
-        for item, state in figures.states(self.connection):
+        for item, state in states.of_all(self.connection):
             uuid = item.UUIDString()
             if uuid in self.guests and uuid not in self.searches:
                 continue

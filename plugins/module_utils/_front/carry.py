@@ -15,7 +15,14 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
+    definition,
+    look,
+    migrate,
+    states,
+    storage,
+    transfer,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
@@ -88,7 +95,7 @@ def reserve(ends: Ends, move: Move) -> None:
     domain = look.by_uuid(ends.source, move.uuid)
     definition.define(ends.dest, move.guest, tied.reserved(definition.portable(domain)))
     try:
-        meanwhile.check_off(move.guest, look.state(domain))
+        meanwhile.check_off(move.guest, states.of(domain))
     except VirtError:
         migrate.discard(ends.dest, move.uuid)
         raise

@@ -10,13 +10,13 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["describe_guest", "describe_guests", "describe_host", "name_guests"]
+__all__ = ["describe_guest", "describe_guests", "describe_host"]
 
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
@@ -36,22 +36,12 @@ def describe_guests(
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
 
 
-def name_guests(connection: t.Any, *, names: t.Collection[str] | None = None) -> list[dict[str, t.Any]]:
-    """Name, UUID and state of guests, by name."""
-    found = [
-        {"name": item.name(), "uuid": item.UUIDString(), "state": state} for item, state in figures.states(connection)
-    ]
-    return sorted(
-        (guest for guest in found if names is None or guest["name"] in names), key=lambda guest: str(guest["name"])
-    )
-
-
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
     """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
         root, fields, memory = parse(xml), domain.read_fields(xml), record.read(xml)
-        state = look.state(item)
+        state = states.of(item)
         report = {
             "name": item.name(),
             "uuid": item.UUIDString(),

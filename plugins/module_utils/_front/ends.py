@@ -10,7 +10,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
@@ -62,7 +62,7 @@ def host(connection: t.Any) -> Host:
         cpu_xml=known["cpu_xml"],
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
-        guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), look.state(item))))),
+        guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
         **endpoint.facts(connection),
     )

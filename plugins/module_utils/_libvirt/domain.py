@@ -11,13 +11,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["do"]
 
 _DETACH_S, _BALLOON_S = 20, 5
-_CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
-_SEEN_NAMESPACE = "urn:corral:virt:seen:1"
 
 
 def do(connection: Connection, uuid: str, step: steps.Step) -> object:
@@ -139,7 +138,7 @@ def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, flags)
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", namespace.CORRAL, flags)
 
 
 def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
@@ -150,7 +149,7 @@ def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
         if step.description is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
         if step.record:
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", _CORRAL_NAMESPACE, live)
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", namespace.CORRAL, live)
 
 
 def _update_device(domain: t.Any, step: steps.UpdateDevice) -> None:
@@ -250,7 +249,7 @@ def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
         libvirt.VIR_DOMAIN_METADATA_ELEMENT,
         step.xml or None,
         "corral-seen" if step.xml else None,
-        _SEEN_NAMESPACE,
+        namespace.SEEN,
     )
     with explained("set metadata of", step.guest):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0

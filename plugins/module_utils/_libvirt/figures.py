@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["baseline", "domain_capabilities", "networks", "states", "stats"]
+__all__ = ["baseline", "domain_capabilities", "networks", "stats"]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
@@ -46,13 +45,6 @@ def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
     )
     with explained("read the guests of", connection.getURI()):
         return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
-
-
-def states(connection: Connection) -> list[tuple[t.Any, str]]:
-    """All guests with their states, in one call that a hung QEMU cannot hold up: it asks libvirt only."""
-    with explained("read the guests of", connection.getURI()):
-        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, 0)
-    return [(domain, look.state_word(statistics["state.state"])) for domain, statistics in found]
 
 
 def networks(connection: Connection) -> list[dict[str, t.Any]]:

@@ -11,6 +11,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
@@ -32,7 +33,6 @@ __all__ = [
     "node",
     "of_all",
     "pools",
-    "state",
 ]
 
 T = t.TypeVar("T")
@@ -85,7 +85,7 @@ def found(domain: t.Any) -> FoundGuest:
         return FoundGuest(
             name=domain.name(),
             uuid=domain.UUIDString(),
-            state=state(domain),
+            state=states.of(domain),
             persistent=persistent,
             autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
@@ -113,25 +113,6 @@ def keeps(connection: Connection, uuid: str) -> tuple[str, ...]:
             if ask():
                 kept.append(kind)
     return tuple(kept)
-
-
-def state(domain: t.Any) -> str:
-    """running, paused, shutdown or crashed, in the words of option `state`."""
-    code, _reason = domain.state()
-    return state_word(code)
-
-
-def state_word(code: int) -> str:
-    """libvirt's number for a state, also found in its bulk statistics, as that word."""
-    return {
-        libvirt.VIR_DOMAIN_RUNNING: "running",
-        libvirt.VIR_DOMAIN_BLOCKED: "running",
-        libvirt.VIR_DOMAIN_PAUSED: "paused",
-        libvirt.VIR_DOMAIN_PMSUSPENDED: "paused",
-        libvirt.VIR_DOMAIN_SHUTDOWN: "running",
-        libvirt.VIR_DOMAIN_SHUTOFF: "shutdown",
-        libvirt.VIR_DOMAIN_CRASHED: "crashed",
-    }.get(code, "unknown")
 
 
 def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:

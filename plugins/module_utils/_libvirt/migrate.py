@@ -12,8 +12,9 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 
 __all__ = [
     "abort",
@@ -31,7 +32,6 @@ __all__ = [
     "synchronise_clock",
 ]
 
-_CORRAL_NAMESPACE = "urn:corral:virt:guest:1"
 _TICK_S = 0.1
 _ASK_S, _CUT_AFTER_S = 1, 5
 _MEND_S = 130  # TCP tries again every two minutes, at the latest
@@ -264,7 +264,7 @@ def _word(code: int, reason: int) -> str:
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED): "postcopy",
         (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED): "migrated",
     }
-    return more.get((code, reason)) or look.state_word(code)
+    return more.get((code, reason)) or states.word(code)
 
 
 def state_there(
@@ -291,7 +291,7 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
         for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
             if record is not None:
                 kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-                domain.setMetadata(kind, record or None, "corral" if record else None, _CORRAL_NAMESPACE, flag)
+                domain.setMetadata(kind, record or None, "corral" if record else None, namespace.CORRAL, flag)
 
 
 def resume(connection: Connection, uuid: str) -> None:

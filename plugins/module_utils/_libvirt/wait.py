@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -148,7 +148,7 @@ def observe(connection: Connection, domain: t.Any) -> Seen:
         code, reason = domain.state()
     except (NotFound, libvirt.libvirtError):
         return Seen(state="shutdown")  # a transient guest is gone with its power
-    state = look.state_word(code)
+    state = states.word(code)
     if (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR):
         state = "paused by an I/O error"
     figures: dict[str, int] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["Brief", "guest", "security_models", "targets"]
+__all__ = ["Brief", "guest", "security_models", "tags", "targets"]
 
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 
@@ -45,6 +45,12 @@ def guest(xml: str) -> Brief:
 def targets(xml: str) -> list[str]:
     """Of a guest's disks, as block jobs name them."""
     return [each.get("dev", "") for each in _parsed(xml).iterfind("devices/disk/target")]
+
+
+def tags(record: str | None) -> list[str]:
+    """Of our element of a guest's metadata."""
+    found = _parsed(record).iter() if record else ()
+    return [item.text or "" for item in found if item.tag.rpartition("}")[2] == "tag"]
 
 
 def security_models(capabilities: str) -> list[str]:

@@ -10,19 +10,15 @@ import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
 
 try:
     from lxml import etree
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["CORRAL", "SEEN", "Element", "child", "copied", "make", "parse", "resolve", "text"]
+__all__ = ["Element", "child", "copied", "make", "parse", "resolve", "text"]
 
-# What the collection records stands under a namespace of its own in libvirt's <metadata>.
-CORRAL = "urn:corral:virt:guest:1"
-# Addresses change by themselves. Of two runs that write, each replaces its own element as a whole and none of the
-# other's.
-SEEN = "urn:corral:virt:seen:1"
 _PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}
 
 Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts

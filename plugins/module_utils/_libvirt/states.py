@@ -1,0 +1,51 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The states of guests, and what we record with one: calls that ask libvirt only, so a hung QEMU delays none."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL
+
+__all__ = ["of", "of_all", "record", "word"]
+
+
+def of_all(connection: Connection) -> list[tuple[t.Any, str]]:
+    """Each guest's virDomain with its state, in one call."""
+    with explained("read the guests of", connection.getURI()):
+        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, 0)
+    return [(domain, word(statistics["state.state"])) for domain, statistics in found]
+
+
+def of(domain: t.Any) -> str:
+    """The state of one guest."""
+    code, _reason = domain.state()
+    return word(code)
+
+
+def word(code: int) -> str:
+    """libvirt's number for a state in the words of option `state`: running, paused, shutdown or crashed."""
+    return {
+        libvirt.VIR_DOMAIN_RUNNING: "running",
+        libvirt.VIR_DOMAIN_BLOCKED: "running",
+        libvirt.VIR_DOMAIN_PAUSED: "paused",
+        libvirt.VIR_DOMAIN_PMSUSPENDED: "paused",
+        libvirt.VIR_DOMAIN_SHUTDOWN: "running",
+        libvirt.VIR_DOMAIN_SHUTOFF: "shutdown",
+        libvirt.VIR_DOMAIN_CRASHED: "crashed",
+    }.get(code, "unknown")
+
+
+def record(domain: t.Any) -> str | None:
+    """Our element of a guest's metadata; None for a guest without one. Raises NotFound."""
+    try:
+        return t.cast(str, domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, CORRAL))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            return None
+        with explained("read guest", domain.name()):
+            raise
