@@ -526,7 +526,7 @@ def _facts(path: str) -> list[str]:
     policy = live.how(field)
     if policy == live.FIXED:
         facts.append(_FIXED)
-    elif policy != live.NEXT_BOOT and (row is not None or path in ("title", "description")):
+    elif policy not in (live.NEXT_BOOT, live.VCPUS) and (row is not None or path in ("title", "description")):
         facts.append(_LIVE)
     return facts
 

@@ -36,7 +36,7 @@ options:
     description:
       - Settings of the QEMU driver, for C(qemu.conf).
       - An empty dictionary removes the block. By default the file stays unchanged.
-      - Values of settings whose name contains password, such as C(vnc_password), are not shown.
+      - Values of settings whose name contains C(passw), such as C(vnc_password), are not shown.
     type: dict
   clients:
     description:

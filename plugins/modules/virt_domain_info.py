@@ -24,7 +24,8 @@ options:
     type: str
   addresses:
     description:
-      - Sources of addresses in addition to those set in the guest's seed. V(agent) and V(any) query the guest agent of
+      - Sources of addresses in addition to those set in the guest's seed, and those at which it was seen, which are
+        recorded. V(agent) and V(any) query the guest agent of
         every running guest, which takes seconds for each guest that does not answer.
     type: str
     choices: [none, lease, arp, agent, any]
