@@ -12,12 +12,18 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import (
+    check,
+    check_all,
+    check_local,
+    dest_uri,
+    tuning,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 
 Said = dict[str, t.Any]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SHOWN = ("test_migrate.py", "test_migrate_options.py")
 NUMBERS = (
     "bandwidth",
@@ -113,6 +119,68 @@ def test_what_goes_together_is_taken() -> None:
     ]  # fmt: skip
     for said in ways_out:
         assert problems(said) == []
+
+
+DEFAULTS = {option: spec.get("default") for option, spec in OPTIONS.items()}
+
+
+def test_several_guests_are_checked_like_one() -> None:
+    good, low = {**DEFAULTS, "name": "web1", "dest": "h2"}, {**DEFAULTS, "name": "db1", "dest": "h2", "timeout": 0}
+    assert check(good) == "web1"
+    check_all([("web1", good, [])], 1)
+    with pytest.raises(BadInput, match="db1") as refused:
+        check_all([("web1", good, []), ("db1", low, []), ("x", {}, ["no dictionary"]), ("web1", good, [])], 0)
+    assert refused.value.problems == [
+        "guests: db1: timeout: must be at least 1, not 0",
+        "guests: x: no dictionary",
+        "guests: web1 is given twice",
+        "at_once: must be at least 1, not 0",
+    ]
+
+
+def test_a_guest_moves_from_the_host_that_has_it() -> None:
+    for uri in ("qemu:///system", "test:///default"):
+        check_local("web1", uri)
+    with pytest.raises(BadInput, match=r"^uri: web1 can"):
+        check_local("web1", "qemu+tls://h1/system")
+
+
+def test_where_the_destination_is() -> None:
+    assert dest_uri({"dest": "h2", "dest_uri": None}) == "qemu+tls://h2/system"
+    assert dest_uri({"dest": "h2", "dest_uri": "qemu+ssh://h2/system"}) == "qemu+ssh://h2/system"
+
+
+def test_what_is_said_of_the_transfer_reaches_it() -> None:
+    said = {
+        "transport": "plain",
+        "bandwidth": 1,
+        "max_downtime": 2,
+        "auto_converge": False,
+        "postcopy": True,
+        "postcopy_after": 3,
+        "postcopy_after_passes": 4,
+        "parallel": 5,
+        "compression": ["zstd"],
+        "schedule": "very_large",
+        "timeout": 6,
+        "timeout_action": "suspend",
+        "stall_timeout": 7,
+    }
+    assert tuning(said) == Tuning(
+        transport="plain",
+        bandwidth_mib_s=1,
+        max_downtime_ms=2,
+        auto_converge=False,
+        postcopy=True,
+        postcopy_after_s=3,
+        postcopy_after_passes=4,
+        parallel=5,
+        compression=("zstd",),
+        schedule="very_large",
+        timeout_s=6,
+        timeout_action="suspend",
+        stall_timeout_s=7,
+    )
 
 
 OTHERS = (
