@@ -1,9 +1,14 @@
-"""What is said when the time is over: facts that were seen, each where it matters, and what to do."""
+"""What steps say they do, and what is said when the time is over."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Reboot, Seen, Shutdown, WaitForAddress
 
 FIRMWARE = "so it is still in its firmware or has nothing to boot from"
@@ -68,4 +73,86 @@ def test_what_is_said_ends_with_a_remedy() -> None:
     )
     assert WaitForAddress("web1", "any", 60).too_late(Seen(state="shutdown", console=("panic",))) == (
         "no address of web1: it powered off meanwhile (last lines of its console: panic); start it again"
+    )
+
+
+GIB = 1024**3
+VOLUME = Volume("default", "a.qcow2", "/p/a.qcow2", 8 * GIB)
+TEXTS: list[tuple[steps.Step, str]] = [
+    (steps.Define("web1", "<a/>"), "define web1"),
+    (steps.Define("web1", "<a/>", "title"), "define web1 (title)"),
+    (steps.Rename("web1", "web2"), "rename web1 to web2"),
+    (steps.CreateVolume("web1", VOLUME, "<a/>"), "create disk /p/a.qcow2 (8 GiB, qcow2)"),
+    (
+        steps.CreateVolume("web1", dataclasses.replace(VOLUME, backing_path="/p/b"), "<a/>"),
+        "create disk /p/a.qcow2 (8 GiB, qcow2, on /p/b)",
+    ),
+    (
+        steps.CreateVolume("web1", dataclasses.replace(VOLUME, copy_of="/p/c", format="raw"), "<a/>"),
+        "create disk /p/a.qcow2 (8 GiB, raw, copy of /p/c)",
+    ),
+    (steps.WriteSeed("web1", VOLUME, {}), "write cloud-init seed /p/a.qcow2"),
+    (
+        steps.Customize("web1", "default", "a.making", "/p/a.qcow2", ()),
+        "apply cloud-init seed to disk /p/a.qcow2 (virt-customize)",
+    ),
+    (steps.GrowDisk("web1", "/p/a", 9 * GIB), "grow disk /p/a to 9 GiB"),
+    (steps.GrowRunningDisk("web1", "/p/a", 9 * GIB, "vda"), "grow disk /p/a to 9 GiB while it runs"),
+    (steps.DeleteVolume("web1", "/p/a"), "delete disk /p/a"),
+    (steps.Attach("web1", "disks[a]", "<a/>"), "attach disks[a] to running web1"),
+    (steps.Detach("web1", "disks[a]", "<a/>"), "detach disks[a] from running web1"),
+    (steps.SetVcpus("web1", 3), "set 3 vcpus on running web1"),
+    (steps.SetMemory("web1", 2048), "set memory of running web1 to 2 MiB"),
+    (steps.SetMetadata("web1", "a"), "set metadata of running web1"),
+    (steps.UpdateDevice("web1", "graphics", "<a/>", "password"), "update graphics of running web1 (password)"),
+    (
+        steps.SetParameters("web1", "scheduler", {"cpu_shares": 2048, "vcpu_quota": -1}),
+        "set scheduler of running web1 (cpu_shares=2048, vcpu_quota=-1)",
+    ),
+    (
+        steps.SetParameters("web1", "memory", {"hard_limit": 1048576}),
+        f"set memory of running web1 (hard_limit={size_text(1048576)})",
+    ),
+    (
+        steps.SetParameters("web1", "iotune", {"read_iops": 1}, target="vda"),
+        "set iotune of vda of running web1 (read_iops=1)",
+    ),
+    (steps.Pin("web1", "vcpu", 3, "0-1"), "pin vcpu 3 of running web1 to 0-1"),
+    (steps.Pin("web1", "emulator", 0, "2"), "pin emulator of running web1 to 2"),
+    (steps.SetIothreads("web1", 1, 2), "set 2 iothreads on running web1"),
+    (steps.SetLifecycle("web1", "crash", "preserve"), "set on_crash of running web1 to preserve"),
+    (steps.SetStatsPeriod("web1", 5), "set the balloon of running web1 to report every 5 s"),
+    (steps.SetAutostart("web1", on=True), "set autostart of web1 on"),
+    (steps.SetAutostart("web1", on=False), "set autostart of web1 off"),
+    (steps.Start("web1"), "start web1"),
+    (steps.Start("web1", paused=True), "start web1 paused"),
+    (steps.Shutdown("web1", 300), "shut down web1"),
+    (steps.Shutdown("web1", 300, wait=False), "ask to shut down web1"),
+    (steps.Shutdown("web1", 60, force=True), "shut down web1, destroy it after 60 s"),
+    (steps.Reboot("web1", 60, force=True), "reboot web1, reset it after 60 s"),
+    (steps.Reboot("web1", 60), "reboot web1"),
+    (steps.Destroy("web1"), "destroy web1"),
+    (steps.Suspend("web1"), "suspend web1"),
+    (steps.Resume("web1"), "resume web1"),
+    (steps.Reset("web1"), "reset web1"),
+    (steps.Undefine("web1"), "undefine web1"),
+    (steps.Undefine("web1", ("nvram", "snapshots")), "undefine web1 with its nvram, snapshots"),
+    (steps.RecordAddresses("web1", (), ""), "forget where web1 was seen"),
+    (
+        steps.RecordAddresses("web1", ("192.0.2.7", "192.0.2.8"), "<a/>"),
+        "record 192.0.2.7 and 192.0.2.8 as where web1 was seen",
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "text"), TEXTS, ids=lambda value: str(value)[:60])
+def test_a_step_says_what_is_done_to_which_guest(step: steps.Step, text: str) -> None:
+    assert str(step) == text and step.changes
+    assert "<a/>" not in repr(step), "documents hold secrets, and are long"
+
+
+def test_each_step_has_its_text_here() -> None:
+    known = {type(step) for step, _text in TEXTS}
+    assert {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)} == (
+        known | {steps.Step}
     )
