@@ -10,11 +10,11 @@ import typing as t
 
 from ansible.plugins.action import normal
 
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.plugin_utils import _consoles
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 _ACTIVE = ("running", "paused")
-_DEFAULT_URI = "qemu:///system"
 
 
 class ActionModule(UntrustedAction, normal.ActionModule):
@@ -24,7 +24,7 @@ class ActionModule(UntrustedAction, normal.ActionModule):
         """The module's answer, with commands beside each display and serial console that can be opened."""
         result = super().run(tmp, task_vars)
         domains = result.get("domains") if isinstance(result, dict) else None
-        way, uri = self._way(), str(self._task.args.get("uri") or _DEFAULT_URI)
+        way, uri = self._way(), str(self._task.args.get("uri") or SYSTEM)
         for guest in domains if isinstance(domains, list) else []:
             if isinstance(guest, dict) and guest.get("state") in _ACTIVE:
                 _add_commands(guest, way, uri)

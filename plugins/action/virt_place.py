@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _holders, _inventory, _reported, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
@@ -269,11 +270,9 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
     # Other runs know it by a tag, so it is spelt as one: a text, and a name.
     apart = _units.check_name(str(item["apart"]), what=f"apart of {name}") if item.get("apart") else None
     interfaces = item.get("interfaces") or item.get("networks")
-    bridges = ["br0"] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
+    bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     disks = item.get("disks")
-    pools = (
-        ["default"] if disks is None else [disk.get("pool") or "default" for disk in disks if not disk.get("source")]
-    )
+    pools = [POOL] if disks is None else [disk.get("pool") or POOL for disk in disks if not disk.get("source")]
     return placement.Guest(
         name=name,
         vcpus=count,

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, validity
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import fingerprint
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import ORGANIZATION, TlsSpec, check_names
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import KEY_BITS, ORGANIZATION, TlsSpec, check_names
 
 try:
     from cryptography import x509
@@ -30,7 +30,6 @@ __all__ = ["LIFE", "OLDEST", "CertificateAuthority", "Revoked", "encrypted", "ma
 OLDEST = "38.0.4"  # cryptography, as in requirements.txt
 LIFE = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a host's clock may be behind
-KEY_BITS = 3072
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PURPOSES = {"server": "SERVER_AUTH", "client": "CLIENT_AUTH"}
 

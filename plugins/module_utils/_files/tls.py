@@ -43,6 +43,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import called, each, fingerprint, refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+    KEY_BITS,
     Certificate,
     File,
     FoundTls,
@@ -79,7 +80,6 @@ __all__ += ["explained", "read", "request", "set_mode", "user", "write"]
 
 LOADED = "loaded"
 
-KEY_BITS = 3072
 OLDEST = "3.1"  # cryptography on hosts: the first that needs no backend; Enterprise Linux 9 has 36, Debian 12 38
 _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 

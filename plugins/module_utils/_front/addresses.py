@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     HostLinks,
     Sighting,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -31,7 +32,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["Outcome", "find", "refresh", "wait_for"]
 
-_LOCAL = "qemu:///system"
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
 _IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
@@ -113,7 +113,7 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Out
 
     A guest that has an address, or is off, is no longer waited for.
     """
-    here = connection.getURI() == _LOCAL
+    here = connection.getURI() == SYSTEM
     with contextlib.ExitStack() as stack:
         listener = None
         if here and any(search.source in ("any", "packets") for search in searches.values()):

@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     BridgeFacts,
     NetworkChange,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE
 from ansible_collections.corral.virt.plugins.module_utils._plan import bridge as plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.bridge_steps import (
     ConfirmBridge,
@@ -35,7 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 __all__ = ["OPTIONS", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
-    "name": {"type": "str", "default": "br0"},
+    "name": {"type": "str", "default": BRIDGE},
     "state": {"type": "str", "choices": ["present", "confirmed"], "default": "present"},
     "port": {"type": "str", "default": "auto"},
     "address": {"type": "str"},

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -101,7 +102,7 @@ class _Host:
 
     def _is_here(self) -> bool:
         """Whether the system's libvirt of this machine answers, so that files of this machine are its own."""
-        return self.uri == "qemu:///system"
+        return self.uri == SYSTEM
 
 
 def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:

@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
@@ -37,7 +38,7 @@ __all__ = ["OPTIONS", "World", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
-    "pool": {"type": "str", "default": "default"},
+    "pool": {"type": "str", "default": POOL},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "url": {"type": "str"},
     "src": {"type": "path"},

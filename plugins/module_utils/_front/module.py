@@ -15,11 +15,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, secrets, without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 
 __all__ = ["URI_OPTION", "Module", "failures"]
 
 # Kept in step with plugins/doc_fragments/connection.py.
-URI_OPTION: dict[str, t.Any] = {"uri": {"type": "str", "default": "qemu:///system"}}
+URI_OPTION: dict[str, t.Any] = {"uri": {"type": "str", "default": SYSTEM}}
 
 _TELLING = 4  # characters; to hide what is shorter would hide half of every sentence
 

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Customizing,
@@ -31,7 +32,7 @@ def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing | Non
     if question is None:
         return None
     uri = connection.getURI()
-    site = SeedSite(("", ""), uri=uri, here=":///" in uri)
+    site = SeedSite(("", ""), uri=uri, here=is_here(uri))
     if isinstance(question, Customizing):
         seed_files.need_customize(guest)
         return dataclasses.replace(site, host_key=_host_key(question.private))

@@ -10,12 +10,12 @@ import threading
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["guests", "jobs", "security_drivers"]
 
 _ANSWER_S = 30
-_URI = "qemu:///system"
 _CONFINING = ("apparmor", "selinux")
 # virDomainJobOperation
 _OPERATIONS = {
@@ -34,7 +34,7 @@ _OPERATIONS = {
 _PAUSED_FOR = {2: "migration", 3: "save", 4: "dump", 9: "snapshot", 11: "start", 12: "migration to another host"}
 
 
-def jobs(uri: str = _URI) -> list[str]:
+def jobs(uri: str = SYSTEM) -> list[str]:
     """Every job as `web: block job on vda`. A libvirt that does not answer may be at work, which is one, too."""
     answer: list[list[str]] = []
 
@@ -53,13 +53,13 @@ def jobs(uri: str = _URI) -> list[str]:
     return answer[0] if answer else [f"libvirt did not tell its jobs within {_ANSWER_S} s"]
 
 
-def guests(uri: str = _URI) -> list[str]:
+def guests(uri: str = SYSTEM) -> list[str]:
     """Names of all guests."""
     with opened(uri, readonly=True) as connection:
         return [domain.name() for domain in connection.listAllDomains()]
 
 
-def security_drivers(uri: str = _URI) -> list[str] | None:
+def security_drivers(uri: str = SYSTEM) -> list[str] | None:
     """Those that keep a guest that broke out of QEMU from the others' disks.
 
     None without the binding that could ask.

@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import storag
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 
 __all__ = ["do"]
 
@@ -174,11 +175,7 @@ def _set_parameters(domain: t.Any, step: steps.SetParameters) -> None:
 def _pin(domain: t.Any, step: steps.Pin) -> None:
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE
     with explained(f"pin {step.kind} of", step.guest):
-        cpus = {
-            cpu
-            for part in step.cpuset.split(",")
-            for cpu in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
-        }
+        cpus = cpus_of(step.cpuset)
         wanted = tuple(cpu in cpus for cpu in range(max(max(cpus) + 1, domain.connect().getCPUMap()[0])))
         if step.kind == "vcpu":
             domain.pinVcpuFlags(step.number, wanted, live)

@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
     "SOURCES",
@@ -187,7 +188,7 @@ def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
     host.
     """
     bridges = None
-    if connection.getURI() in ("qemu:///system", "qemu:///session"):
+    if has_files_here(connection.getURI()):
         root = "/sys/class/net"
         bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
     with explained("list the networks of", connection.getURI()):

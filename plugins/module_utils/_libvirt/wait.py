@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
@@ -24,7 +25,6 @@ __all__ = ["ask", "balloon", "is_off", "obeyed", "observe", "removal"]
 
 _LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
-_LOCAL = ("qemu:///system", "qemu:///session")
 _CONSOLE_BYTES, _CONSOLE_LINES, _LINE_LENGTH = 8192, 5, 200
 _TERMINAL = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
 
@@ -167,7 +167,7 @@ def observe(connection: Connection, domain: t.Any) -> Seen:
         packets_sent=sum(sent) if figures else None,
         agent=live.agent,
         leases=leases,
-        console=_console(live.consoles) if connection.getURI() in _LOCAL else (),
+        console=_console(live.consoles) if has_files_here(connection.getURI()) else (),
     )
 
 

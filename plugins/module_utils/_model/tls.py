@@ -15,10 +15,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "ORGANIZATION"]
+__all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
 __all__ += ["Certificate", "File", "FoundTls", "Identity", "Place", "TlsSpec", "Trust", "check_names", "usages"]
 
 ORGANIZATION = "corral.virt"
+KEY_BITS = 3072  # of RSA keys
 # Who signs for whom: QEMU's keys are within reach of its guests, so what vouches for them vouches for nobody else.
 AUTHORITIES = ("libvirt", "qemu")
 _LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\Z")

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 __all__ = ["check_image", "check_local", "concerns", "format_of", "size_bytes"]
@@ -35,7 +36,7 @@ def concerns(params: t.Mapping[str, t.Any]) -> bool:
 
 def check_local(uri: str) -> None:
     """Raise Refused for another machine's libvirt: disks are files."""
-    if ":///" not in uri:
+    if not is_here(uri):
         raise Refused(f"cannot work on disks over {uri}: run the module on the hypervisor itself")
 
 

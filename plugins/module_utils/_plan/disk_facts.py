@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 
 __all__ = [
@@ -118,7 +119,7 @@ class Origin:
     header: Header  # the first bytes of the content, or what libvirt says of them where they cannot be read
     managed: bool = False  # all that it stands on was brought by virt_image
     guest: str | None = None  # whose disk it is
-    uri: str = "qemu:///system"  # how the host is reached
+    uri: str = SYSTEM  # how the host is reached
     here: bool = True  # its files are those of this machine
     written: bool = False  # a process has it open for writing
 
@@ -160,7 +161,7 @@ class SeedSite:
     host_key: HostKey
     pool: Pool | None = None  # of a seed that the guest does not have yet
     exists: bool = False  # a volume of that name
-    uri: str = "qemu:///system"
+    uri: str = SYSTEM
     here: bool = True  # the files of that host are those of this machine
 
 

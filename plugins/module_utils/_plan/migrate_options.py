@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DELTA, FULL, SHARED, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 
 __all__ = ["MODES", "check", "check_all", "check_local", "dest_uri", "tuning"]
 
@@ -80,7 +81,7 @@ def _contradictions(params: Wish) -> list[str]:
 
 def check_local(name: str, uri: str) -> None:
     """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
-    if ":///" not in uri:
+    if not is_here(uri):
         raise BadInput(
             f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri"
         )

@@ -9,14 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
 
-__all__ = ["DEFAULT_POOL", "file_name", "format_of", "site", "volume"]
+__all__ = ["file_name", "format_of", "site", "volume"]
 
-DEFAULT_POOL = "default"
 _DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
 
 
@@ -35,7 +35,7 @@ def site(guest: str, item: Disk) -> SiteOf:
     """What must be known before the image is planned. A copy goes where its original is."""
     if item.copy_of:
         return SiteOf(item.pool, file_name(guest, item), copy_of=item.copy_of.path)
-    return SiteOf(item.pool or DEFAULT_POOL, file_name(guest, item), item.image)
+    return SiteOf(item.pool or POOL, file_name(guest, item), item.image)
 
 
 def volume(guest: str, item: Disk, site: Site) -> Volume:

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
@@ -18,7 +19,7 @@ __all__ = ["check_links", "described", "equipped", "machine", "virt_type", "with
 _NEEDED = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
 _PREFERRED = ("kvm", "qemu", "test")
-_NIC = Item("eth0", fields={"type": "bridge", "bridge": "br0"})  # of the seeds' default profile, as the one disk is
+_NIC = Item("eth0", fields={"type": "bridge", "bridge": BRIDGE})  # of the seeds' default profile, as the one disk is
 
 
 def described(wanted: GuestSpec) -> GuestSpec:

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
@@ -30,7 +31,7 @@ def absent(
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     left_over: t.Sequence[str] = (),
-    uri: str = "qemu:///system",
+    uri: str = SYSTEM,
 ) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
 

@@ -14,8 +14,9 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Disk, GuestSpec, Seed, Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import customize, new_disk, pool_files, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import customize, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import STARTED, DiskPlan, NewVolume
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -72,7 +73,7 @@ def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Cus
     device = known.devices.get("seed")
     path = device.path if device else ""
     made = (step.volume.pool for step in disks.steps if isinstance(step, steps.CreateVolume))
-    pool = next((item.pool for item in disks.disks or () if item.pool), None) or next(made, new_disk.DEFAULT_POOL)
+    pool = next((item.pool for item in disks.disks or () if item.pool), None) or next(made, POOL)
     return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
 
 

@@ -1,0 +1,22 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""libvirt's connection URIs: which of them lead to this machine."""
+
+from __future__ import annotations
+
+__all__ = ["SYSTEM", "has_files_here", "is_here"]
+
+SYSTEM = "qemu:///system"
+_SESSION = "qemu:///session"
+
+
+def is_here(uri: str) -> bool:
+    """Whether the daemon is one of this machine, whatever its driver."""
+    return ":///" in uri
+
+
+def has_files_here(uri: str) -> bool:
+    """Whether bridges, sockets and logs of this machine are those of its guests."""
+    return uri in (SYSTEM, _SESSION)
