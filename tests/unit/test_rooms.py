@@ -234,7 +234,7 @@ BUDGETS_KIB |= {
     "virt_network_info": 64,
 }  # nouns by table: rows, their options and the stages of a plan
 BUDGETS_KIB |= {"virt_migrate": 139, "virt_migrations": 139, "virt_tls": 39}
-BUDGETS_KIB |= {"virt_state_info": 16, "virt_bridge": 34, "virt_firewall": 25, "virt_daemon": 30, "virt_addresses": 64}
+BUDGETS_KIB |= {"virt_state_info": 16, "virt_bridge": 34, "virt_firewall": 25, "virt_daemon": 32, "virt_addresses": 66}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=label)
