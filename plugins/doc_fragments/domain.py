@@ -101,6 +101,8 @@ memory.locked: Whether to lock the guest's pages in host memory; set C(hard_limi
 memory.source: What backs the guest's memory
 memory.access: V(shared) is required for virtiofs
 memory.allocation: When the memory is allocated
+memory.allocation_threads: Number of threads that allocate the memory when the guest starts (libvirt 8.2); requires
+  C(allocation=immediate)
 memory.discard: Whether to discard the memory content when the guest stops
 memory.hard_limit: Maximum memory that QEMU may use; beyond it, the guest is killed
 memory.soft_limit: Limit that is enforced when the host is short of memory

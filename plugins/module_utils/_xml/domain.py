@@ -260,6 +260,9 @@ DOMAIN: row.Table = {
     "memory.source": Row("memoryBacking/source/@type", k.choice("anonymous", "file", "memfd")),
     "memory.access": Row("memoryBacking/access/@mode", k.choice("shared", "private")),
     "memory.allocation": Row("memoryBacking/allocation/@mode", k.choice("immediate", "ondemand")),
+    "memory.allocation_threads": Row(
+        "memoryBacking/allocation/@threads", _COUNT, only={"memory.allocation": ("immediate",)}
+    ),
     "memory.discard": Flag("memoryBacking/discard", k.ONOFF),
     "memory.hard_limit_kib": Row("memtune/hard_limit", k.KIB, unit="KiB"),
     "memory.soft_limit_kib": Row("memtune/soft_limit", k.KIB, unit="KiB"),
