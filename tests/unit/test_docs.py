@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.tests.tools import (
     arguments_table,
     catalogue_table,
@@ -67,3 +69,15 @@ def test_a_word_that_yaml_takes_for_a_boolean_is_none(path: Path) -> None:
     for block in _BLOCKS[path.suffix].findall(path.read_text()):
         for document in yaml.compose_all(textwrap.dedent(block)):
             assert set(_booleans(document)) <= {"true", "false"}
+
+
+def _documented(options: t.Mapping[str, t.Any], below: str) -> t.Iterator[str]:
+    for name, option in options.items():
+        yield name
+        yield from (f"{name}.{one}" for one in _documented(option.get(below) or {}, below))
+
+
+def test_every_option_of_a_guest_is_documented() -> None:
+    """A row without a text would show only when somebody asks for the documentation."""
+    told = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+    assert set(_documented(told, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))

@@ -343,15 +343,20 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
         row.write(element, value)
         changes.append(Change(where + field, row.display(found), row.display(value)))
     if changes:
-        _forget(element, table, wanted, {change.where[len(where) :] for change in changes})
+        changes += _forget(element, table, wanted, {change.where[len(where) :] for change in changes}, where)
     return changes
 
 
-def _forget(element: Element, table: Table, wanted: Values, changed: t.Collection[str]) -> None:
+def _forget(
+    element: Element, table: Table, wanted: Values, changed: t.Collection[str], where: str
+) -> t.Iterator[Change]:
     """What belonged to the value that another field had before would be in the way now."""
     for field, row in table.items():
         old = any(
             fits and other in changed and table[other].read(element) not in fits for other, fits in row.only.items()
         )
-        if old and wanted.get(field) is None and row.read(element) is not None:
+        found = row.read(element) if old and wanted.get(field) is None else None
+        if found is not None:
             row.clear(element)
+            if row.read(element) is None:
+                yield Change(where + field, row.display(found), None)
