@@ -539,7 +539,7 @@ def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told()
     assert before in said
     shown = run("ansible-inventory", "--host", DYNAMIC)
     assert "ansible_host" not in shown
-    assert f"{before} of {DYNAMIC} on {host} is pxe's now" in re.sub(r"\s+", " ", shown)
+    assert f"{before} of {DYNAMIC} on {host} now belongs to pxe" in re.sub(r"\s+", " ", shown)
     predicted = play("corral.virt.query", "--check")
     assert changed(predicted)[host] == 1
     assert changed(play("corral.virt.query"))[host] == 1
