@@ -176,4 +176,4 @@ def test_info_of_what_guests_do() -> None:
         and 40 < guest["cpu_percent"] < 60
         and "host" not in run("virt_domain_info", uri="test:///default")
     )
-    assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]
+    assert "omit details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]
