@@ -164,7 +164,7 @@ def run(module: str, arguments: dict[str, t.Any], *, check_mode: bool) -> str:
             return ""
         except Exception:  # noqa: BLE001  whatever it is, Ansible prints it
             return traceback.format_exc()
-    return "it did not answer"
+    return "it gave no answer"
 
 
 def leaves(module: str, uri: str, place: Path) -> t.Iterator[dict[str, t.Any]]:
