@@ -82,7 +82,7 @@ def confirm(bridge: str) -> None:
     while not os.path.exists(RESULT):
         if time.monotonic() > deadline:
             raise Failed(
-                f"cannot confirm bridge {bridge}: the service {UNIT} gave no result within {_ANSWER_S} s; see "
+                f"cannot confirm bridge {bridge}: the service {UNIT} did not report a result within {_ANSWER_S} s; see "
                 f"journalctl -u {UNIT}"
             )
         time.sleep(_POLL_S)

@@ -186,7 +186,7 @@ def test_an_old_library_is_the_reason_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr("cryptography.__version__", version)
-    told = rf"needs cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
+    told = rf"requires cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
     with pytest.raises(Unsupported, match=re.escape(told)):
         Authorities(str(tmp_path / "ca"))
     files.need_library()
