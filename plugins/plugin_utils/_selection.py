@@ -277,7 +277,7 @@ def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
             told = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
-            same = "it is being migrated, or a migration was interrupted: finish it with playbook migrate, or "
+            same = "its migration is in progress or was interrupted: finish it with playbook migrate, or "
             other = "these are different guests: "
             why = same if len({copy.uuid for copy in places}) == 1 else other
             yield f"{name} is on {told}; {why}name the host with {remedy}"

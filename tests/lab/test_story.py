@@ -396,7 +396,7 @@ def test_two_controllers_move_the_same_guest() -> None:
     said = [one.communicate(timeout=PLAY_S)[0] for one in both]
     assert any(one.returncode == 0 for one in both), said
     for one, text in zip(both, said, strict=True):
-        assert one.returncode == 0 or "another run is moving it" in re.sub(r"\s+", " ", text), text
+        assert one.returncode == 0 or "another run is migrating it" in re.sub(r"\s+", " ", text), text
     assert holders() == [(dest, "running")]
     assert "web1" not in on(source, f"ls {IMAGES}")
     on(dest, f"qemu-img check -U {IMAGES}/web1-system.qcow2")

@@ -125,7 +125,11 @@ def test_files_of_devices_are_one_guest_s() -> None:
             {},
             "web1 is running, and writes to its disks .* shut it down first",
         ),
-        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$"),
+        (
+            OFF,
+            {"memory": {"moving": "h2"}},
+            "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$",
+        ),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
         (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
@@ -377,11 +381,11 @@ def test_the_same_seed_is_told_to_be_the_same_later() -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"name": "web1"}, "clone_of of web1: a guest is no copy of itself"),
-        ({"image": "a.qcow2"}, "clone_of of web3: clone_of and image exclude each other; leave out one of them"),
-        ({"renamed_from": "web2"}, "clone_of and renamed_from exclude each other"),
-        ({"virt_type": "kvm"}, "clone_of and virt_type exclude each other"),
-        ({"state": "absent"}, "clone_of and state: absent exclude each other"),
+        ({"name": "web1"}, "clone_of of web1: a guest cannot be a copy of itself"),
+        ({"image": "a.qcow2"}, "clone_of of web3: clone_of and image are mutually exclusive; omit one of them"),
+        ({"renamed_from": "web2"}, "clone_of and renamed_from are mutually exclusive"),
+        ({"virt_type": "kvm"}, "clone_of and virt_type are mutually exclusive"),
+        ({"state": "absent"}, "clone_of and state: absent are mutually exclusive"),
         ({"clone_of": "a/b"}, "clone_of of web3: 'a/b' is not a valid name"),
     ],
 )

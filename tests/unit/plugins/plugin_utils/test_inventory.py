@@ -101,7 +101,9 @@ def test_of_two_guests_at_one_address_the_better_witness_counts(
     )
     assert found == ({owner: "10.0.0.5"} if owner else {})
     other = "web1 on hyper1" if owner == "web2" else "web2 on hyper2"
-    told = f"10.0.0.5 of {other} now belongs to {owner}; look for these guests again: ansible-playbook corral.virt.query"
+    told = (
+        f"10.0.0.5 of {other} now belongs to {owner}; look for these guests again: ansible-playbook corral.virt.query"
+    )
     assert warning == told if owner else "10.0.0.5 is claimed by web1 on hyper1 and web2 on hyper2" in warning
 
 

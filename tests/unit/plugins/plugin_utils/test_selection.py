@@ -137,7 +137,7 @@ def test_of_two_guests_of_a_name_one_is_renamed() -> None:
     assert told == ["web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"]
     assert hit("rename", [*GUESTS, other], guest="web2", to="web9", host="h2") == ["web2@h2"]
     assert refused("rename", [*GUESTS, twin], guest="web2", to="web9", host="h2")[0].startswith(
-        "web2 is on h1 (off) and on h2 (off); it is"
+        "web2 is on h1 (off) and on h2 (off); its migration is"
     )
     assert refused("rename", guest="web2", to="web9", host="h2") == [
         "cannot rename web2 to web9: it is on h1, and not on h2"
@@ -152,7 +152,7 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
         ]
     (told,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
     assert told.startswith(
-        "web1 is on h1 (running) and on h2 (paused); it is being migrated, or a migration was interrupted: finish"
+        "web1 is on h1 (running) and on h2 (paused); its migration is in progress or was interrupted: finish"
     )
     assert refused("create", [*GUESTS, other], guest="web1")
 
