@@ -68,7 +68,7 @@ class ActionModule(WatchedAction):
         if named:
             taken = [option for option in ("url", "src", "origin", "checksum") if arguments.get(option)]
             if taken:
-                raise ValueError(f"catalogue says where {named} comes from; omit {', '.join(taken)}")
+                raise ValueError(f"catalogue sets the source of {named}; omit {', '.join(taken)}")
             known = _catalogue.resolve(str(named), str(arch or "x86_64"))
             arguments |= {"url": known["url"], "checksum": known["checksum"]}
             if arguments.get("keyring") and known.get("signature"):

@@ -196,9 +196,11 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: H
         problems[0] += f"; {others[0].host} has {to}, so it may already have been renamed"
     problems += _ambiguous(here, "-e host=HOST")
     if name == to:
-        problems.append(f"{what}: that is its current name; choose another")
+        problems.append(f"{what}: that is its current name; choose another name")
     if others and here:
-        problems.append(f"{what}: {_list([copy.host for copy in others])} has a guest with this name; choose another")
+        problems.append(
+            f"{what}: {_list([copy.host for copy in others])} has a guest with this name; choose another name"
+        )
     if owner := hosts.strangers.get(_inventory.destination(to)):
         group = _inventory.GROUP
         problems.append(f"{what}: {owner} is a host of this inventory outside the group {group}; choose another name")

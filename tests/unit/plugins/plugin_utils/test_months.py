@@ -467,10 +467,10 @@ def test_names_are_looked_at_whatever_the_host_says_of_its_requests(cloud: Cloud
     cloud.answer = lambda ask: lambda params: {**ask(params), "renewed": []}
 
     def refuse() -> None:
-        raise BadInput(["names of h1: h2 is h2 in the inventory"])
+        raise BadInput(["names of h1: h2 belongs to h2 in the inventory"])
 
     cloud.check = refuse
-    with pytest.raises(BadInput, match="h2 is h2 in the inventory"):
+    with pytest.raises(BadInput, match="h2 belongs to h2 in the inventory"):
         cloud.visit("h1")
     assert not (cloud.place / "ca/issued").exists()
 
@@ -490,7 +490,10 @@ def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
         ({"days": 901}, "days (901) must be at most 900"),
         ({"names": ["fe80::1%eth0"]}, "has a scope"),
         ({"names": ["h1\n"]}, "neither a host name nor an IP address"),
-        ({"identities": ["qemu"], "qemu_ca_certificate": "CA"}, "qemu_ca_certificate: no certificate in PEM"),
+        (
+            {"identities": ["qemu"], "qemu_ca_certificate": "CA"},
+            "qemu_ca_certificate: it contains no certificate in PEM",
+        ),
         ({"qemu_ca_certificate": "CA"}, "ca_certificate is missing"),
         ({"ca_crl": "CRL"}, "ca_certificate is missing: ca_crl requires it to name the signing CAs"),
     ],
