@@ -89,7 +89,7 @@ def confirm(bridge: str) -> None:
     result = json.loads(configuration.read(RESULT))
     if not result["ok"]:
         raise Failed(
-            f"cannot confirm bridge {bridge}: it was taken back and the host is as before: {result['why']}; see "
+            f"cannot confirm bridge {bridge}: it was rolled back and the host is as before: {result['why']}; see "
             f"{RESULT}"
         )
 

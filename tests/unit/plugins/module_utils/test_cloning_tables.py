@@ -125,11 +125,7 @@ def test_files_of_devices_are_one_guest_s() -> None:
             {},
             "web1 is running, and writes to its disks .* shut it down first",
         ),
-        (
-            OFF,
-            {"memory": {"moving": "h2"}},
-            "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$",
-        ),
+        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$"),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
         (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
