@@ -292,7 +292,7 @@ def test_the_first_bytes_tell_what_qemu_would_find(tmp_path: Path, form: str) ->
 @pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
 def test_a_raw_file_with_another_header_becomes_no_base(name: str, form: str) -> None:
     with pytest.raises(Refused, match=f"by its name it is raw, by its first bytes {form}"):
-        inspect.base("create a disk from", name, Header(form))
+        inspect.base("make a disk from", name, Header(form))
 
 
 @pytest.mark.parametrize("kind", ["leaning", "another format"])

@@ -95,7 +95,7 @@ def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Ends) -> None:
     storage.delete(ends.dest, PATH)
     somebody_makes_it(ends, 4096)
     (left,) = settle.clean_up(ends, UUID)
-    assert left == f"{PATH} remains on the destination: it has another size than what the move made"
+    assert left == f"{PATH} stays on the destination: it has another size than what the move made"
     assert storage.volume_at(ends.dest, PATH)
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_another_guest_uses_is_not_deleted(ends: Ends) -> None:
     ends.dest.defineXML(
         f"<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os><devices>{disk}</devices></domain>"
     )
-    assert settle.clean_up(ends, UUID) == [f"{PATH} remains on the destination: guest other uses it"]
+    assert settle.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
     assert storage.volume_at(ends.dest, PATH)
 
 

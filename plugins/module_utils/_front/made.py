@@ -73,7 +73,7 @@ def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str]
         if xml and not why:
             known.add(made.path)
         elif why:
-            strange.append(f"{made.path} remains on the destination: {why}")
+            strange.append(f"{made.path} stays on the destination: {why}")
     return known, strange
 
 
