@@ -85,7 +85,7 @@ def test_every_problem_is_told_at_once() -> None:
         (guest("a", virt_type="kvm"), "cannot create a: this host offers test"),
         (
             guest("a", disks=[{"name": "d", "pool": "fast"}]),
-            "cannot find storage pool fast: .*; create it, or name another with `pool`",
+            "cannot find storage pool fast: .*; create it, or choose another with `pool`",
         ),
     ],
 )
