@@ -88,25 +88,25 @@ _SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "
 
 def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     """What the user said about one guest; raises BadInput with every problem."""
-    name, problems = params["name"], list[str]()
-    _try(lambda: _units.check_name(name, what="name"), problems)
-    problems += _control_characters(params, name)
-    said = {**params, **{option: _dictionary(option, params.get(option), name, problems) for option in DICTS}}
-    fields = fields_of(DOMAIN, said, name, problems)
-    graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems, "graphics.")
+    name, problems = params["name"], Problems()
+    problems.tried(lambda: _units.check_name(name, what="name"))
+    problems.found += _control_characters(params, name)
+    said = {**params, **{option: _dictionary(option, params.get(option), name, problems.found) for option in DICTS}}
+    fields = fields_of(DOMAIN, said, name, problems.found)
+    graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems.found, "graphics.")
     if params.get("disks") is not None:
         fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
-    problems += _kin_problems(params)
-    uuid = params.get("uuid") and _try(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"), problems)
-    image = params.get("image") and _try(lambda: _units.check_image(params["image"], what=f"image of {name}"), problems)
+    problems.found += _kin_problems(params)
+    uuid = params.get("uuid") and problems.tried(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"))
+    image = params.get("image") and problems.tried(lambda: _units.check_image(params["image"], what=f"image of {name}"))
     told = params.get("cloud_init")
-    seed = None if told is None else _try(lambda: seeds.seed(told, guest=name), problems)
-    xml = params.get("xml") and _try(lambda: _checked_xml(params["xml"], name), problems)
-    _complete(fields, graphics, params.get("stop_on_reboot"), name, problems)
-    problems += [*_limits(fields, name), *_state_problems(params, name)]
+    seed = None if told is None else problems.tried(lambda: seeds.seed(told, guest=name))
+    xml = params.get("xml") and problems.tried(lambda: _checked_xml(params["xml"], name))
+    _complete(fields, graphics, params.get("stop_on_reboot"), name, problems.found)
+    problems.found += [*_limits(fields, name), *_state_problems(params, name)]
     misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
-    problems += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
-    Problems(printable(problems)).refuse()
+    problems.found += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
+    Problems(printable(problems.found)).refuse()
     guest = GuestSpec(
         name=name,
         fields=fields,
@@ -136,13 +136,13 @@ def _control_characters(params: t.Mapping[str, t.Any], name: str) -> t.Iterator[
 
 def _kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with the other name that it had, or with the other guest that it is a copy of."""
-    problems = list[str]()
+    problems = Problems()
     for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
         if params.get(option):
             what = f"{option} of {params['name']}"
-            _try(functools.partial(_units.check_name, params[option], what=what), problems)
-            problems += further(params, what)
-    return problems
+            problems.tried(functools.partial(_units.check_name, params[option], what=what))
+            problems.found += further(params, what)
+    return problems.found
 
 
 def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
@@ -160,17 +160,6 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
     given["state: absent"] = params.get("state") == "absent"
     for option in [option for option, said in given.items() if said]:
         yield f"{what}: clone_of and {option} are mutually exclusive; omit one of them"
-
-
-T = t.TypeVar("T")
-
-
-def _try(make: t.Callable[[], T], problems: list[str]) -> T | None:
-    try:
-        return make()
-    except BadInput as error:
-        problems.extend(error.problems)
-        return None
 
 
 def _checked_xml(xml: str, guest: str) -> str:
@@ -204,7 +193,7 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
 
 
 def _disks(
-    items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str]
+    items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: Problems
 ) -> tuple[Disk, ...]:
     """Disks with what is said of their volumes."""
     found = []
@@ -214,18 +203,20 @@ def _disks(
         size_bytes = (
             None
             if size is None
-            else _try(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"), problems)
+            else problems.tried(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"))
         )
         for option, check_word in (("image", _units.check_image), ("pool", _units.check_name)):
             if entry.get(option) is not None:
-                _try(functools.partial(check_word, entry[option], what=f"{option} of {what}"), problems)
+                problems.tried(functools.partial(check_word, entry[option], what=f"{option} of {what}"))
         places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
         if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
-            problems.append(
+            problems.found.append(
                 f"{what}: {places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
             )
         if item.name == "seed":
-            problems.append(f"disk of {guest}: the name 'seed' is reserved for the cloud-init seed; choose another")
+            problems.found.append(
+                f"disk of {guest}: the name 'seed' is reserved for the cloud-init seed; choose another"
+            )
         made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
         found.append(Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made))
     return tuple(found)
