@@ -172,7 +172,7 @@ def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, fre
     free(5 * 1024 - 1)
     for how in ("overlay", "copy"):
         for check_mode in (True, False):
-            with pytest.raises(Refused, match=r"cannot make disk web1\.\w+: .* must (leave|keep) 5 GiB"):
+            with pytest.raises(Refused, match=r"cannot create disk web1\.\w+: .* must (leave|keep) 5 GiB"):
                 cloned(
                     place,
                     image=base.name,

@@ -190,7 +190,7 @@ CASES = [
     Case(
         "aborted while another guest has its name", "record", found_there.namesake_runs, says=KILLED, finally_="paused"
     ),
-    Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not bring it"),
+    Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not import it"),
     Case("target disk full", "copying 10 %", found_there.disk_full, kind="full", before=found_there.small_pool),
     Case("leftover image of the same size", None, found_there.leftover(256), says="no migration of ours made it"),
     Case(

@@ -28,7 +28,7 @@ NUMBERS = (
 )  # and two that need `postcopy` beside them
 POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
 ANY_TEXT = {"dest_uri"}  # what is no URI, or nobody's, libvirt says
-NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
+NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, at most 63 characters"
 
 # Values that Ansible refuses by their type.
 TYPES: dict[str, tuple[object, str]] = {

@@ -60,7 +60,7 @@ class Bounds(t.NamedTuple):
         """Why it may not be so large; empty where it may."""
         if size_bytes <= self.max_bytes:
             return ""
-        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if it is meant to be, set a larger max_size"
+        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if that is intended, set a larger max_size"
 
     def check(self, size_bytes: int) -> None:
         """Raises Refused for what is too large."""

@@ -125,7 +125,11 @@ def test_files_of_devices_are_one_guest_s() -> None:
             {},
             "web1 is running, and writes to its disks .* shut it down first",
         ),
-        (OFF, {"memory": {"moving": "h2"}}, "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$"),
+        (
+            OFF,
+            {"memory": {"moving": "h2"}},
+            "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$",
+        ),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
         (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
@@ -278,15 +282,15 @@ def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wan
     ("item", "origin", "said"),
     [
         ({"size_bytes": GIB}, ORIGIN, "size 1 GiB is smaller than disk system of web1"),
-        ({}, None, "there is no /p/web1-system.qcow2"),
+        ({}, None, "/p/web1-system.qcow2 does not exist"),
         ({}, dataclasses.replace(ORIGIN, here=False, uri="qemu+ssh://h/system"), "over qemu.ssh://h/system: from here"),
-        ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 has it as qcow2, and its first bytes say raw"),
+        ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 uses it as qcow2, and its first bytes say raw"),
         (
             {},
             dataclasses.replace(ORIGIN, written=True),
-            "a QEMU process, perhaps of another host, writes to /p/web1-system.qcow2",
+            "a QEMU process, perhaps on another host, writes to /p/web1-system.qcow2",
         ),
-        ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 has it as qcow2, and its first bytes say raw"),
+        ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 uses it as qcow2, and its first bytes say raw"),
     ],
 )
 def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: Origin | None, said: str) -> None:
@@ -297,7 +301,7 @@ def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: Origin | None
 
 def test_what_a_guest_wrote_into_a_raw_disk_is_not_believed() -> None:
     wanted = Disk("system", fields={"format": "raw"}, copy_of=Original("web1", ORIGIN.path, "raw"))
-    with pytest.raises(Refused, match="web1 has it as raw, and its first bytes say qcow2"):
+    with pytest.raises(Refused, match="web1 uses it as raw, and its first bytes say qcow2"):
         new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
 
 
