@@ -78,7 +78,7 @@ def check_a_bridge(lab: Hypervisors) -> None:
     until(lambda: network(lab) == before)
     assert lab.on(HOST, f"{SUMS} | grep -v 80-corral-bridge") == files
     late = lab.module("corral.virt.virt_bridge", name="br0", state="confirmed", ok=False)
-    assert "it was taken back and the host is as before: nobody came back" in late
+    assert "it was rolled back and the host is as before: no connection came back" in late
 
     made = lab.play(BRIDGE, flags=["--diff"])
     assert changed(made) >= 2
