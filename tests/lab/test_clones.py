@@ -171,7 +171,7 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
             "reserve": "0",
         }
         said = module(name="three.img", pool="small", ok=False, **three)
-        assert "more must leave 0 GiB free (reserve)" in said
+        assert "more is needed, and 0 GiB must stay free (reserve)" in said
         on("rm /srv/small/ballast")
         assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
     finally:

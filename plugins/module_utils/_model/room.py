@@ -37,10 +37,10 @@ class Room(t.NamedTuple):
         """Why it cannot take so much more; empty where it can."""
         if not self.lacks(needed_bytes):
             return ""
-        more = f"{gib_text(needed_bytes)} more must leave" if needed_bytes else "must keep"
+        need = f"{gib_text(needed_bytes)} more is needed, " if needed_bytes else ""
         return (
-            f"{place} has {gib_text(self.free_bytes)} free, and {more} {gib_text(self.kept_bytes)} free (reserve); "
-            "make room there, or set a smaller reserve"
+            f"{place} has {gib_text(self.free_bytes)} free, {need}and {gib_text(self.kept_bytes)} must stay free "
+            "(reserve); make room there, or set a smaller reserve"
         )
 
     def check(self, verb: str, needed_bytes: int, place: str) -> None:

@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "another guest with this name": ({}, {"guests": {"web1": ("eeee", "shutdown")}}, {}, {}),
     "guest other with the same UUID": ({}, {"guests": {"other": ("aaaa", "shutdown")}}, {}, {}),
     "memory free": ({}, {"memory_free_mib": 100}, {}, {}),
-    "more must leave 1 GiB free": ({}, {"pools": (Pool("default", "/images", 1000),)}, {}, {}),
+    "more is needed, and 1 GiB must stay free": ({}, {"pools": (Pool("default", "/images", 1000),)}, {}, {}),
     "cannot run kvm": ({}, {"virt_types": ("qemu",)}, {}, {}),
     "machine type": ({}, {"machines": ("pc-q35-6.0",)}, {}, {}),
     "host-passthrough": ({"cpu_mode": "host-passthrough"}, {"cpu_xml": "<cpu><model>other</model></cpu>"}, {}, {}),

@@ -71,9 +71,9 @@ CASES: list[tuple[Parts, list[str]]] = [
     # a pool keeps the larger of 1 GiB and 5 %, or what was asked for
     ({"move": {"disks": (disk("a", room=3 * GIB),), "reserve_bytes": 0}}, []),
     ({"move": {"disks": (disk("a", room=GIB),), "reserve_bytes": 2 * GIB}}, []),
-    ({"move": {"disks": (disk("a", room=GIB + 1),), "reserve_bytes": 2 * GIB}}, ["must leave 2 GiB free"]),
+    ({"move": {"disks": (disk("a", room=GIB + 1),), "reserve_bytes": 2 * GIB}}, ["2 GiB must stay free"]),
     ({"move": {"disks": (disk("a", pool="fast"),)}}, []),
-    ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["must leave 2 GiB free (reserve)"]),
+    ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["2 GiB must stay free (reserve)"]),
     ({"move": {"disks": (disk("a"), disk("b"), disk("c", pool="fast"), disk("d", SHARED))}}, []),
     ({"move": {"disks": (disk("a", pool="fast"), disk("b", pool="fast"))}}, ["pool fast"]),
     ({"move": {"disks": (disk("a", CARRY, room=3 * GIB),), "active": False}}, ["pool default"]),
