@@ -43,7 +43,7 @@ def checked(
         )
     if memory.get("moving"):
         remedy = "finish it with virt_migrate (playbook migrate)"
-        raise Refused(f"{what}: {name} is being migrated, or a migration was interrupted; {remedy}")
+        raise Refused(f"{what}: the migration of {name} is in progress or was interrupted; {remedy}")
     if memory.get("making"):
         left = ", ".join(memory["making"])
         raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat that run first")

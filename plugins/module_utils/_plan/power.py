@@ -25,8 +25,8 @@ def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) ->
         )
     if found is not None and moving and found.state != "running" and wanted.state != "present":
         raise Refused(
-            f"cannot bring {wanted.name} to state {wanted.state}: it is being migrated, or a migration was "
-            "interrupted; finish it with virt_migrate (playbook migrate), which checks both hosts"
+            f"cannot bring {wanted.name} to state {wanted.state}: its migration is in progress or was interrupted; "
+            "finish it with virt_migrate (playbook migrate), which checks both hosts"
         )
 
 

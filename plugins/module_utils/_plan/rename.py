@@ -51,8 +51,7 @@ def rename(
         )
     if memory.get("moving"):
         raise Refused(
-            f"{what}: it is being migrated, or a migration was interrupted; finish it with virt_migrate (playbook "
-            "migrate)"
+            f"{what}: its migration is in progress or was interrupted; finish it with virt_migrate (playbook migrate)"
         )
     if memory.get("making"):
         raise Refused(

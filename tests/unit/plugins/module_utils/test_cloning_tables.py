@@ -128,7 +128,7 @@ def test_files_of_devices_are_one_guest_s() -> None:
         (
             OFF,
             {"memory": {"moving": "h2"}},
-            "web1 is being migrated, or .* finish it with virt_migrate .playbook migrate.$",
+            "the migration of web1 is in progress or .* finish it with virt_migrate .playbook migrate.$",
         ),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),

@@ -145,7 +145,7 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
         return
     with pytest.raises(
-        Refused, match=f"cannot bring web1 to state {state}: it is being migrated, or a migration was interrupted"
+        Refused, match=f"cannot bring web1 to state {state}: its migration is in progress or was interrupted"
     ):
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
 

@@ -37,7 +37,7 @@ def test_a_guest_is_renamed_once() -> None:
             {},
             "it is paused; shut it down first",
         ),
-        (RENAMED, None, OFF, {"memory": {"moving": "h2"}}, "it is being migrated, or a migration was interrupted"),
+        (RENAMED, None, OFF, {"memory": {"moving": "h2"}}, "its migration is in progress or was interrupted"),
         (RENAMED, None, OFF, {"memory": {"making": ["/a"]}}, "left /a incomplete"),
         (
             RENAMED,
