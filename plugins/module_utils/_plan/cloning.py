@@ -46,7 +46,7 @@ def checked(
         raise Refused(f"{what}: the migration of {name} is in progress or was interrupted; {remedy}")
     if memory.get("making"):
         left = ", ".join(memory["making"])
-        raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat that run first")
+        raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat it first")
     if "managed_save" in keeps:
         remedy = f"start and shut down {name}, or discard the saved state: virsh managedsave-remove {name}"
         raise Refused(f"{what}: {name} has a managed save, so its disks are in the state of a running guest; {remedy}")

@@ -71,5 +71,5 @@ def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
     if wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(
             f"cannot remove {wanted.name}: the guest with this name has UUID {found.uuid}, not {wanted.uuid}; check "
-            "which guest is meant"
+            "the UUID"
         )

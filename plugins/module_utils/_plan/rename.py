@@ -41,9 +41,7 @@ def rename(
     if found is not None:
         raise Refused(f"{what}: another guest has this name (UUID {found.uuid}); choose another name")
     if wanted.uuid and wanted.uuid != former.uuid:
-        raise Refused(
-            f"{what}: the guest with this name has UUID {former.uuid}, not {wanted.uuid}; check which guest is meant"
-        )
+        raise Refused(f"{what}: the guest with this name has UUID {former.uuid}, not {wanted.uuid}; check the UUID")
     if former.active:
         raise Refused(
             f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e "
@@ -54,9 +52,7 @@ def rename(
             f"{what}: its migration is in progress or was interrupted; finish it with virt_migrate (playbook migrate)"
         )
     if memory.get("making"):
-        raise Refused(
-            f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; repeat that run first"
-        )
+        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; repeat it first")
     if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
         remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
         raise Refused(
