@@ -55,7 +55,9 @@ class ActionModule(ActionBase):
             {host: functools.partial(self._silence, host, variables) for host in gone}, at_once=len(gone)
         )
         problems = [
-            f"gone: {host} cannot be asked: {answer['msg']}" for host, answer in found.items() if "silent" not in answer
+            f"gone: {host} cannot be queried: {answer['msg']}"
+            for host, answer in found.items()
+            if "silent" not in answer
         ]
         problems += _gone.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
         if problems:

@@ -32,7 +32,7 @@ class ActionModule(UntrustedAction):
         first = made = self._execute_module(module_args={**arguments, "restart_timeout": 0}, task_vars=task_vars)
         while _waits(made) and (left_s := end - time.monotonic()) > 0:
             _terminal.say(
-                printable(f"{host}: up to {left_s:.0f} s for the end of these jobs: {'; '.join(made['jobs'])}")
+                printable(f"{host}: waiting up to {left_s:.0f} s for these jobs to end: {'; '.join(made['jobs'])}")
             )
             made = self._execute_module(
                 module_args={**arguments, "restart_timeout": min(_CALL_S, int(left_s) + 1)}, task_vars=task_vars
@@ -43,7 +43,7 @@ class ActionModule(UntrustedAction):
         if _waits(made):
             made["msg"] = f"{made['msg']}: ansible-playbook corral.virt.site --limit {host}"
         elif self._task.check_mode and made.get("restart"):
-            jobs = f", when these jobs have ended: {'; '.join(made['jobs'])}" if made.get("jobs") else ""
+            jobs = f" after these jobs end: {'; '.join(made['jobs'])}" if made.get("jobs") else ""
             _terminal.say(printable(f"{host}: would restart {made['restart']}{jobs}"))
         return {**result, **made}
 
@@ -57,4 +57,4 @@ def _seconds(value: t.Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError) as error:
-        raise AnsibleActionFail(f"restart_timeout: {value!r} is no number of seconds") from error
+        raise AnsibleActionFail(f"restart_timeout: {value!r} is not a number of seconds") from error

@@ -68,7 +68,7 @@ class ActionModule(WatchedAction):
         if named:
             taken = [option for option in ("url", "src", "origin", "checksum") if arguments.get(option)]
             if taken:
-                raise ValueError(f"catalogue says where {named} comes from; leave out {', '.join(taken)}")
+                raise ValueError(f"catalogue sets the source of {named}; omit {', '.join(taken)}")
             known = _catalogue.resolve(str(named), str(arch or "x86_64"))
             arguments |= {"url": known["url"], "checksum": known["checksum"]}
             if arguments.get("keyring") and known.get("signature"):
@@ -79,7 +79,7 @@ class ActionModule(WatchedAction):
         try:
             local = Path(self._find_needle("files", str(arguments["src"])))
         except AnsibleError as error:
-            raise ValueError(f"src: {error}; set remote_src: true for a file of the host") from error
+            raise ValueError(f"src: {error}; set remote_src: true for a file on the host") from error
         arguments["src"] = str(local)
         if arguments.get("checksum") in (None, "none"):
             arguments["checksum"] = f"sha256:{_digest(local)}"
@@ -114,7 +114,7 @@ class ActionModule(WatchedAction):
                 if not result.get("failed"):
                     return result
                 Display().warning(
-                    printable(f"{host}: {feeder} could not feed it, so its source does: {result.get('msg')}")
+                    printable(f"{host}: cannot fetch it from {feeder}, using its source: {result.get('msg')}")
                 )
                 stack.enter_context(turns.source())
             if local:
@@ -133,7 +133,7 @@ class ActionModule(WatchedAction):
         path, total = shlex.quote(part["path"]), local.stat().st_size
         if total > part["max_bytes"]:
             fits = (
-                f"of its {total / _MIB:.1f} MiB, {part['max_bytes'] / _MIB:.1f} MiB fit there with max_size and reserve"
+                f"it is {total / _MIB:.1f} MiB, and max_size and reserve allow {part['max_bytes'] / _MIB:.1f} MiB there"
             )
             raise AnsibleActionFail(
                 f"cannot send {what}: {fits}; make room there, or set a larger max_size or a smaller reserve"

@@ -71,7 +71,7 @@ def _locked(path: str) -> t.Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise BadInput(
-            f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file of yours"
+            f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file that you own"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -89,7 +89,7 @@ def _check(options: t.Mapping[str, t.Any]) -> None:
         except BadInput as error:
             problems += error.problems
     problems += [
-        f"keys: that of {name} is no public SSH key"
+        f"keys: the key of {name} is not a public SSH key"
         for name, key in options["keys"].items()
         if not _host_keys.is_key(key)
     ]

@@ -58,7 +58,9 @@ class ActionModule(ActionBase):
             )
         elif result["deferred"]:
             result["warnings"] = [
-                printable(f"{item.guest} is neither made nor changed: {item.why}") for item in placed if item.deferred
+                printable(f"{item.guest} is neither created nor changed: {item.why}")
+                for item in placed
+                if item.deferred
             ]
         return result
 
@@ -152,7 +154,9 @@ def _lacking(item: t.Mapping[str, t.Any], usable: t.Mapping[str, _reported.Info]
     lacking = [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
     example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
     return (
-        f"no hypervisor has it, and to make it {' and '.join(lacking)} must be given, as {example}" if lacking else ""
+        f"no hypervisor has it, and creating it requires {' and '.join(lacking)}, for example {example}"
+        if lacking
+        else ""
     )
 
 
@@ -162,9 +166,9 @@ def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Map
         return f"no hypervisor has {name} (clone_of)"
     where = " and ".join(holders)
     if len(holders) > 1:
-        return f"{name} (clone_of) is on {where}; look which of them is the one that is meant, and remove the other"
+        return f"{name} (clone_of) is on {where}; find out which of them is meant, and remove the other"
     if item.get("host") not in (None, *holders):
-        return f"{name} (clone_of) is on {where}, and a copy is made beside it; leave out host, and migrate the copy"
+        return f"{name} (clone_of) is on {where}, and a copy is created there; omit host, and migrate the copy"
     if holders[where]["state"] in placement.ACTIVE:
         state = holders[where]["state"]
         return (
@@ -204,9 +208,7 @@ def _left(
             item = placed[guest["name"]]
             told = {"name": guest["name"], "source": source, "state": guest["state"], "why": printable(item.why)}
             if item.exists:
-                stays.append(
-                    {**told, "why": f"{item.host} has it too, and it runs there; remove what {source} has of it"}
-                )
+                stays.append({**told, "why": f"{item.host} has it too, and it runs there; remove the copy on {source}"})
             elif item.host is None:
                 stays.append(told)
             else:

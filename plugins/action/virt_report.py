@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         kind, form = options["kind"], options["format"]
         if form != "seed" and kind not in _report_data.KINDS:
             raise AnsibleActionFail(
-                f"format: {kind} is text only; leave it out, or choose one of {', '.join(_report_data.KINDS)}"
+                f"format: {kind} is text only; omit it, or choose one of {', '.join(_report_data.KINDS)}"
             )
         hosts = {
             host: found
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
         text, shown = _built(kind, form, hosts, missing, options["guest"])
         if options["guest"] and not text:
             raise AnsibleActionFail(
-                f"cannot find guest {', '.join(options['guest'])}: no hypervisor of {', '.join(sorted(hosts))} has it"
+                f"cannot find guest {', '.join(options['guest'])}: none of {', '.join(sorted(hosts))} has it"
             )
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
@@ -66,7 +66,7 @@ class ActionModule(ActionBase):
             {host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}
         ):
             text = (
-                f"what {', '.join(odd)} answered cannot be read; look at that host, or leave it out: --limit "
+                f"the answer of {', '.join(odd)} cannot be read; inspect that host, or exclude it: --limit "
                 f"'all:!{odd[0]}'"
             )
             result.update(failed=True, msg=printable(text))
@@ -100,12 +100,12 @@ def _write(path: str, content: str, gate: Gate) -> bool:
         what = (
             "a directory; name a file in it"
             if os.path.isdir(path)
-            else f"no file; to print it: ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
+            else f"not a file; to print it: ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
         )
         raise AnsibleActionFail(f"out: cannot write the report to {path}: it is {what}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AnsibleActionFail(
-            f"out: cannot write the report to {path}: {folder} is no directory that you can write to"
+            f"out: cannot write the report to {path}: {folder} is not a directory that you can write to"
         )
     try:
         return bool(gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content)))

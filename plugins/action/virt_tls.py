@@ -84,8 +84,8 @@ def _refuse_others(params: Variables, task_vars: Variables) -> None:
     own = _names(task_vars["inventory_hostname"], task_vars)
     wanted = {*check_names(params["names"], what="names")} - own
     problems = [
-        f"names of {params['name']}: {name} is {other} in the inventory; leave it out (pki_names, pki_extra_names of "
-        "role pki)"
+        f"names of {params['name']}: {name} belongs to {other} in the inventory; omit it (pki_names, pki_extra_names "
+        "of role pki)"
         for other, variables in (task_vars["hostvars"].items() if wanted else ())
         for name in sorted(wanted & _names(other, variables))
     ]

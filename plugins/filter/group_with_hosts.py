@@ -68,13 +68,15 @@ def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone
         absent = _gone.named(gone)
         hosts = [host for host in groups[name] if host not in absent]
         if not hosts:
-            raise AnsibleFilterError(f"gone: it names all hosts of the group {name}, so nobody is left to ask")
+            raise AnsibleFilterError(f"gone: it names all hosts of the group {name}, so no host is left to query")
         return hosts if absent else name
     if context.CLIARGS.get("syntax"):  # --syntax-check needs no inventory
         return str(name)
     others = sorted(group for group, hosts in groups.items() if hosts and group not in ("all", "ungrouped"))
     if not groups.get("all"):
-        raise AnsibleFilterError("the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg")
+        raise AnsibleFilterError(
+            "the inventory has no hosts; specify another: -i INVENTORY, or inventory in ansible.cfg"
+        )
     near = difflib.get_close_matches(str(name), others, 1)
     remedy = f"did you mean {near[0]}?" if near else f"groups with hosts are: {', '.join(others) or 'none'}"
     raise AnsibleFilterError(printable(f"virt_group: the inventory has no hosts in the group {name}; {remedy}"))

@@ -244,7 +244,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for kind in {*self.get_option("prefer")} - {"ipv4", "ipv6"}:
                 ipaddress.ip_network(kind, strict=False)
         except ValueError as error:
-            raise AnsibleParserError(f"prefer: {error}; say ipv4, ipv6 or a network such as 10.1.0.0/16") from error
+            raise AnsibleParserError(f"prefer: {error}; use ipv4, ipv6 or a network such as 10.1.0.0/16") from error
 
     def _uris(self) -> dict[str, str]:
         """Every hypervisor's URI by name."""
@@ -255,8 +255,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         names = explicit or [host.name for host in self.inventory.groups[group].get_hosts()]
         if not names:
             self._warn(
-                f"no guests can be shown: group {group} is empty. Name the hypervisors in a source that is read before "
-                "(hosts.yml in the same directory), or with the option hypervisors."
+                f"no guests can be shown: group {group} is empty. List the hypervisors in a source that is read "
+                "earlier (hosts.yml in the same directory), or in the option hypervisors."
             )
         return {name: self._uri(name, (explicit or {}).get(name) or self.get_option("uri")) for name in names}
 
@@ -359,11 +359,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
         for name, (hypervisor, facts) in guests.items():
             reason = (
-                "another host of this inventory has that name"
+                "another host of this inventory has this name"
                 if name.lower() in hosts
                 else self._earlier(name, hypervisor, facts)
             )
-            reason = "in an inventory its name means something else" if name in groups else reason
+            reason = "its name is reserved, or the name of a group" if name in groups else reason
             if reason:
                 remedy = f"rename the guest, or put that host into the group {_inventory.GROUP} if it is this guest"
                 self._warn(f"guest {name} on {hypervisor} is not shown: {reason}; {remedy}")
@@ -381,7 +381,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             facts["uuid"],
         ):
             return None
-        return f"a source that was read before shows a guest of that name, on {shown['virt_hypervisor']}"
+        return f"a source that was read earlier has a guest with this name, on {shown['virt_hypervisor']}"
 
     def _wanted(self, name: str, variables: Facts) -> bool:
         self.templar.available_variables = {**variables, "inventory_hostname": name}
@@ -420,8 +420,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         owner = strangers.get(_inventory.destination(wanted))
         if owner or not _inventory.is_destination(wanted):
             del host.vars["ansible_host"]
-            reason = f"it belongs to {owner}" if owner else "it is neither a host name nor an address"
-            self._warn(f"guest {name} on {hypervisor} has no ansible_host: compose makes it {wanted}, and {reason}")
+            reason = f"which belongs to {owner}" if owner else "which is neither a host name nor an address"
+            self._warn(f"guest {name} on {hypervisor} has no ansible_host: compose sets it to {wanted}, {reason}")
 
     def _add_host_to_keyed_groups(
         self, keys: t.Any, variables: Facts, host: str, *args: t.Any, **kwargs: t.Any
@@ -438,7 +438,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if self.inventory.hosts[host] in group.hosts:
                 group.remove_host(self.inventory.hosts[host])
                 self.inventory.hosts[host].remove_group(group)
-                self._warn(f"guest {host} is not put into {group.name} by keyed_groups: that group is of hypervisors")
+                self._warn(f"guest {host} is not put into {group.name} by keyed_groups: it is a group of hypervisors")
 
     def _ssh_args(self, name: str, hypervisor: str) -> dict[str, str]:
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""

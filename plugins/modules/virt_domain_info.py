@@ -170,7 +170,7 @@ def main() -> None:
     names = None if module.params["name"] is None else {module.params["name"]}
     more: dict[str, t.Any] = {}
     if module.params["load"] and not module.params["details"]:
-        module.fail_json(msg="load: it is measured of guests that are described; leave out details: false")
+        module.fail_json(msg="load: it requires details: true; omit details: false")
     with failures(module):
         with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
             describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])

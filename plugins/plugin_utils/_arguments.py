@@ -81,7 +81,7 @@ def _meant(action: Action, name: str) -> str | None:
     if near is None and (takers := _takers(name)):
         return f"{action.name} does not take it; it belongs to {', '.join(takers)}"
     meant = near or next(iter(difflib.get_close_matches(name, _actions.role_variables(), 1, _NEAR)), None)
-    return f"there is no such argument of {action.name}; did you mean {meant}?" if meant else None
+    return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
 
 
 def _takers(argument: str) -> list[str]:
@@ -149,7 +149,7 @@ def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
     for name in value if isinstance(value, list) else [value]:
         if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):
-                yield f"guest: {name!r} is no pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
+                yield f"guest: {name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
             continue
         try:
             _units.check_name(name, what=argument.name)
@@ -160,12 +160,13 @@ def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
 def _missing(action: Action, values: Given) -> t.Iterator[str]:
     for name, argument in action.arguments.items():
         if argument.required and values.get(name) in (None, ""):
-            yield f"{name}: {action.name} needs it; write -e {name}={name.upper()}"
+            yield f"{name}: {action.name} requires it; write -e {name}={name.upper()}"
     if "tag" not in action.arguments:
         return
     if not values.get("guest") and not values.get("tag"):
         yield (
-            f"guest: {action.name} needs it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+            f"guest: {action.name} requires it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e "
+            "tag=TAG"
         )
     elif values.get("guest") and values.get("tag"):
-        yield "tag: it says which guests, and so does guest; leave out one"
+        yield "tag: tag and guest are mutually exclusive; omit one"

@@ -57,7 +57,7 @@ class MakeAuthority(Step):
     directory: str
 
     def __str__(self) -> str:
-        return f"make a certificate authority for {self.authority} in {self.directory}"
+        return f"create a certificate authority for {self.authority} in {self.directory}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +133,9 @@ class Authorities:
         )
         if holders and not self._cas.generations(authority):
             raise Refused(
-                f"cannot make a CA for {authority} in {self._directory}: there was one, and certificates of it are "
-                f"valid, those of {', '.join(holders)}; restore {self._directory / authority} from the copy, or {ANEW}"
+                f"cannot create a CA for {authority} in {self._directory}: there was one, and its certificates are "
+                f"still valid, those of {', '.join(holders)}; restore {self._directory / authority} from the backup, "
+                f"or {ANEW}"
             )
         return [self.another(authority)]
 
@@ -432,12 +433,12 @@ class Authorities:
         for one in issued:
             both = sorted({*one.names} & {*wanted.names})
             if one.holder != wanted.common_name and both and one.not_after > moment:
-                taken.append(f"{', '.join(both)} is {one.holder}'s until {one.not_after:%Y-%m-%d} ({one.path})")
+                taken.append(f"{', '.join(both)} belongs to {one.holder} until {one.not_after:%Y-%m-%d} ({one.path})")
         if taken:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could play each "
-                "other: correct the names, or revoke the other one's certificates if that host is gone (virt_tls with "
-                "state: revoked)"
+                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could "
+                "impersonate each other: correct the names, or revoke the other one's certificates if that host is "
+                "gone (virt_tls with state: revoked)"
             )
 
 
@@ -459,19 +460,19 @@ def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
         return None
     needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
     problems = [
-        f"{prefix}{option} is missing: the authority of {name} is given with both, its certificate and its key"
+        f"{prefix}{option} is missing: the authority of {name} requires both its certificate and its key"
         for name, prefix in (("libvirt", ""), ("qemu", "qemu_"))
         for option, text in zip(("ca_certificate", "ca_key"), texts[name], strict=True)
         if not text and (name in needed or any(texts[name]))
     ]
     problems += [
-        f"{option}: with ca_key, the list of revoked ones is made here"
+        f"{option}: with ca_key, the list of revoked certificates is created here"
         for option in ("ca_crl", "qemu_ca_crl")
         if params[option]
     ]
     if params["new_authority"]:
         problems.append(
-            "new_authority: with ca_key, bring the new CA beside the old one in ca_certificate, and its key"
+            "new_authority: with ca_key, add the new CA to the old one in ca_certificate, and set ca_key to its key"
         )
     if problems:
         raise BadInput(problems)

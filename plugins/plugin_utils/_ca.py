@@ -111,7 +111,7 @@ class CertificateAuthority:
         self.digest = fingerprint(self._certificate)
         self._key = self._opened(key.encode(), passphrase)
         if files.public_bytes(self._key.public_key()) != files.public_bytes(self._certificate.public_key()):
-            raise Refused(f"cannot use {named}: its key does not belong to its certificate; restore both")
+            raise Refused(f"cannot use {named}: its key does not match its certificate; restore both")
 
     @property
     def key(self) -> t.Any:
@@ -125,16 +125,16 @@ class CertificateAuthority:
             if passphrase:  # one was given, and none is needed
                 return serialization.load_pem_private_key(key, password=None)
             raise Refused(
-                f"cannot use {self._named}: its key has a passphrase; say it with ca_passphrase (pki_ca_passphrase of "
+                f"cannot use {self._named}: its key has a passphrase; set it with ca_passphrase (pki_ca_passphrase of "
                 "role pki), or in the environment variable CORRAL_VIRT_CA_PASSPHRASE"
             ) from error
         except ValueError as error:
             reason = (
-                "its key is no private key in PEM"
+                "its key is not a private key in PEM"
                 if not passphrase
-                else "its key cannot be opened with this passphrase"
+                else "its key cannot be decrypted with this passphrase"
             )
-            raise Refused(f"cannot use {self._named}: {reason}; restore it, or say the right ca_passphrase") from error
+            raise Refused(f"cannot use {self._named}: {reason}; restore it, or set the right ca_passphrase") from error
 
     def sign(self, request: str, wanted: TlsSpec, *, days: int, now: datetime.datetime) -> list[tuple[str, bytes]]:
         """Serial (hex) and certificate (PEM) for each purpose of an identity, for the key of the request.
@@ -144,7 +144,7 @@ class CertificateAuthority:
         try:
             csr = x509.load_pem_x509_csr(request.encode())
         except ValueError as error:
-            raise Refused(f"cannot sign for {wanted.common_name}: it sent no request in PEM") from error
+            raise Refused(f"cannot sign for {wanted.common_name}: it did not send a request in PEM") from error
         public, issuer = csr.public_key(), self._certificate
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
             raise Refused(
@@ -154,8 +154,8 @@ class CertificateAuthority:
         until = min(now + datetime.timedelta(days=days), end)
         if until - now <= wanted.renew_before:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: {self._named} is valid only until {end:%Y-%m-%d}; bring a new "
-                "one"
+                f"cannot sign for {wanted.common_name}: {self._named} is valid only until {end:%Y-%m-%d}; provide a "
+                "new one"
             )
         self._refuse_outside(wanted)
         subject, key = files.name(wanted.subject), self._key
@@ -189,8 +189,8 @@ class CertificateAuthority:
         if outside:
             raise Refused(
                 f"cannot sign for {wanted.common_name}: {self._named} is restricted to "
-                f"{', '.join(map(str, permitted))}, and not for {', '.join(outside)}; correct the names, or make a CA "
-                "with other ca_constraints (new_authority: true)"
+                f"{', '.join(map(str, permitted))}, which excludes {', '.join(outside)}; correct the names, or create "
+                "a CA with other ca_constraints (new_authority: true)"
             )
 
     def crl(self, revoked: t.Iterable[Revoked]) -> bytes:

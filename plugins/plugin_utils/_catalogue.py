@@ -36,13 +36,13 @@ def resolve(name: str, arch: str = "x86_64") -> dict[str, t.Any]:
     """
     if name not in entries():
         raise ValueError(
-            f"the catalogue has no image {name!r}: take one of {', '.join(names())}, or give its url and checksum"
+            f"the catalogue has no image {name!r}: use one of {', '.join(names())}, or set url and checksum"
         )
     entry = entries()[name]
     word = entry["arch"].get(SPELLINGS.get(arch, arch))
     if word is None:
         raise ValueError(
-            f"the catalogue has {name} for {', '.join(entry['arch'])}, not for {arch}: give its url and checksum"
+            f"the catalogue has {name} for {', '.join(entry['arch'])}, not for {arch}: set url and checksum"
         )
     url = entry["url"].format(arch=word)
     place = {"arch": word, "file": url.rpartition("/")[2]}

@@ -59,7 +59,7 @@ class Certifier:
         """
         params = self.params
         if params["name"] == CONTROLLER_NAME:
-            why = "is what the certificate of the controller is called; the host needs another name"
+            why = "is the name in the controller's certificate; give the host another name"
             raise BadInput([f"name: {CONTROLLER_NAME} {why}"])
         elsewhere = given(params) is None and self._elsewhere()
         goals = wanted(params, trusts(params), group=lambda name: name)
@@ -103,7 +103,7 @@ class Certifier:
         ]
         if said and missing:
             raise BadInput(
-                [f"{option} is missing: {', '.join(said)} is for who says which CAs sign" for option in missing]
+                [f"{option} is missing: {', '.join(said)} requires it to name the signing CAs" for option in missing]
             )
         return bool(said)
 
@@ -112,7 +112,7 @@ class Certifier:
         params = self.params
         if (params["name"] is None) == (params["hypervisors"] is None):
             raise BadInput(
-                ["state: revoked needs the name whose certificates are revoked, or hypervisors: those that stay"]
+                ["state: revoked requires name, whose certificates are revoked, or hypervisors, which keep theirs"]
             )
         authorities = self.authorities
         strange: list[str] = []
@@ -130,7 +130,7 @@ class Certifier:
         ]
         revoked = sorted({step.certificate.holder for step in steps})
         warnings = [
-            f"{name} has valid certificates, and is not in the inventory. If it is gone: ansible-playbook "
+            f"{name} has valid certificates, but is not in the inventory. If it is gone: ansible-playbook "
             f"corral.virt.rotate_certificates -e revoke={name}"
             for name in strange
         ]
@@ -147,15 +147,16 @@ class Certifier:
         name, ca_dir = self.params["name"], self.params["ca_dir"]
         if name is not None and not authorities.knows(name):
             raise Refused(
-                f"cannot revoke the certificates of {name}: nothing that was issued to it is known in {ca_dir}. Look "
-                "at the name; or revoke it where its certificates were issued, or after a run that has reached it"
+                f"cannot revoke the certificates of {name}: {ca_dir} has no record of certificates issued to it. Check "
+                "the name; or revoke it where its certificates were issued, or after a run that has reached it"
             )
         found = authorities.to_revoke(names=names)
         steps = [step for step in found if step.certificate.issuer]
         if found and not steps and name is not None:
             raise Refused(
-                f"cannot revoke the certificates of {name}: the CA that signed them is not in {ca_dir}, and no list of "
-                "another one would be believed; restore that CA from the copy, or revoke them where it is"
+                f"cannot revoke the certificates of {name}: the CA that signed them is not in {ca_dir}, and a list "
+                "signed by another CA would not be accepted; restore that CA from the backup, or revoke them where it "
+                "is"
             )
         return steps
 
@@ -211,7 +212,7 @@ class Certifier:
                 return then
             result, again = _both(result, then), False
         raise Failed(
-            f"cannot give {self.params['name']} certificates: it asks again and again; look at its files below "
+            f"cannot issue certificates to {self.params['name']}: it keeps requesting new ones; inspect its files in "
             f"{self.params['pki_dir']}"
         )
 

@@ -79,7 +79,7 @@ def _connection(task: t.Any, context: t.Any, variables: dict[str, t.Any], templa
         kind, context, new_stdin=None, task_uuid=task._uuid, ansible_playbook_pid=str(os.getppid())
     )
     if not connection:
-        raise AnsibleError(f"there is no connection plugin {kind}")
+        raise AnsibleError(f"connection plugin {kind} is not installed")
     wanted = variables.get("ansible_become")
     becomes = task.become if wanted is None else boolean(templar.template(wanted))
     method = templar.template(variables.get("ansible_become_method") or task.become_method)
@@ -163,4 +163,4 @@ def _ended(selector: selectors.BaseSelector, end: int, process: int, text: bytes
     try:
         return t.cast(Answer, json.loads(text))
     except ValueError:
-        return {"failed": True, "msg": "the process that asked it died"}
+        return {"failed": True, "msg": "the process that queried it died"}

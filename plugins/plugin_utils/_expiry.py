@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["warnings"]
 
-_REMEDY = "run corral.virt.rotate_certificates, or site, where they can be reached"
+_REMEDY = "run corral.virt.rotate_certificates, or site, when they can be reached"
 _FORGOTTEN = datetime.timedelta(days=90)  # nobody wants them any more
 _CA = datetime.timedelta(days=90)  # one that is kept in the directory has been replaced long before
 
@@ -40,11 +40,11 @@ def warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
     ]
     ending = {name: end for name, end in authorities.items() if end - now < _CA}
     sentences += [
-        f"the last day of the CA of {name} is {end:%Y-%m-%d}; bring a new one (guide_tls says how)"
+        f"the CA of {name} expires on {end:%Y-%m-%d}; provide a new one (see guide_tls)"
         for name, end in sorted(ending.items())
     ]
     return sentences
 
 
 def _ends(day: str, now: datetime.datetime) -> str:
-    return f"ended on {day}" if day < f"{now:%Y-%m-%d}" else f"end on {day}"
+    return f"expired on {day}" if day < f"{now:%Y-%m-%d}" else f"expire on {day}"

@@ -35,21 +35,21 @@ def named(value: t.Any) -> list[str]:
 
 
 def unknown(gone: t.Sequence[str], group: str, members: t.Collection[str]) -> t.Iterator[str]:
-    """A problem for each name that is no host of the group."""
+    """A problem for each name that is not a host of the group."""
     for name in gone:
         if name not in members:
-            yield f"gone: {name} is no host of the group {group}; choose one of {', '.join(sorted(members))}"
+            yield f"gone: {name} is not a host of the group {group}; choose one of {', '.join(sorted(members))}"
 
 
 def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
     """A problem for each host that answers; `answers` are the reasons why nobody could log in, None where one could."""
     for name, why in answers.items():
         if why is None:
-            yield f"gone: {name} answers, so its guests may run; leave it out of gone"
+            yield f"gone: {name} answers, so its guests may run; remove it from gone"
         elif _BANNER in why or not _SILENCE.search(why):
-            remedy = "mend the access to it, or switch it off"
+            remedy = "restore access to it, or switch it off"
             yield (
-                f"gone: {name} may be alive ({' '.join(why.split()) or 'nobody knows why it cannot be asked'}); "
+                f"gone: {name} may be alive ({' '.join(why.split()) or 'it is not known why it cannot be reached'}); "
                 f"{remedy}"
             )
 
@@ -59,10 +59,10 @@ def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
     if set(gone) == set(confirm):
         return None
     if not gone:
-        return "confirm: it repeats the names of gone, which names no host"
+        return "confirm: it repeats the names in gone, which is empty"
     hosts, again = ", ".join(gone), f"-e confirm={','.join(gone)}"
     wrong = f", and not {','.join(confirm)}" if confirm else ""
-    risk = "a guest that still runs there may come to run twice, or not be the only one of its name"
+    risk = "a guest that still runs there may end up running twice, or sharing its name with another"
     return (
         f"gone: {hosts} did not answer, which does not prove that it is off; {risk}. Switch it off, and then: "
         f"{again}{wrong}"

@@ -36,9 +36,7 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
         known = variables.get(variable) or {}
         if not isinstance(known, dict) or wanted not in known:
             names = ", ".join(sorted(map(str, known))) if isinstance(known, dict) and known else "none"
-            problems.append(
-                f"{option} of {guest.get('name')}: there is no profile {wanted!r} in {variable}; known: {names}"
-            )
+            problems.append(f"{option} of {guest.get('name')}: {variable} has no profile {wanted!r}; known: {names}")
             continue
         merged: dict[str, dict[str, t.Any]] = {}
         for where, entries in (
@@ -51,8 +49,7 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
             for index, item in enumerate(entries):
                 if not isinstance(item, dict) or not item.get("name"):
                     problems.append(
-                        f"{where}: item {index + 1} has no name; names are how the items of profile and guest are "
-                        "matched"
+                        f"{where}: item {index + 1} has no name; items of profile and guest are matched by name"
                     )
                 else:
                     merged[item["name"]] = {**merged.get(item["name"], {}), **item}

@@ -43,26 +43,26 @@ def verdict(name: str, state: str, here: str, asked: t.Mapping[str, Asked], show
     if state not in ASKED_STATES or holders == [here] or (own is None and len(asked) < 2 and shown_on in (None, here)):
         return Verdict(go=True)
     if here in holders:
-        return _refused(f"cannot choose a {name}: it is on {_both(holders)}; name one host with --limit")
+        return _refused(f"cannot tell which {name} is meant: it is on {_both(holders)}; select a host with --limit")
     if holders:
         return Verdict(go=False, why=f"{name} is on {_both(holders)}")
     if state not in MAKING_STATES:
         return Verdict(go=True)  # the module says that it is not there
     if shown_on is not None and shown_on != here and (shown_on not in asked or asked[shown_on].names is None):
         return _refused(
-            f"cannot make {name} on {here}: the inventory shows it on {shown_on}; name that host to change the guest"
+            f"cannot create {name} on {here}: the inventory shows it on {shown_on}; use that host to change the guest"
         )
     makers = sorted(host for host, answer in asked.items() if host == here or name in answer.makes)
     if len(makers) > 1:
-        several = f"none of {_both(sorted(asked))} has it, and {len(makers)} hosts would make it"
+        several = f"none of {_both(sorted(asked))} has it, and {len(makers)} hosts would create it"
         return _refused(
-            f"cannot make {name} on {here}: {several}; name one host with --limit, or use playbook corral.virt.create"
+            f"cannot create {name} on {here}: {several}; select a host with --limit, or use playbook corral.virt.create"
         )
     silent = sorted(host for host, answer in asked.items() if host != here and answer.names is None)
     if silent:
         reasons = "; ".join(f"{host}: {asked[host].reason}" for host in silent)
-        why = f"{_both(silent)} could not be asked and may have it ({reasons})"
-        return _refused(f"cannot make {name} on {here}: {why}; bring it back, or leave it out with --limit")
+        why = f"{_both(silent)} could not be queried and may have it ({reasons})"
+        return _refused(f"cannot create {name} on {here}: {why}; bring it back online, or exclude it with --limit")
     return Verdict(go=True)
 
 

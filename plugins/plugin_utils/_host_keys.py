@@ -37,7 +37,7 @@ def trusted(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> 
                 )
             elif not is_key(key):
                 refused.append(
-                    printable(f"{host} reports a host key for {name} that is no public SSH key: it is not trusted")
+                    printable(f"{host} reports a host key for {name} that is not a public SSH key: it is not trusted")
                 )
             else:
                 keys.append({"name": name, "ssh_host_key": key})

@@ -78,7 +78,7 @@ def check_libraries() -> None:
     """Raises Unsupported with what is to be installed on the controller."""
     if libvirt is None:
         raise Unsupported(
-            "reading guests needs libvirt's Python binding beside ansible-core on this controller: pip install "
+            "reading guests requires libvirt's Python binding beside ansible-core on this controller: pip install "
             "libvirt-python lxml, or the distribution's python3-libvirt and python3-lxml where its own ansible-core "
             "is used"
         )

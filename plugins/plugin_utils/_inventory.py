@@ -108,7 +108,7 @@ def _rank(facts: Facts) -> int:
 
 def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
     running = [(hypervisor, facts) for hypervisor, facts in found if facts["state"] == "running"]
-    shown = f"shown is the one on {found[0][0]}"
+    shown = f"the one on {found[0][0]} is shown"
     if not running[1:]:
         where = " and ".join(f"{hypervisor} ({facts['state']})" for hypervisor, facts in found)
         return f"guest {name} is on {where}; {shown}"
@@ -159,7 +159,7 @@ def reached_at(
         owner[address] = believed[0]
         beaten = [name for name in running if name != believed[0]]
         if beaten:
-            older.append(f"{address} of {_places(guests, beaten)} is {believed[0]}'s now")
+            older.append(f"{address} of {_places(guests, beaten)} now belongs to {believed[0]}")
     found = {}
     for name, (_hypervisor, facts) in guests.items():
         best = _preferred([address for address in _usable(facts["addresses"]) if owner.get(address) == name], prefer)

@@ -176,7 +176,7 @@ def _told(answer: Variables) -> Variables:
     """What is kept of a host's answer, whatever its form."""
     domains = answer.get("domains")
     if answer.get("failed") or not isinstance(domains, list):
-        return {"names": None, "reason": printable(str(answer.get("msg") or "it gave no answer"))}
+        return {"names": None, "reason": printable(str(answer.get("msg") or "it did not answer"))}
     return {"names": [str(item.get("name")) for item in domains if isinstance(item, dict)]}
 
 

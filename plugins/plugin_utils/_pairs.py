@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 
 __all__ = ["ANEW", "Pair", "Pairs"]
 
-ANEW = "move the directory away to start anew (replace_authority: true then gives every host new certificates)"
+ANEW = "move the directory away to start over (replace_authority: true then issues new certificates to every host)"
 
 
 class Pair(t.NamedTuple):
@@ -67,7 +67,7 @@ class Pairs:
             mode = stat.S_IMODE(path.stat().st_mode)
             if mode & 0o077:
                 raise Refused(
-                    f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody did, chmod 0600 it, else "
+                    f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody has, chmod 0600 it, else "
                     f"{ANEW}"
                 )
             return path.read_text()
@@ -78,12 +78,12 @@ class Pairs:
     def _given_pairs(self, authority: str) -> list[Pair]:
         """Those of the texts: the one that the key fits signs, the others are only trusted."""
         certificates, key = (self._given or {}).get(authority, ("", ""))
-        named = f"the CA that is given for {authority}"
+        named = f"the CA given for {authority}"
         pairs = []
         for text in each(certificates):
             certificate = parsed(text.encode())
             if certificate is None:
-                raise Refused(f"cannot use {named}: a certificate in it cannot be read; bring the right one")
+                raise Refused(f"cannot use {named}: a certificate in it cannot be read; provide the right one")
             generation = Generation(fingerprint(certificate), files.describe(certificate).not_after)
             fits = key and files.public_of(key.encode(), self._passphrase) == files.public_bytes(
                 certificate.public_key()

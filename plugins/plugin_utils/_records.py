@@ -126,7 +126,7 @@ class Records:
                 }
             except (ValueError, KeyError, TypeError) as error:
                 raise Refused(
-                    f"cannot read {path}, which says that a certificate is revoked; restore it from the copy"
+                    f"cannot read {path}, which records a revoked certificate; restore it from the backup"
                 ) from error
         return found
 

@@ -41,7 +41,7 @@ def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collec
     try:
         return KINDS[kind](host, result, guests)
     except _ODD:
-        return ["(what it answered cannot be read)"]
+        return ["(its answer cannot be read)"]
 
 
 def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
@@ -157,7 +157,7 @@ def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str]
     """What was done to each guest, or in check mode would be; why one failed, the end of the run says."""
     lines: list[str] = []
     for one in result.get("results") or ():
-        done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is so already"])
+        done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is already in that state"])
         lines += done
     return lines
 

@@ -41,7 +41,7 @@ class Hosts:
         if self.silent:
             told.append(f"{_list(self.silent)} could not be reached and may have it")
         if self.hidden:
-            told.append(f"--limit left out {', '.join(self.hidden)}")
+            told.append(f"--limit excludes {', '.join(self.hidden)}")
         return "; ".join(told)
 
 
@@ -68,9 +68,9 @@ def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
     odd = [host for host, result in answered.items() if not _is_answer(result)]
     if odd:
-        remedy = "look at the host, or leave it out: --limit"
+        remedy = "inspect the host, or exclude it: --limit"
         raise BadInput(
-            printable([f"{host}: what it tells of its guests cannot be read; {remedy} 'all:!{host}'" for host in odd])
+            printable([f"{host}: its list of guests cannot be read; {remedy} 'all:!{host}'" for host in odd])
         )
     return answered
 
@@ -166,7 +166,7 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
     problems = list(_ambiguous(here))
     if host is not None and host not in every:
         problems.append(
-            f"host: there is no hypervisor {host} in the group {hosts.group}; choose one of {', '.join(sorted(every))}"
+            f"host: {host} is not a host of the group {hosts.group}; choose one of {', '.join(sorted(every))}"
         )
     elif host is not None and host not in hosts.answered:
         problems.append(f"cannot create {name} on {host}: {_why_not(host, hosts)}")
@@ -193,12 +193,14 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: H
     if namesakes and not here:
         problems.append(f"{what}: it is on {_list([copy.host for copy in namesakes])}, and not on {host}")
     if others and not namesakes:
-        problems[0] += f"; {others[0].host} has {to}, so it may be called that by now"
+        problems[0] += f"; {others[0].host} has {to}, so it may already have been renamed"
     problems += _ambiguous(here, "-e host=HOST")
     if name == to:
-        problems.append(f"{what}: that is its name; choose another one")
+        problems.append(f"{what}: that is its current name; choose another name")
     if others and here:
-        problems.append(f"{what}: {_list([copy.host for copy in others])} has a guest of that name; choose another one")
+        problems.append(
+            f"{what}: {_list([copy.host for copy in others])} has a guest with this name; choose another name"
+        )
     if owner := hosts.strangers.get(_inventory.destination(to)):
         group = _inventory.GROUP
         problems.append(f"{what}: {owner} is a host of this inventory outside the group {group}; choose another name")
@@ -220,7 +222,7 @@ def _source(name: str, to: str | None, there: t.Sequence[Copy], hosts: Hosts, *,
     if to is None and must_be_told:
         problems.append("to: state=aborted ends the migration to one host; write -e to=HOST")
     elif to is not None and to not in every:
-        problems.append(f"to: {to} is no host of the group {hosts.group}; choose one of {', '.join(sorted(every))}")
+        problems.append(f"to: {to} is not a host of the group {hosts.group}; choose one of {', '.join(sorted(every))}")
     elif to is not None and to not in hosts.answered:
         problems.append(f"cannot migrate {name} to {to}: {_why_not(to, hosts)}")
     running = [copy for copy in here if copy.state == "running"]
@@ -240,8 +242,8 @@ def _clocks_apart(copy: Copy, to: str, hosts: Hosts) -> t.Iterator[str]:
     apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
     if apart_s >= _CLOCKS_APART_S:
         yield (
-            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so that "
-            "certificates and the guest's own time cannot be relied on; synchronise them (chrony)"
+            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so "
+            "certificates and the guest's clock are not reliable; synchronise them (chrony)"
         )
 
 
@@ -269,7 +271,7 @@ def _unknown(name: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
 
 def _untagged(tag: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
     tags = sorted({tag for copy in there for tag in copy.tags})
-    return f"no guest has the tag {tag}: {hosts}; tags there are: {', '.join(tags[:_SHOWN]) or 'none'}"
+    return f"no guest has the tag {tag}: {hosts}; existing tags: {', '.join(tags[:_SHOWN]) or 'none'}"
 
 
 def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str]:
@@ -277,7 +279,7 @@ def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
             told = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
-            same = "it is being moved, or a move was interrupted: finish that with playbook migrate, or "
+            same = "its migration is in progress or was interrupted: finish it with playbook migrate, or "
             other = "these are different guests: "
             why = same if len({copy.uuid for copy in places}) == 1 else other
             yield f"{name} is on {told}; {why}name the host with {remedy}"
@@ -287,15 +289,15 @@ def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequen
     hosts = dict.fromkeys(copy.host for copy in hit)
     told = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
     given = arguments.get("confirm")
-    wrong = f", and not {given}" if given is not None else ""
+    wrong = f", not {given}" if given is not None else ""
     count = f"{len(hit)} guest{'s' if len(hit) != 1 else ''}"
-    return f"{action.name} would hit {count}{wrong} ({told}); to do that: -e confirm={len(hit)}"
+    return f"{action.name} would affect {count}{wrong} ({told}); to confirm: -e confirm={len(hit)}"
 
 
 def _running_twice(running: t.Sequence[Copy]) -> str:
     hosts = " and ".join(copy.host for copy in running)
     if len({copy.uuid for copy in running}) > 1:
-        return f"{hosts} have different guests of that name; rename one of them (virsh domrename)"
+        return f"{hosts} have different guests with this name; rename one of them (virsh domrename)"
     return f"it runs on {hosts} at once; nothing was touched: compare both copies, then destroy the wrong one"
 
 
@@ -304,7 +306,7 @@ def _gone(hosts: Hosts) -> str:
 
 
 def _why_not(host: str, hosts: Hosts) -> str:
-    return f"--limit left out {host}; leave out --limit" if host in hosts.hidden else f"{host} was not reached"
+    return f"--limit excludes {host}; omit --limit" if host in hosts.hidden else f"{host} was not reached"
 
 
 def _off(state: str) -> str:

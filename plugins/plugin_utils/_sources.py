@@ -34,8 +34,8 @@ def hosts_read_later(loader: t.Any, path: str) -> tuple[dict[str, str], list[str
             scratch.parse_source(source, cache=False)
         elif plugin not in _NO_HOSTS:
             warnings.append(
-                f"{source} is read after {path}, so guests cannot be told from its hosts: a guest named as one of them "
-                "takes its place; rename one of the files, so that this one is read last"
+                f"{source} is read after {path}, so guests cannot be told apart from its hosts: a guest with the name "
+                "of one of them replaces it; rename one of the files so that this one is read last"
             )
     hosts = [host for host in scratch.hosts.values() if GROUP not in {group.name for group in host.get_groups()}]
     return {

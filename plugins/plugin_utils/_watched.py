@@ -60,10 +60,10 @@ class WatchedAction(UntrustedAction):
         ended, what = self._ended(begun["answer"], dict(zip(notes, files, strict=True))), ", ".join(notes)
         if ended["rc"]:
             said = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
-            remedy = "it may still be at work; run again, with flock of util-linux on the host"
+            remedy = "it may still be running; install flock (util-linux) on the host, and run again"
             return {
                 "failed": True,
-                "msg": f"cannot wait for the answer of the module on {what} in {begun['answer']} ({said}): {remedy}",
+                "msg": f"cannot wait for the module's answer on {what} in {begun['answer']} ({said}): {remedy}",
             }
         result = self._parse_returned_data(ended, "legacy")  # as every module's answer
         self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")

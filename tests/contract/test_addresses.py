@@ -126,6 +126,6 @@ def test_guests_on_a_bridge(tmp_path: Path) -> None:
         assert told["first"]["tagged"] == [[], [], False], "what it says in another VLAN is not for this bridge"
     assert told["seconds"] < 10, "all wait at once"
     assert told["moved"]["liar"] == [["192.0.2.10"], []]
-    assert told["notes"] == ["192.0.2.10, recorded for idle, is liar's now"]
+    assert told["notes"] == ["192.0.2.10, recorded for idle, now belongs to liar"]
     assert told["steps"] == ["record that liar was seen at 192.0.2.10", "remove the recorded addresses of idle"]
     assert told["twice"] == []

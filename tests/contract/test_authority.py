@@ -132,7 +132,7 @@ def test_who_means_it_replaces_it(hosts: Hosts) -> None:
 def test_what_somebody_else_has_set_up_is_refused_too(hosts: Hosts) -> None:
     (hosts.place / "h3/CA").mkdir(parents=True)
     (hosts.place / "h3/CA/cacert.pem").write_text("damaged\n")
-    with pytest.raises(Refused, match=r"CA/cacert\.pem, which is no certificate"):
+    with pytest.raises(Refused, match=r"CA/cacert\.pem, which is not a certificate"):
         hosts.visit("h3", hosts.first)
     assert hosts.files("h3") == {"CA/cacert.pem": b"damaged\n"}
 
@@ -179,7 +179,7 @@ def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) 
     wanted = ["h1", "h2", "10.0.0.2", "h3", "fd00::3", "h4"]
     told = hosts.certify(hosts.first, hosts="h1", names=wanted, options=options)["h1"]
     taken = {"h2": "h2", "10.0.0.2": "h2", "h3": "H3", "fd00::3": "H3", "h4": "h4"}
-    assert told["failed"] and {f"{name} is {host} in the inventory" for name, host in taken.items()} == {
+    assert told["failed"] and {f"{name} belongs to {host} in the inventory" for name, host in taken.items()} == {
         problem.partition(": ")[2].partition(";")[0] for problem in told["problems"]
     }
     certificates = {name: content for name, content in hosts.files("h1").items() if not name.endswith("pending.pem")}
@@ -188,7 +188,7 @@ def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) 
 
 def test_no_host_gets_a_name_that_stands_in_a_valid_certificate_of_another_one(hosts: Hosts) -> None:
     (hosts.place / "h9").mkdir()
-    with pytest.raises(Refused, match=r"10\.0\.0\.1 is h1's until "):
+    with pytest.raises(Refused, match=r"10\.0\.0\.1 belongs to h1 until "):
         hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])
     hosts.cloud.revoke(ca_dir=str(hosts.first), name="h1")
     assert hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])["changed"]

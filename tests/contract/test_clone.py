@@ -317,7 +317,7 @@ def test_what_another_process_has_open_is_left_alone(place: Place, change: str) 
         for check_mode in (True, False):
             with pytest.raises(Refused, match="a process that libvirt does not know has it open"):
                 place.converge(check_mode=check_mode, **CHANGES[change])
-        with pytest.raises(Failed, match="another process has it open: end that first"):
+        with pytest.raises(Failed, match="another process has it open: stop that process first"):
             qemu_img.resize(str(place.pool / "disk.qcow2"), "qcow2", 8 * MIB)
         assert place.files() == before
         stranger.communicate(b"quit\n")

@@ -66,11 +66,11 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 @pytest.mark.parametrize(
     ("action", "arguments", "told"),
     [
-        ("start", {"guest": "web2,db1"}, "h1 start web2 h2 db1 is so already"),
-        ("shutdown", {"tag": "front"}, "h1 shut down web1 web2 is so already"),
+        ("start", {"guest": "web2,db1"}, "h1 start web2 h2 db1 is already in that state"),
+        ("shutdown", {"tag": "front"}, "h1 shut down web1 web2 is already in that state"),
         pytest.param("pause", {"guest": ["web1", "db*"]}, "h1 suspend web1 h2 suspend db1", marks=pytest.mark.deep),
-        pytest.param("resume", {"guest": "db1"}, "h2 db1 is so already", marks=pytest.mark.deep),
-        ("force_off", {"guest": "w*", "confirm": "2"}, "h1 destroy web1 web2 is so already"),
+        pytest.param("resume", {"guest": "db1"}, "h2 db1 is already in that state", marks=pytest.mark.deep),
+        ("force_off", {"guest": "w*", "confirm": "2"}, "h1 destroy web1 web2 is already in that state"),
         pytest.param("reset", {"guest": "db1"}, "h2 reset db1", marks=pytest.mark.deep),
         pytest.param("reboot", {"guest": "db1"}, "h2 reboot db1", marks=pytest.mark.deep),
         ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
@@ -85,9 +85,9 @@ def test_guests_are_acted_on_where_they_are(
 
 
 def test_check_mode_tells_the_same(commands: Commands) -> None:
-    assert "h1 start web2 h2 db1 is so already" in commands.do("start", "--check", guest="web2,db1")
+    assert "h1 start web2 h2 db1 is already in that state" in commands.do("start", "--check", guest="web2,db1")
     assert commands.code == 0
-    assert "to do that: -e confirm=2" in commands.do("purge", "--check", tag="front")
+    assert "to confirm: -e confirm=2" in commands.do("purge", "--check", tag="front")
     assert commands.code == 2
 
 
@@ -95,19 +95,19 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
     ("action", "arguments", "told"),
     [
         ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
-        ("purge", {"tag": "front"}, "purge would hit 2 guests (h1: web1, web2); to do that: -e confirm=2"),
+        ("purge", {"tag": "front"}, "purge would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"),
         ("pause", {"guest": "web2"}, "cannot pause web2: it is off on h1"),
         ("start", {"tag": "none"}, "no guest has the tag none"),
-        ("drain", {}, "host: drain needs it; write -e host=HOST"),
+        ("drain", {}, "host: drain requires it; write -e host=HOST"),
         ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
         ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
-        ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
+        ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
         (
             "rename",
             {"guest": "web1", "to": "web9"},
             "cannot rename web1: it is running on h1; shut it down: ansible-playbook",
         ),
-        ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name"),
+        ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest with this name"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )
@@ -118,17 +118,15 @@ def test_what_is_refused_is_red(commands: Commands, action: str, arguments: dict
 
 def test_variables_of_the_inventory_pass(commands: Commands) -> None:
     assert "h1 start web2" in commands.do("start", guest="web2", gest="x") and commands.code == 0
-    assert "gesst: there is no such argument of start; did you mean guest?" in commands.do(
-        "start", guest="web2", gesst="x"
-    )
+    assert "gesst: start has no such argument; did you mean guest?" in commands.do("start", guest="web2", gesst="x")
 
 
 def test_hosts_that_limit_hides_are_named(commands: Commands) -> None:
-    assert "cannot find db1: none of h1 has it; --limit left out h2" in commands.do(
+    assert "cannot find db1: none of h1 has it; --limit excludes h2" in commands.do(
         "start", "--limit", "h1", guest="db1"
     )
     assert commands.code == 2
-    assert "cannot create new: none of h1 has it; --limit left out h2" in commands.do(
+    assert "cannot create new: none of h1 has it; --limit excludes h2" in commands.do(
         "create", "--limit", "h1", guest="new"
     )
     assert commands.code == 2
@@ -179,7 +177,10 @@ def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
 def test_an_empty_inventory_is_red(commands: Commands) -> None:
     words = ["ansible-playbook", "-i", "/dev/null", "corral.virt.query"]
     done = preloaded.run(words, cwd=commands.place, env=defaults(), timeout_s=120, given=None)
-    assert done.returncode != 0 and "the inventory has no hosts; name one: -i INVENTORY" in done.stdout + done.stderr
+    assert (
+        done.returncode != 0
+        and "the inventory has no hosts; specify another: -i INVENTORY" in done.stdout + done.stderr
+    )
     assert (
         preloaded.run(
             [*words, "--syntax-check"], cwd=commands.place, env=defaults(), timeout_s=120, given=None
@@ -263,7 +264,7 @@ def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
     said = commands.do("create", **NEW, gone="h2", confirm="h2")
     assert "gone: h2 answers, so its guests may run" in said and commands.code == 2
     assert (
-        "gone: h7 is no host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7")
+        "gone: h7 is not a host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7")
         and commands.code == 2
     )
     assert (

@@ -106,4 +106,4 @@ def test_no_place_for_the_answer_is_said_before_it_begins(go: Path) -> None:
     command = [sys.executable, "-c", MODULE, str(go), "/proc/self/nowhere/private"]
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     said = subprocess.run(command, env=known, capture_output=True, text=True, check=False).stderr
-    assert "Failed: cannot begin virt_long_named: no place for a file with its answer" in said
+    assert "Failed: cannot start virt_long_named: cannot create a file for its answer" in said

@@ -299,7 +299,7 @@ def test_no_such_pool(connection: t.Any) -> None:
     for call in (storage.pool_xml, storage.refresh):
         with pytest.raises(NotFound, match=r"pool fast: "):
             call(connection, "fast")
-    with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or name another"):
+    with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or choose another"):
         storage.volume_in(connection, "fast", "a")
 
 

@@ -91,7 +91,7 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
     assert told["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
     assert told["h4"]["placements"] == {"web1": "hyper1"}
     assert told["h5"]["msg"].startswith(
-        "cannot place new: no hypervisor has it, and to make it memory must be given, as memory=2GiB"
+        "cannot place new: no hypervisor has it, and creating it requires memory, for example memory=2GiB"
     )
 
 

@@ -413,16 +413,16 @@ def test_a_redirect_is_followed(place: Place, server: Server) -> None:
 @pytest.mark.parametrize(
     ("trouble", "said", "message", "kept"),
     [
-        ({"errors": [404]}, {}, r"HTTP 404 Not Found; is the address right\?", 0),
+        ({"errors": [404]}, {}, r"HTTP 404 Not Found; is the URL correct\?", 0),
         ({"errors": [403]}, {}, "HTTP 403 Forbidden", 0),
         ({"errors": [500] * 3}, {}, r"HTTP 500 .* \(tried 3 times\)", 0),
         (
             {"truncated": 9},
             {},
-            r"it ended after \d+ of 524288 bytes \(tried 3 times\); the \d+ bytes that came are kept",
+            r"it stopped after \d+ of 524288 bytes \(tried 3 times\); the \d+ bytes received are kept",
             458752,
         ),
-        ({"truncated": 9, "ranges": False}, {}, r"it ended after 262144 of 524288 bytes \(tried 3 times\)", 262144),
+        ({"truncated": 9, "ranges": False}, {}, r"it stopped after 262144 of 524288 bytes \(tried 3 times\)", 262144),
         ({"stalled": 9}, {"retries": 0}, r"timed out \(tried 1 times\)", 262144),
         ({"damaged": 9}, {}, r"refusing image disk.raw: .* has sha256 [0-9a-f]{64}, not", 0),
     ],
@@ -662,7 +662,7 @@ def test_a_signed_list(place: Place, server: Server, signer: Gpg, inline: bool, 
     }
     publish("stranger")
     with pytest.raises(
-        Failed, match=r"refusing .*/SUMS: no key of the keyring made a good signature of it \(.*No public key"
+        Failed, match=r"refusing .*/SUMS: it has no good signature by a key in the keyring \(.*No public key"
     ):
         download(place, server, **said)
     publish("vendor")

@@ -129,7 +129,7 @@ def test_variables_are_plain(two: Inventory) -> None:
 def test_what_is_odd_is_said(two: Inventory) -> None:
     """Guests that are there twice; a guest that would take a hypervisor's place."""
     assert "where" in two.list()["_meta"]["hostvars"]["hyper1"]
-    assert "guest twin is on hyper2 (running) and hyper1 (shutdown); shown is the one on hyper2" in two.stderr
+    assert "guest twin is on hyper2 (running) and hyper1 (shutdown); the one on hyper2 is shown" in two.stderr
     assert "guest hyper1 on hyper2 is not shown" in two.stderr
     assert "libvirt:" not in two.stderr  # its own printing
 
@@ -231,7 +231,7 @@ def test_composed_addresses_are_judged_too(inventory: Inventory) -> None:
     )
     known = inventory.list()["_meta"]["hostvars"]
     assert [known[f"g{number}"].get("ansible_host") for number in range(3)] == [None, None, "10.0.0.9"]
-    assert "g1 on h1 has no ansible_host: compose makes it 192.0.2.9, and it belongs to firewall" in inventory.stderr
+    assert "g1 on h1 has no ansible_host: compose sets it to 192.0.2.9, which belongs to firewall" in inventory.stderr
     assert not trap.exists()
 
 
@@ -259,7 +259,7 @@ def test_no_guest_takes_the_place_of_another_host(inventory: Inventory, source: 
     shown = {"web1"} if source.endswith(".yml") else {"hv.example.com", "web1"}
     assert set(known["guests_running"]["hosts"]) == shown
     assert (
-        "guest firewall on h1 is not shown: another host of this inventory has that name; rename the guest, or put "
+        "guest firewall on h1 is not shown: another host of this inventory has this name; rename the guest, or put "
         "that host into" in inventory.stderr
     )
 
@@ -304,7 +304,7 @@ def test_of_two_clouds_the_later_one_replaces_no_guest(inventory: Inventory) -> 
     assert known["_meta"]["hostvars"]["web1"]["virt_title"] == "first"
     assert "on_h2" not in known
     assert (
-        "guest web1 on h2 is not shown: a source that was read before shows a guest of that name, on h1"
+        "guest web1 on h2 is not shown: a source that was read earlier has a guest with this name, on h1"
         in inventory.stderr
     )
 

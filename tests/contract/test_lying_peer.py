@@ -145,10 +145,8 @@ def test_without_a_checksum_it_is_the_word_of_the_peer_and_said_so(
         f"sha256:{digest}",
         False,
     )
-    assert ["NOT verified: only qemu+tls://hyper1/system says what it is" in text for text in told["warnings"]] == [
-        True
-    ]
-    assert "NOT verified (only qemu+tls://hyper1/system says what it is)" in told["steps"][0]
+    assert ["NOT verified: only qemu+tls://hyper1/system vouches for it" in text for text in told["warnings"]] == [True]
+    assert "NOT verified (only qemu+tls://hyper1/system vouches for it)" in told["steps"][0]
 
 
 def test_what_a_peer_sends_is_inspected_although_its_sum_is_right(hosts: Hosts, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_every_problem_is_told_at_once() -> None:
         (guest("a", virt_type="kvm"), "cannot create a: this host offers test"),
         (
             guest("a", disks=[{"name": "d", "pool": "fast"}]),
-            "cannot find storage pool fast: .*; create it, or name another with `pool`",
+            "cannot find storage pool fast: .*; create it, or choose another with `pool`",
         ),
     ],
 )
@@ -176,4 +176,4 @@ def test_info_of_what_guests_do() -> None:
         and 40 < guest["cpu_percent"] < 60
         and "host" not in run("virt_domain_info", uri="test:///default")
     )
-    assert "leave out details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]
+    assert "omit details: false" in run("virt_domain_info", uri="test:///default", load=True, details=False)["msg"]

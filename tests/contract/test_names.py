@@ -80,7 +80,7 @@ def test_nobody_makes_what_several_would_make(hypervisors: Hypervisors) -> None:
     told = hypervisors.make(**WEB1)
     assert [state for state, _msg in told.values()] == ["failed", "failed"]
     assert (
-        "none of h1 and h2 has it, and 2 hosts would make it; name one host with --limit, or use playbook "
+        "none of h1 and h2 has it, and 2 hosts would create it; select a host with --limit, or use playbook "
         "corral.virt.create" in told["h1"][1]
     )
 
@@ -90,7 +90,7 @@ def test_a_host_that_does_not_answer_may_have_it(hypervisors: Hypervisors) -> No
     told = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64)
     assert [state for state, _msg in told.values()] == ["failed", "failed", "failed"]
     assert (
-        "cannot make agent-h1 on h1: h2 could not be asked and may have it (h2: cannot connect to test://"
+        "cannot create agent-h1 on h1: h2 could not be queried and may have it (h2: cannot connect to test://"
         in told["h1"][1]
     )
     assert hypervisors.make(name="old", title="new")["h3"][0] == "changed"
@@ -110,7 +110,7 @@ def test_an_option_that_a_task_omits_says_nothing(hypervisors: Hypervisors) -> N
     )
     assert [state for state, _msg in told.values()] == ["changed"] * 2
     told = hypervisors.make(**WEB1, state="{{ nothing | default(omit) }}")
-    assert "none of h1 and h2 has it, and 2 hosts would make it" in told["h1"][1]
+    assert "none of h1 and h2 has it, and 2 hosts would create it" in told["h1"][1]
 
 
 def test_the_only_host_of_a_task_makes_it(hypervisors: Hypervisors) -> None:
@@ -125,7 +125,7 @@ def test_the_only_host_of_a_task_makes_it(hypervisors: Hypervisors) -> None:
 def test_what_the_inventory_shows_elsewhere_is_told_to_a_single_host(hypervisors: Hypervisors) -> None:
     hypervisors.have(["old"], ["web1"], guests={"web1": {"virt_hypervisor": "h2"}, "old": {"virt_hypervisor": "h2"}})
     state, msg = hypervisors.make(**WEB1, options=["--limit", "h1,localhost"])["h1"]
-    assert (state, msg.partition("; ")[0]) == ("failed", "cannot make web1 on h1: the inventory shows it on h2")
+    assert (state, msg.partition("; ")[0]) == ("failed", "cannot create web1 on h1: the inventory shows it on h2")
     assert hypervisors.make(name="old", title="new", options=["--limit", "h1,localhost"])["h1"][0] == "changed"
 
 
@@ -133,7 +133,7 @@ def test_nobody_chooses_between_two_of_a_name(hypervisors: Hypervisors) -> None:
     hypervisors.have(["web1"], ["web1"], [])
     told = hypervisors.make(name="web1", state="running")
     assert told["h1"] == told["h2"] and told["h1"][0] == "failed"
-    assert told["h1"][1].startswith("cannot choose a web1: it is on h1 and h2; name one host with --limit")
+    assert told["h1"][1].startswith("cannot tell which web1 is meant: it is on h1 and h2; select a host with --limit")
     assert told["h3"] == ("", "web1 is on h1 and h2")
 
 

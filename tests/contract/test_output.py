@@ -74,7 +74,7 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
 def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
     told = run(commands, "query", format="json", guest="nobody")
     assert (told.stdout, told.returncode) == ("", 2)
-    assert told.stderr == "h1: cannot find guest nobody: no hypervisor of h1, h2 has it\n"
+    assert told.stderr == "h1: cannot find guest nobody: none of h1, h2 has it\n"
     other = commands.place / "h2.xml"
     text = other.read_text()
     other.unlink()
@@ -112,9 +112,9 @@ def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("out", "why"),
     [
-        ("no/file", "is no directory that you can write to"),
+        ("no/file", "is not a directory that you can write to"),
         (".", "it is a directory; name a file in it"),
-        ("device", "it is no file; to print it: ANSIBLE_STDOUT_CALLBACK=corral.virt.report"),
+        ("device", "it is not a file; to print it: ANSIBLE_STDOUT_CALLBACK=corral.virt.report"),
     ],
 )
 def test_a_report_that_cannot_be_written_is_red(commands: Commands, out: str, why: str) -> None:
@@ -141,7 +141,7 @@ def test_an_answer_that_cannot_be_read_is_red(tmp_path: Path, form: str) -> None
     results = {"good": good, **{f"odd{number}": {"domains": odd} for number, odd in enumerate(ODD)}}
     report = {"kind": "list", "results": results, "group": [*results], "format": form}
     told = play.run({"corral.virt.virt_report": report, "register": "told", "ignore_errors": True})["h1"]
-    assert told["failed"] and told["msg"].startswith("what odd0, odd1, odd2 answered cannot be read")
+    assert told["failed"] and told["msg"].startswith("the answer of odd0, odd1, odd2 cannot be read")
     assert "web1" in told["text"] and "good" in told["text"]
 
 
@@ -162,7 +162,7 @@ def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
             "ignore_errors": True,
         }
     )
-    assert told["h1"]["msg"] == "format: steps is text only; leave it out, or choose one of query, list, host_info"
+    assert told["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info"
 
 
 def test_a_report_stands_below_its_banner(commands: Commands) -> None:
@@ -205,7 +205,7 @@ def test_what_is_well_is_not_printed(commands: Commands) -> None:
         (
             "create",
             {"guest": "new"},
-            "no hypervisor has it, and to make it vcpus and memory must be given, as vcpus=2 memory=2GiB",
+            "no hypervisor has it, and creating it requires vcpus and memory, for example vcpus=2 memory=2GiB",
         ),
         (
             "create",

@@ -112,6 +112,6 @@ def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
 def test_a_copy_that_runs_by_now_is_not_dead(hosts: tuple[Host, Host]) -> None:
     _source, dest = hosts
     dest.add("web1", UUID, "running")
-    with pytest.raises(Failed, match="it runs by now"):
+    with pytest.raises(Failed, match="it is running now"):
         doers.discard(dest, UUID)
     assert dest.look(UUID)

@@ -185,7 +185,7 @@ def test_a_refused_or_checked_run_leaves_the_notes_of_the_run_at_work(
         (folder / f"web1.{kind}").touch()
     try:
         if how == "refused":
-            assert "another run is moving it" in two_hosts.converge(source, dest)
+            assert "another run is migrating it" in two_hosts.converge(source, dest)
         else:
             two_hosts.checked(source, dest)
     finally:

@@ -50,7 +50,7 @@ def test_an_image_that_takes_time_without_end_is_named_with_the_limit(
     monkeypatch.setattr(run, "_READ", run._Limits(1024**3, 1))
     with pytest.raises(
         Failed,
-        match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 s of processor time; .*bring it anew",
+        match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 s of processor time; .*import it again",
     ):
         run.info("/srv/a.qcow2", "qcow2")
 
@@ -58,7 +58,8 @@ def test_an_image_that_takes_time_without_end_is_named_with_the_limit(
 def test_an_image_that_takes_memory_without_end_is_named_with_the_limit(program: Path) -> None:
     program.write_text(EAT)
     with pytest.raises(
-        Failed, match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 GiB of memory; .*bring it anew"
+        Failed,
+        match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 GiB of memory; .*import it again",
     ):
         run.info("/srv/a.qcow2", "qcow2")
 

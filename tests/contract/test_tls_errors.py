@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.tests.contract.tls_server import served, tl
 OURS, OTHERS = Authority("our CA"), Authority("other CA")
 HERE = ("127.0.0.1", "localhost")
 OF_ANOTHER_AUTHORITY = (
-    r"127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper2 of another authority: "
+    r"127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper2 from another authority: "
     r"O=cloud,CN=other CA \(key [0-9a-f]{40}\) signed it, and .*/client/cacert.pem here is O=cloud,CN=our CA \(key "
     r"[0-9a-f]{40}\); "
     r"run the role corral.virt.pki on 127.0.0.1 with the CA of this machine"
@@ -62,7 +62,7 @@ def client(tmp_path: Path) -> Path:
         (
             OURS,
             OURS.issue("hyper2", *HERE, first_day=1),
-            r"that is valid only from .* UTC on, and here it is .*: set the clocks",
+            r"that is valid only from .* UTC on, and it is .* here: set the clocks",
         ),
         (
             OURS,
@@ -120,7 +120,7 @@ def test_our_certificate_is_refused(client: Path, server: Path) -> None:
             f"127.0.0.1 refuses the certificate {client}/clientcert.pem of this machine, O=cloud,CN=hyper1: its name "
             "is not" in error
         )
-        assert "on 127.0.0.1, `journalctl -u libvirtd -u virtproxyd` tells which" in error
+        assert "on 127.0.0.1, `journalctl -u libvirtd -u virtproxyd` shows which" in error
         certificate = x509.load_pem_x509_certificate((client / "clientcert.pem").read_bytes())
         (client / "cacrl.pem").write_bytes(OURS.revoke(certificate))
         assert f"which {client}/cacrl.pem revokes: issue a new one" in str(failure(port, client))
@@ -149,7 +149,7 @@ def shown(authority: Authority, **days: int) -> Spoil:
     [
         (
             lambda directory: (directory / "cacert.pem").unlink(),
-            "this machine has no {}/cacert.pem yet; the role corral.virt.pki makes it",
+            "this machine has no {}/cacert.pem yet; the role corral.virt.pki creates it",
         ),
         (lambda directory: (directory / "clientcert.pem").unlink(), "this machine has no {}/clientcert.pem yet"),
         (lambda directory: (directory / "clientkey.pem").unlink(), "this machine has no {}/clientkey.pem yet"),
@@ -162,7 +162,7 @@ def shown(authority: Authority, **days: int) -> Spoil:
             lambda directory: other_key(directory, passphrase=b"secret"),
             "{}/clientkey.pem cannot be read without a passphrase",
         ),
-        (other_key, "{0}/clientkey.pem does not belong to {0}/clientcert.pem"),
+        (other_key, "{0}/clientkey.pem does not match {0}/clientcert.pem"),
         (shown(OURS, last_day=-1), "the certificate {}/clientcert.pem expired on "),
         (shown(OURS, first_day=1), "the certificate {}/clientcert.pem is valid only from "),
         (
@@ -214,13 +214,13 @@ def test_where_tls_is_in_order_no_cause_is_guessed(client: Path, server: Path) -
         error = failure(port, client)
     assert not isinstance(error, Unreachable)
     assert str(error).endswith(
-        "; `virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on 127.0.0.1 tell more"
+        "; `virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on 127.0.0.1 show more"
     )
 
 
 def test_something_else_listens(client: Path) -> None:
     with served(tls_server.plain) as port:
-        assert f"port {port} of 127.0.0.1 completes no TLS handshake (WRONG_VERSION_NUMBER)" in str(
+        assert f"port {port} of 127.0.0.1 does not complete the TLS handshake (WRONG_VERSION_NUMBER)" in str(
             failure(port, client)
         )
 

@@ -98,5 +98,5 @@ def test_who_cannot_wait_says_so_and_takes_nothing_for_an_answer(answer: Path) -
     answer.unlink()
     result = Here({"answer": str(answer)}).ends({"web1": "/nowhere"})
     assert result["failed"] and "run again" in result["msg"]
-    assert f"cannot wait for the answer of the module on web1 in {answer} (it is gone)" in result["msg"]
+    assert f"cannot wait for the module's answer on web1 in {answer} (it is gone)" in result["msg"]
     assert not answer.exists()

@@ -129,7 +129,7 @@ def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
     assert names(lab.on("hyper1", show)) == {address, "hyper1", *said["pki_extra_names"]}
     taken = lab.on("hyper2", "hostname -I").split()[0]
     refused = certify(lab, lab.folder / "ca", "--limit", "hyper1", ok=False, options={"pki_extra_names": [taken]})
-    assert f"{taken} is hyper2 in the inventory" in refused
+    assert f"{taken} belongs to hyper2 in the inventory" in refused
 
 
 @pytest.mark.deep

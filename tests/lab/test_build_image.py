@@ -178,18 +178,18 @@ def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_pa
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"image": "../x.qcow2", "release": "bookworm"}, ["no name for an image"]),
-        ({"dest": "images", "release": "Bookworm", "size": "3"}, ["no absolute path", "no release", "size"]),
+        ({"image": "../x.qcow2", "release": "bookworm"}, ["not a name for an image"]),
+        ({"dest": "images", "release": "Bookworm", "size": "3"}, ["not an absolute path", "not a release", "size"]),
         (
             {"release": "bookworm", "mirror": "ftp://x", "customize": "/nowhere/x"},
-            ["no mirror", "there is no /nowhere/x"],
+            ["not a mirror", "/nowhere/x does not exist"],
         ),
-        ({"release": "bookworm", "description": "/srv"}, ["description is nothing for mmdebstrap"]),
+        ({"release": "bookworm", "description": "/srv"}, ["description does not apply to mmdebstrap"]),
         (
             {"builder": "kiwi", "kiwi": "/nowhere/kiwi-ng"},
-            ["/nowhere/kiwi-ng does not run", "kiwi needs a description"],
+            ["/nowhere/kiwi-ng does not run", "kiwi requires a description"],
         ),
-        ({"builder": "kiwi", "description": "/proc/self"}, ["holds no config.xml"]),
+        ({"builder": "kiwi", "description": "/proc/self"}, ["contains no config.xml"]),
         ({"release": "nosuchrelease", "image": "none.qcow2"}, ["found no mirror of nosuchrelease"]),
     ],
 )

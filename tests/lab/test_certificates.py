@@ -509,10 +509,10 @@ def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monke
         monkeypatch.delenv("CORRAL_VIRT_CA_PASSPHRASE")
         assert changes(role(lab)) == 0, "nothing is to be signed"
         said = " ".join(lab.run(*ROTATE, ok=False).split())
-        assert "its key has a passphrase; say it with ca_passphrase" in said
+        assert "its key has a passphrase; set it with ca_passphrase" in said
         assert everybody_reaches(lab, ca_dir=ca)
         monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "wrong")
-        assert "cannot be opened with this passphrase" in " ".join(lab.run(*ROTATE, ok=False).split())
+        assert "cannot be decrypted with this passphrase" in " ".join(lab.run(*ROTATE, ok=False).split())
         monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "correct horse")
         lab.run(*ROTATE)
         assert everybody_reaches(lab, ca_dir=ca)

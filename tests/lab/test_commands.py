@@ -122,7 +122,7 @@ def test_create_that_creates_nothing_is_red(lab: Commands) -> None:
         "create", **WISH, host=other, ok=False
     )
     new = {**WISH, "guest": "new"}
-    assert "--limit left out hyper2" in lab.do("create", "--limit", "hyper1", **new, ok=False)
+    assert "--limit excludes hyper2" in lab.do("create", "--limit", "hyper1", **new, ok=False)
     assert "no hypervisor hyper9" in lab.do("create", **new, host="hyper9", ok=False)
     said = lab.do("create", **new, vcpu=2, enable_vnc=True, ok=False)
     assert "did you mean vcpus?" in said and "enable_vnc: create does not take it" in said
@@ -172,7 +172,7 @@ def test_power_states(lab: Commands) -> None:
     assert lab.state("a") == {"hyper1": "paused (user)"}
     lab.cycle("resume", guest="a")
     assert lab.state("a") == {"hyper1": "running (unpaused)"}
-    assert "reset would hit 2 guests (hyper1: a; hyper2: b)" in lab.do("reset", guest="?", ok=False)
+    assert "reset would affect 2 guests (hyper1: a; hyper2: b)" in lab.do("reset", guest="?", ok=False)
     assert (lab.reboots("a"), lab.reboots("b")) == (0, 0)
     lab.do("reset", guest="?", confirm="2")
     assert lab.reboots("a") > 0 and lab.reboots("b") > 0
@@ -213,7 +213,9 @@ def test_a_guest_gets_another_name(lab: Commands) -> None:
         f"{IMAGES}/web1-seed.iso",
         f"{IMAGES}/web1-system.qcow2",
     ]
-    assert f"{host} has web9, so it may be called that by now" in lab.do("rename", guest="web1", to="web9", ok=False)
+    assert f"{host} has web9, so it may already have been renamed" in lab.do(
+        "rename", guest="web1", to="web9", ok=False
+    )
     lab.cycle("start", guest="web9")
     lab.same("create", **{**WISH, "guest": "web9"})
 
@@ -223,7 +225,7 @@ def test_nobody_is_found(lab: Commands) -> None:
     assert "cannot find web2: none of hyper1, hyper2 has it; did you mean web9 on" in lab.do(
         "start", guest="web2", ok=False
     )
-    assert "--limit left out hyper2" in lab.do("start", "--limit", "hyper1", guest="b", ok=False)
+    assert "--limit excludes hyper2" in lab.do("start", "--limit", "hyper1", guest="b", ok=False)
     assert "no guest has the tag back" in lab.do("purge", tag="back", ok=False)
     assert lab.world() == before
 
@@ -284,7 +286,7 @@ def test_reports_and_maintenance(lab: Commands) -> None:
 def test_purge_takes_what_is_the_guests_and_nothing_else(lab: Commands) -> None:
     before, (host, *_none) = lab.world(), [*lab.state("web9")]
     said = lab.do("purge", tag="front", ok=False)
-    assert f"purge would hit 1 guest ({host}: web9); to do that: -e confirm=1" in said and lab.world() == before
+    assert f"purge would affect 1 guest ({host}: web9); to confirm: -e confirm=1" in said and lab.world() == before
     lab.do("purge", "--check", guest="web9")
     assert lab.world() == before
     lab.do("purge", guest="web9", wait_timeout=5)

@@ -74,7 +74,7 @@ def check_a_bridge(lab: Hypervisors) -> None:
     assert "switches: true" in begun
     result = "/run/corral-bridge/result.json"
     until(lambda: lab.on(HOST, f"cat {result} 2>/dev/null || true"), timeout_s=60)
-    assert json.loads(lab.on(HOST, f"cat {result}"))["why"] == "nobody came back over the bridge"
+    assert json.loads(lab.on(HOST, f"cat {result}"))["why"] == "no connection came back over the bridge"
     until(lambda: network(lab) == before)
     assert lab.on(HOST, f"{SUMS} | grep -v 80-corral-bridge") == files
     late = lab.module("corral.virt.virt_bridge", name="br0", state="confirmed", ok=False)

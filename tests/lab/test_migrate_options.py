@@ -299,7 +299,7 @@ def test_aborted_while_it_is_under_way(lab: Hypervisors) -> None:
     planned = told(lab, here, "--check", state="aborted")
     assert planned["changed"] and world(lab) == under_way
     assert "Unbounded" in lab.on(here, f"virsh domjobinfo {NAME}")
-    assert "another run is moving it" in refused(lab, here)
+    assert "another run is migrating it" in refused(lab, here)
     done = told(lab, here, state="aborted")
     assert done["changed"] and done["steps"] == planned["steps"]  # who began it clears away
     printed = re.sub(r"\s+", " ", run.communicate(timeout=60)[0])

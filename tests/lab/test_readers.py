@@ -339,7 +339,7 @@ def test_a_private_key_is_refused_and_not_shown(key: Path) -> None:
 def test_a_daemon_that_lets_nobody_read_is_told(key: Path) -> None:
     on("sed -i '1i auth_unix_ro = \"sasl\"' /etc/libvirt/libvirtd.conf && systemctl restart libvirtd")
     try:
-        assert "look at unix_sock_ro_perms and auth_unix_ro" in " ".join(role(key, ok=False).split())
+        assert "check unix_sock_ro_perms and auth_unix_ro" in " ".join(role(key, ok=False).split())
     finally:
         on("sed -i 1d /etc/libvirt/libvirtd.conf && systemctl restart libvirtd")
 

@@ -396,7 +396,7 @@ def test_two_controllers_move_the_same_guest() -> None:
     said = [one.communicate(timeout=PLAY_S)[0] for one in both]
     assert any(one.returncode == 0 for one in both), said
     for one, text in zip(both, said, strict=True):
-        assert one.returncode == 0 or "another run is moving it" in re.sub(r"\s+", " ", text), text
+        assert one.returncode == 0 or "another run is migrating it" in re.sub(r"\s+", " ", text), text
     assert holders() == [(dest, "running")]
     assert "web1" not in on(source, f"ls {IMAGES}")
     on(dest, f"qemu-img check -U {IMAGES}/web1-system.qcow2")
@@ -539,7 +539,7 @@ def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told()
     assert before in said
     shown = run("ansible-inventory", "--host", DYNAMIC)
     assert "ansible_host" not in shown
-    assert f"{before} of {DYNAMIC} on {host} is pxe's now" in re.sub(r"\s+", " ", shown)
+    assert f"{before} of {DYNAMIC} on {host} now belongs to pxe" in re.sub(r"\s+", " ", shown)
     predicted = play("corral.virt.query", "--check")
     assert changed(predicted)[host] == 1
     assert changed(play("corral.virt.query"))[host] == 1

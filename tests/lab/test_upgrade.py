@@ -116,7 +116,7 @@ def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hyper
     said = upgrade(lab, "-e reboot=always", ok=False)
     assert LACKS in said
     assert (
-        "hyper1 failed and stays in maintenance; hosts after it were left alone. Mend it and run the same again."
+        "hyper1 failed and stays in maintenance; the hosts after it are unchanged. Fix it and run the same command again."
         in said
     )
     assert '"reason": "upgrade"' in lab.on("hyper1", f"cat {MARK}")

@@ -82,14 +82,14 @@ def confirm(bridge: str) -> None:
     while not os.path.exists(RESULT):
         if time.monotonic() > deadline:
             raise Failed(
-                f"cannot confirm bridge {bridge}: the service {UNIT} gave no result within {_ANSWER_S} s; see "
+                f"cannot confirm bridge {bridge}: the service {UNIT} did not report a result within {_ANSWER_S} s; see "
                 f"journalctl -u {UNIT}"
             )
         time.sleep(_POLL_S)
     result = json.loads(configuration.read(RESULT))
     if not result["ok"]:
         raise Failed(
-            f"cannot confirm bridge {bridge}: it was taken back and the host is as before: {result['why']}; see "
+            f"cannot confirm bridge {bridge}: it was rolled back and the host is as before: {result['why']}; see "
             f"{RESULT}"
         )
 

@@ -64,7 +64,7 @@ def switch(change: Change, log: Log, replaced: Texts) -> None:
 
     bridge = change["bridge"]
     wait_for(taken_over, deadline, f"{bridge} did not take over the addresses")
-    wait_for(is_confirmed, deadline, "nobody came back over the bridge")
+    wait_for(is_confirmed, deadline, "no connection came back over the bridge")
     for path, text in change["lasting"].items():
         replaced[path] = read(path)
         write(path, text)

@@ -24,11 +24,11 @@ def run(*command: str, stdin: str = "") -> str:
     try:
         done = _done(command, stdin)
     except FileNotFoundError as error:
-        raise Failed(f"{text} failed: there is no program {command[0]}; install it") from error
+        raise Failed(f"{text} failed: program {command[0]} is not installed; install it") from error
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{text} failed: it has not ended within {TIMEOUT_S} s") from error
+        raise Failed(f"{text} failed: it did not end within {TIMEOUT_S} s") from error
     if done.returncode:
-        reason = (done.stderr or done.stdout).strip() or f"it ended with {done.returncode}"
+        reason = (done.stderr or done.stdout).strip() or f"it exited with {done.returncode}"
         raise Failed(f"{text} failed: {reason}")
     return done.stdout
 

@@ -46,7 +46,8 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
                 pass
             except OSError as error:
                 raise Failed(
-                    f"cannot keep image {content} from being pruned: {error.strerror}; run as who may read its pool"
+                    f"cannot keep image {content} from being pruned: {error.strerror}; run as a user who can read its "
+                    "pool"
                 ) from error
             except Refused as error:
                 raise Failed(f"cannot keep image {content} from being pruned: {error}") from error

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
 
 __all__ = ["Credentials", "fault", "load", "missing", "of"]
 
-_ISSUE = "the role corral.virt.pki issues it anew"
+_ISSUE = "the role corral.virt.pki issues a new one"
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
@@ -67,7 +67,7 @@ def missing(own: Credentials) -> str:
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return f"this machine has no {path} yet; the role corral.virt.pki makes it"
+            return f"this machine has no {path} yet; the role corral.virt.pki creates it"
         except OSError:
             break  # it is there, or nobody can tell
     return ""
@@ -92,7 +92,7 @@ def fault(own: Credentials) -> str:
         load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), own)
     except ssl.SSLError as error:
         other = error.reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
-        reason = f"does not belong to {own.certificate}" if other else f"cannot be read without a passphrase ({error})"
+        reason = f"does not match {own.certificate}" if other else f"cannot be read without a passphrase ({error})"
         return f"{own.key} {reason}; {_ISSUE}"
     authorities = [_BEGIN + part for part in texts[own.authority].split(_BEGIN)[1:]]
     certificate, chain = parsed(texts[own.certificate].encode()), texts[own.certificate].count(_BEGIN) > 1
@@ -127,7 +127,7 @@ def _dates(path: str, certificate: t.Any) -> str:
         return f"the certificate {path} expired on {end:%Y-%m-%d}; {_ISSUE}"
     if now < start:
         return (
-            f"the certificate {path} is valid only from {start:%Y-%m-%d %H:%M} UTC on, here it is "
-            f"{now:%Y-%m-%d %H:%M}: set the clock"
+            f"the certificate {path} is valid only from {start:%Y-%m-%d %H:%M} UTC on, and it is "
+            f"{now:%Y-%m-%d %H:%M} here: set the clock"
         )
     return ""

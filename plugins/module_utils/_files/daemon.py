@@ -121,7 +121,7 @@ def _admin(daemon: str, *words: str) -> str:
         reason = str(error)
     if reason:
         raise Failed(
-            f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; mend that, and run again"
+            f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; fix that, and run again"
         )
     return done.stdout
 

@@ -40,7 +40,7 @@ def detach(name: str) -> None:
         _clear_away(folder)
         answer, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
     except (OSError, Failed) as error:
-        raise Failed(f"cannot begin {name}: no place for a file with its answer ({error}); make room there") from error
+        raise Failed(f"cannot start {name}: cannot create a file for its answer ({error}); make room there") from error
     locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
     fcntl.flock(locked, fcntl.LOCK_EX)
     ready, tell = os.pipe()

@@ -36,7 +36,7 @@ def kind(path: str) -> str:
     except FileNotFoundError:
         return "nothing"
     except OSError as error:
-        raise Failed(f"cannot look at {path}: {error.strerror}") from error
+        raise Failed(f"cannot inspect {path}: {error.strerror}") from error
     return "link" if stat.S_ISLNK(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
@@ -54,7 +54,7 @@ def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
     try:
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; run as a user who may read its pool") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; run as a user who can read its pool") from error
     try:
         for byte in _LETS_NOBODY_WRITE:
             fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
@@ -62,7 +62,7 @@ def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         if error.errno not in _NO_LOCKS:
-            raise Failed(f"cannot keep {path} from being written: {error.strerror}") from error
+            raise Failed(f"cannot protect {path} from being written to: {error.strerror}") from error
         return True
     return not _is_locked(image, path, _WRITES, 1)
 
@@ -77,7 +77,7 @@ def _is_locked(image: t.BinaryIO, path: str, start: int, length: int) -> bool:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return False
-        raise Failed(f"cannot ask who has {path} open: {error.strerror}") from error
+        raise Failed(f"cannot find out who has {path} open: {error.strerror}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
@@ -100,11 +100,11 @@ def new(path: str) -> t.Iterator[str]:
         os.chmod(making, 0o600)
         settle(making)
         if os.path.lexists(path):
-            raise Failed(f"cannot make disk {path}: something of that name appeared meanwhile; look at it")
+            raise Failed(f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it")
         os.rename(making, path)
         settle(os.path.dirname(path))
     except OSError as error:
-        raise Failed(f"cannot make disk {path}: {error.strerror}") from error
+        raise Failed(f"cannot create disk {path}: {error.strerror}") from error
     finally:
         remove(making)
 

@@ -167,7 +167,7 @@ class Part:
             free = os.statvfs(os.path.dirname(self.path))
             raise Failed(
                 f"cannot write {self.path}: {error.strerror} ({free.f_bavail * free.f_frsize // 1024**2} MiB are free "
-                "there without it); nothing of it is left; make room, or use another pool"
+                "there without it); it was removed; make room, or use another pool"
             ) from error
 
 
@@ -197,7 +197,7 @@ def download(opener: Opener, location: str, part: Part, *, retries: int, tell: T
         receive,
         location,
         retries,
-        lambda: f"; the {part.size} bytes that came are kept for the next run" if part.size else "",
+        lambda: f"; the {part.size} bytes received are kept for the next run" if part.size else "",
     )
 
 
@@ -249,7 +249,7 @@ def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
     try:
         process = subprocess.Popen(["zstd", "-dcq"], stdin=packed, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError as error:
-        raise Unsupported(f"cannot unpack {path}: there is no zstd; install zstd on this host") from error
+        raise Unsupported(f"cannot unpack {path}: zstd is not installed; install zstd on this host") from error
     with process:
         yield process.stdout
         said = process.stderr.read() if process.stderr else b""
@@ -268,14 +268,14 @@ def _receive(opener: Opener, location: str, part: Part, validator: str, known: s
                 _remember(validator, answer.headers)
             elif _range_start(answer.headers) != part.size:
                 part.restart()
-                raise _TryAgain("it sent another part than was asked for")
+                raise _TryAgain("it sent a different range than requested")
             _pour(answer, part, tell)
     except urllib.error.HTTPError as error:
         if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not part.size:
             raise
         if not re.fullmatch(rf"bytes \*/{part.size}", error.headers.get("Content-Range") or ""):
             part.restart()
-            raise _TryAgain("it does not have the part that is missing") from error
+            raise _TryAgain("it does not have the missing range") from error
         # All of it was here already.
 
 
@@ -290,7 +290,7 @@ def _pour(answer: t.Any, part: Part, tell: Tell) -> None:
         part.write(chunk)
         tell("downloading", part.size, total)
     if total and part.size != total:
-        raise _TryAgain(f"it ended after {part.size} of {total} bytes")
+        raise _TryAgain(f"it stopped after {part.size} of {total} bytes")
 
 
 def _remember(validator: str, headers: t.Mapping[str, str]) -> None:
@@ -340,23 +340,21 @@ def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Call
             reason = str(error)
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in _WORTH_ANOTHER_TRY:
-                raise Failed(
-                    f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the address right?"
-                ) from error
+                raise Failed(f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the URL correct?") from error
             reason = f"HTTP {error.code} {error.reason}"
         except http.client.InvalidURL as error:  # its text may come from a redirect, with what is secret there
             raise Failed(
-                f"cannot fetch {shown}: its address, or the one it leads to, holds spaces or control characters"
+                f"cannot fetch {shown}: its URL, or the one it redirects to, contains spaces or control characters"
             ) from error
         except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
                 raise Failed(
-                    f"cannot fetch {shown}: {cause.verify_message}; name the authority that signed its certificate "
-                    "with ca_path"
+                    f"cannot fetch {shown}: {cause.verify_message}; set ca_path to the authority that signed its "
+                    "certificate"
                 ) from error
             reason = str(cause) or type(cause).__name__
     raise Failed(
-        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the address right, and can this host "
+        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the URL correct, and can this host "
         "reach it?"
     )

@@ -141,7 +141,7 @@ def _read_nftables() -> Nftables:
     try:
         ruleset = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
     except (ValueError, KeyError) as error:
-        raise Failed("cannot read the ruleset: nft -j gave no JSON; update nftables") from error
+        raise Failed("cannot read the ruleset: nft -j did not return JSON; update nftables") from error
     return Nftables(
         ruleset=ruleset,
         config=config,

@@ -48,7 +48,7 @@ def read(path: str) -> Header:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise Failed(f"cannot read image {path}: {error.strerror}; run as who may read its pool") from error
+        raise Failed(f"cannot read image {path}: {error.strerror}; run as a user who can read its pool") from error
 
 
 def _header(descriptor: int, head: bytes) -> Header:

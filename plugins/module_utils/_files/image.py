@@ -66,7 +66,9 @@ def read_manifest(text: str, what: str) -> Manifest:
         found.check()
         return found
     except (ValueError, TypeError, AttributeError, BadInput) as error:
-        raise Failed(f"cannot read the manifest of {what}: {error}; bring the image anew under another name") from error
+        raise Failed(
+            f"cannot read the manifest of {what}: {error}; import the image again under another name"
+        ) from error
 
 
 def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str:

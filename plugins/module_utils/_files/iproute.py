@@ -20,4 +20,4 @@ def ip(*words: str) -> list[dict[str, t.Any]]:
     try:
         return [row for row in json.loads(run("ip", "-j", *words) or "[]") if row]
     except ValueError as error:
-        raise Failed(f"ip -j {' '.join(words)} gave no JSON; update iproute2") from error
+        raise Failed(f"ip -j {' '.join(words)} did not return JSON; update iproute2") from error

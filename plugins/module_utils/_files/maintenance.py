@@ -29,7 +29,7 @@ def read(path: str = PATH) -> dict[str, str | list[str]] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {
-            "reason": f"{path} cannot be read ({error}); mend or remove it",
+            "reason": f"{path} cannot be read ({error}); fix or remove it",
             "since": "",
             "bridges": [],
             "pools": [],

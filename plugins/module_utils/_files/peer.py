@@ -84,22 +84,22 @@ def _cause(host: str, port: int, own: Credentials, *, checked: bool) -> str:
             return ""
         flaw = _flaw(host, peer, own, _verdict(host, port, own, peer)) if checked else ""
     except socket.gaierror as error:
-        return f"this machine knows no address of {host} ({error.strerror}): add it to DNS or /etc/hosts"
+        return f"this machine cannot resolve {host} ({error.strerror}): add it to DNS or /etc/hosts"
     except ConnectionRefusedError:
         sockets = "systemctl start libvirtd-tls.socket, or virtproxyd-tls.socket"
         return (
-            f"port {port} of {host} refuses connections: libvirt does not listen there, or a firewall says so; on "
+            f"port {port} of {host} refuses connections: libvirt does not listen there, or a firewall rejects them; on "
             f"{host}: {sockets}"
         )
     except socket.timeout:
         return (
-            f"port {port} of {host} gives no answer within {_ANSWER_S} s: the machine is off or hangs, or a "
+            f"port {port} of {host} does not answer within {_ANSWER_S} s: the machine is off or hangs, or a "
             "firewall drops packets"
         )
     except ssl.SSLError as error:
         reason = (error.reason or str(error))[:_SHOWN]
         return (
-            f"port {port} of {host} completes no TLS handshake ({reason}); on {host}, `{_LOG}` tells whether "
+            f"port {port} of {host} does not complete the TLS handshake ({reason}); on {host}, `{_LOG}` shows whether "
             "libvirt listens there"
         )
     except OSError:
@@ -176,10 +176,12 @@ def _flaw(host: str, peer: _Peer, own: Credentials, verdict: int) -> str:
     its = f"{host} is {peer.address} here, and the machine there has a certificate for {subject}"
     renew = f"run the role corral.virt.pki on {host}"
     if verdict in _UNTRUSTED:
-        return f"{its} of another authority: {_authorities(peer.certificate, own)}; {renew} with the CA of this machine"
+        return (
+            f"{its} from another authority: {_authorities(peer.certificate, own)}; {renew} with the CA of this machine"
+        )
     if verdict in _OTHER_NAME:
         mend = (
-            f"correct the address of {host}, or if that is the machine add {host} to its pki_names and run the "
+            f"correct the address of {host}, or if that is the right machine add {host} to its pki_names and run the "
             "role corral.virt.pki"
         )
         return f"{its}, valid for {_names(peer.certificate)} but not for {host}: {mend}"
@@ -188,7 +190,7 @@ def _flaw(host: str, peer: _Peer, own: Credentials, verdict: int) -> str:
     if verdict == _NOT_YET:
         now = datetime.datetime.now(datetime.timezone.utc)
         return (
-            f"{its} that is valid only from {start:%Y-%m-%d %H:%M} UTC on, and here it is {now:%Y-%m-%d %H:%M}: "
+            f"{its} that is valid only from {start:%Y-%m-%d %H:%M} UTC on, and it is {now:%Y-%m-%d %H:%M} here: "
             "set the clocks"
         )
     if verdict == _REVOKED:
@@ -220,6 +222,6 @@ def _refusal(host: str, own: Credentials) -> str:
         return f"{its}, which {own.revoked} revokes: issue a new one with virt_tls and force: true"
     may = (
         f"its name is not in tls_allowed_dn_list there (pki_allowed), {host} trusts another authority, revokes it, "
-        "or has another date"
+        "or has a different date"
     )
-    return f"{its}: {may}; on {host}, `{_LOG}` tells which"
+    return f"{its}: {may}; on {host}, `{_LOG}` shows which"

@@ -65,7 +65,7 @@ def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
         raise Refused(
-            f"cannot keep work files in {path}: it is not a directory; find out who made it, and remove it"
+            f"cannot keep work files in {path}: it is not a directory; find out who created it, and remove it"
         ) from error
     try:
         status = os.fstat(descriptor)
@@ -77,7 +77,7 @@ def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
     if mode & 0o022 or not (foreign or ours):
         raise Refused(
             f"cannot keep work files in {path}: it belongs to user {status.st_uid} and has mode {mode:04o}, it must "
-            f"belong to user {os.geteuid()} with mode 0700; find out who made it, and remove it"
+            f"belong to user {os.geteuid()} with mode 0700; find out who created it, and remove it"
         )
 
 
@@ -99,4 +99,4 @@ def opened(path: str, flags: int, mode: int = 0o600) -> int:
 
 
 def _no_file(path: str) -> Refused:
-    return Refused(f"cannot open {path}: it is not a regular file; find out who made it, and remove it")
+    return Refused(f"cannot open {path}: it is not a regular file; find out who created it, and remove it")

@@ -19,7 +19,7 @@ def look(directory: str, reserve_bytes: int | None) -> Room:
     try:
         found = os.statvfs(directory)
     except OSError as error:
-        raise Failed(f"cannot see how much room there is in {directory}: {error.strerror}") from error
+        raise Failed(f"cannot read the free space in {directory}: {error.strerror}") from error
     return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
 
 

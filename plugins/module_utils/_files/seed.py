@@ -40,7 +40,7 @@ _CUSTOMIZE_S = 1800  # an emulated appliance takes half a minute to boot
 def iso(files: t.Mapping[str, str]) -> bytes:
     """An ISO 9660 image labelled `cidata`, with Rock Ridge and Joliet names, holding the files."""
     if pycdlib is None:
-        raise Unsupported("writing a cloud-init seed needs pycdlib; install python3-pycdlib on this host")
+        raise Unsupported("writing a cloud-init seed requires pycdlib; install python3-pycdlib on this host")
     image = pycdlib.PyCdlib()
     image.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident="cidata")
     for number, (name, content) in enumerate(sorted(files.items())):
@@ -69,7 +69,7 @@ def public_key(private: str) -> str:
         public = load(private.encode(), password=None).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadInput(
-            f"ssh_keys in cloud_init: a private key cannot be read ({type(error).__name__}); give it unencrypted"
+            f"ssh_keys in cloud_init: a private key cannot be read ({type(error).__name__}); specify it unencrypted"
         ) from None
     return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
@@ -77,7 +77,7 @@ def public_key(private: str) -> str:
 def _need_cryptography() -> None:
     if serialization is None:
         raise Unsupported(
-            "making and reading SSH host keys needs cryptography; install python3-cryptography on this host"
+            "reading and creating SSH host keys requires cryptography; install python3-cryptography on this host"
         )
 
 
@@ -103,7 +103,7 @@ def need_customize(guest: str) -> None:
     """Raises Unsupported where virt-customize is missing."""
     if shutil.which("virt-customize") is None:
         raise Unsupported(
-            f"cannot apply cloud_init of {guest} with method virt_customize: this host has no virt-customize; install "
+            f"cannot apply cloud_init of {guest} with method virt_customize: virt-customize is not installed; install "
             "libguestfs-tools (Enterprise Linux: guestfs-tools)"
         )
 

@@ -42,12 +42,12 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
             )
         except FileNotFoundError as error:
             raise Unsupported(
-                f"cannot check the signature of {what}: there is no gpgv; install gpgv (Debian) or gnupg2 (EL)"
+                f"cannot check the signature of {what}: gpgv is not installed; install gpgv (Debian) or gnupg2 (EL)"
             ) from error
         # A signature by an expired or revoked key has a line of its own instead.
         if done.returncode or "[GNUPG:] GOODSIG " not in done.stdout:
             said = "; ".join(line.removeprefix("gpgv: ") for line in done.stderr.splitlines()) or done.stdout.strip()
-            raise Failed(f"refusing {what}: no key of the keyring made a good signature of it ({said})")
+            raise Failed(f"refusing {what}: it has no good signature by a key in the keyring ({said})")
         if signature is not None:
             return content
         with open(inside, "rb") as stream:
@@ -72,7 +72,7 @@ def _keys(keyring: str) -> bytes:
         raise BadInput(f"keyring: its armoured text is damaged: {error}") from error
     if not keys:
         raise BadInput(
-            "keyring: there is no PGP PUBLIC KEY BLOCK in it; give the path of a keyring, or a key's armoured text"
+            "keyring: it contains no PGP PUBLIC KEY BLOCK; specify the path of a keyring, or a key's armoured text"
         )
     return keys
 

@@ -81,7 +81,7 @@ def listening(*, bytes_each: int) -> t.Iterator[Listener]:
     try:
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
     except PermissionError as error:
-        raise Unsupported("cannot look at packets of guests: it takes root; set ansible_become") from error
+        raise Unsupported("cannot capture packets of guests: this requires root; set ansible_become") from error
     listener = Listener((), bytes_each=bytes_each)
     try:
         yield listener

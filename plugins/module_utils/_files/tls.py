@@ -168,12 +168,12 @@ def install(
     ours = _ours(trust)
     for place in identity.places:
         if place.path not in contents and place.kind != "crl":
-            raise Refused(f"{what}: there is no {place.name}")
+            raise Refused(f"{what}: {place.name} is missing")
         fault = _fault(place, contents, identity) if place.path in contents else None
         if not fault and place.kind == "cert" and _foreign(place, contents[place.path], ours):
             fault = "is not signed by this authority"
         if fault:
-            raise Refused(f"{what}: {place.name} {fault}; another run may be at work")
+            raise Refused(f"{what}: {place.name} {fault}; another run may be in progress")
     _exchange(wanted, root, contents)
     # From here on the new set is in use; what follows is tidying.
     used = current(identity, root)
@@ -187,8 +187,8 @@ def _refuse_clocks(contents: t.Mapping[str, bytes], now: datetime.datetime, what
         start, end = validity(certificate)
         if not start <= now <= end:
             raise Refused(
-                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and here it is "
-                f"{now:%Y-%m-%d %H:%M}; set the clocks of this host and of the controller"
+                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and it is "
+                f"{now:%Y-%m-%d %H:%M} here; set the clocks of this host and of the controller"
             )
 
 
@@ -204,7 +204,7 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
     try:
         key = pending.read_bytes()
     except FileNotFoundError:
-        raise Failed(f"{what}: no key waits for them in {pending}; run again") from None
+        raise Failed(f"{what}: there is no pending key for them in {pending}; run again") from None
     given = {text: describe(_pem(text)).usages if _pem(text) else () for text in each(certificate)}
     contents = {}
     for place in identity.places:
@@ -215,7 +215,7 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
                 text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)
             ]
             if not found:
-                raise Refused(f"{what}: none of those given is for {place.purpose}Auth")
+                raise Refused(f"{what}: none of the given ones is for {place.purpose}Auth")
             contents[place.path] = found[0].encode()
     return contents
 
@@ -345,7 +345,7 @@ def _vouching(place: Place, content: bytes, ours: t.Container[str]) -> list[str]
         return [f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"]
     cas = [_pem(text) for text in each(content.decode(errors="replace"))]
     if not cas or None in cas:
-        return [f"{place.path}, which is no certificate"]
+        return [f"{place.path}, which is not a certificate"]
     return [called(one) for one in cas if fingerprint(one) not in ours]
 
 
@@ -369,9 +369,9 @@ def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) ->
     certificate = parsed(contents.get(partner, b""))
     public = public_of(contents[place.path])
     if public is None:
-        return "is not a private key without passphrase"
+        return "is not a private key without a passphrase"
     if certificate is None or public != public_bytes(certificate.public_key()):
-        return f"does not belong to {posixpath.basename(partner)}"
+        return f"does not match {posixpath.basename(partner)}"
     return None
 
 
@@ -402,8 +402,8 @@ def public_bytes(key: t.Any) -> bytes:
 def _key_group(wanted: TlsSpec) -> int:
     if wanted.group is None:
         raise Failed(
-            f"cannot install the {wanted.identity.name} key: none of the groups {', '.join(_QEMU_GROUPS)} is here; "
-            "install QEMU first, or name the group QEMU runs in with qemu_group"
+            f"cannot install the {wanted.identity.name} key: none of the groups {', '.join(_QEMU_GROUPS)} exists; "
+            "install QEMU first, or set qemu_group to the group that QEMU runs in"
         )
     return _gid(wanted.group)
 
@@ -474,7 +474,7 @@ def need_library(oldest: str = OLDEST, *, install: str = "install python3-crypto
     found = "none" if x509 is None else cryptography.__version__
     if x509 is None or _numbers(found) < _numbers(oldest):
         raise Unsupported(
-            f"reading and making certificates needs cryptography {oldest} or newer, found {found}; {install}"
+            f"reading and creating certificates requires cryptography {oldest} or newer, found {found}; {install}"
         )
 
 

@@ -47,7 +47,7 @@ def trust(
         return Trust(text=text, crl=crl)
     list_option = what.replace("certificate", "crl")
     cas = {what: each(text), "retired_ca_certificates": each(retired)}
-    problems = [f"{what}: no certificate in PEM"] if text.strip() and not cas[what] else []
+    problems = [f"{what}: it contains no certificate in PEM"] if text.strip() and not cas[what] else []
     problems += [
         f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)
     ]
@@ -57,7 +57,7 @@ def trust(
     elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
         problems.append(
             f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
-            "bring a newer one"
+            "provide a newer one"
         )
     if problems:
         raise BadInput(problems)

@@ -104,7 +104,9 @@ def _notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[
     """Recorded addresses that are another guest's now, or just this one's."""
     lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
     return [
-        f"{entry.address}, recorded for {before}, is {now}'s now" for entry, before, now in lost if taker in (None, now)
+        f"{entry.address}, recorded for {before}, now belongs to {now}"
+        for entry, before, now in lost
+        if taker in (None, now)
     ]
 
 

@@ -101,7 +101,7 @@ def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.Exi
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
     below = header.chain(path)
     managed = bool(below[1:]) and all(map(content.is_managed, below[1:]))
-    form = inspect.base("make a disk from", path, header.read(path), managed=managed, raw=path in _raw(connection))
+    form = inspect.base("create a disk from", path, header.read(path), managed=managed, raw=path in _raw(connection))
     uses = () if fixed else _uses(connection, path)
     size = qemu_img.info(path, form)["virtual-size"]
     return Origin(name, path, form, size, tuple(below), uses, locked=not fixed and files.locked(path))
@@ -237,7 +237,7 @@ def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: CloneSpec) ->
             return
         if not _may_share(base, step.format) or not files.reflink(base.path, making):
             place = room.look(wanted.directory, wanted.reserve_bytes)
-            place.check(f"make disk {wanted.name}", _copied_bytes(base), wanted.directory)
+            place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             qemu_img.convert(base.path, making, from_format=base.format, to_format=step.format, progress=percent)
         if step.size_bytes != base.size_bytes:
             qemu_img.resize(making, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)

@@ -147,19 +147,19 @@ def _kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
 
 def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
     if params["renamed_from"] == params["name"]:
-        yield f"{what}: it is the name that a guest has until now; leave it out, or give another name"
+        yield f"{what}: it is the guest's current name; omit it, or specify another name"
     if params.get("state") == "absent":
-        yield f"{what}: a guest that goes needs no new name; leave it out to remove {params['name']}"
+        yield f"{what}: a guest that is removed needs no new name; omit it to remove {params['name']}"
 
 
 def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
     if params["clone_of"] == params["name"]:
-        yield f"{what}: a guest is no copy of itself; name another one"
+        yield f"{what}: a guest cannot be a copy of itself; specify another one"
     given = {option: params.get(option) for option in ("image", "renamed_from")}
     given["virt_type"] = params.get("virt_type") not in (None, "auto")
     given["state: absent"] = params.get("state") == "absent"
     for option in [option for option, said in given.items() if said]:
-        yield f"{what}: clone_of and {option} exclude each other; leave out one of them"
+        yield f"{what}: clone_of and {option} are mutually exclusive; omit one of them"
 
 
 T = t.TypeVar("T")
@@ -194,7 +194,7 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
         for step in unknown[:-1]:
             known = known["options"][step]
         problems.append(
-            f"{'.'.join((option, *unknown))} of {guest}: no such option; there are "
+            f"{'.'.join((option, *unknown))} of {guest}: no such option; options are "
             f"{', '.join(sorted(known['options']))}"
         )
     problems += [
@@ -222,10 +222,10 @@ def _disks(
         places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
         if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
             problems.append(
-                f"{what}: {places[0]} uses what is there as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
+                f"{what}: {places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
             )
         if item.name == "seed":
-            problems.append(f"disk of {guest}: the name 'seed' belongs to the cloud-init seed; choose another")
+            problems.append(f"disk of {guest}: the name 'seed' is reserved for the cloud-init seed; choose another")
         made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
         found.append(Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made))
     return tuple(found)
@@ -241,7 +241,7 @@ def _complete(
     """What follows from what was said."""
     if stop_on_reboot is not None:
         if "on_reboot" in fields:
-            problems.append(f"stop_on_reboot of {guest}: it is short for on_reboot: destroy; give one of the two")
+            problems.append(f"stop_on_reboot of {guest}: it is short for on_reboot: destroy; set only one of them")
         fields["on_reboot"] = "destroy" if stop_on_reboot else "restart"
     topology = [f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads")]
     spoken = [field for field in fields if field.startswith("vcpus.topology.")]
@@ -252,7 +252,7 @@ def _complete(
             problems.append(f"vcpus.topology of {guest}: it has {product} vcpus; a guest has at most {_MOST_VCPUS}")
         elif fields.setdefault("vcpus.maximum", product) != product:
             problems.append(
-                f"vcpus of {guest}: the topology has {product} vcpus, maximum says {fields['vcpus.maximum']}; make "
+                f"vcpus of {guest}: the topology has {product} vcpus, but maximum is {fields['vcpus.maximum']}; make "
                 "them equal"
             )
     if "tags" in fields:
@@ -295,19 +295,18 @@ def _limits(fields: t.Mapping[str, t.Any], guest: str) -> t.Iterator[str]:
 
 def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
     problems = [
-        f"{option} of {guest}: profiles are put together on the controller; call the module as a task or with ansible "
-        "-m"
+        f"{option} of {guest}: profiles are merged on the controller; run the module as a task or with ansible -m"
         for option in ("nic_profile", "disk_profile")
         if params.get(option)
     ]
     waits = params.get("wait_for_ip") not in (None, "none")
     if params.get("wait") is False and (params.get("force") or waits):
-        problems.append(f"wait of {guest}: force and wait_for_ip follow from waiting; leave out wait: false, or these")
+        problems.append(f"wait of {guest}: force and wait_for_ip require waiting; omit wait: false, or these")
     if waits and params["state"] not in ("running", "rebooted"):
-        problems.append(f"wait_for_ip of {guest}: it needs state: running or state: rebooted, not {params['state']}")
+        problems.append(f"wait_for_ip of {guest}: it requires state: running or state: rebooted, not {params['state']}")
     if params.get("apply") == "live" and params.get("allow_restart"):
         problems.append(
-            f"apply of {guest}: live changes only what runs, which a restart would undo; choose one of apply and "
-            "allow_restart"
+            f"apply of {guest}: live changes only the running guest, which a restart would undo; choose one of apply "
+            "and allow_restart"
         )
     return problems

@@ -189,7 +189,7 @@ class Fetching:
             names = [*([image.content_name(image.checksum.hex)] if image.checksum else []), image.name]
             found = [self._offer(origin, name) for name in names]
         self.offered = arrival.chosen(image, source, self.origin_pool, found)
-        doubt = image.doubt if image.checksum else f"only {source.shown} says what it is"
+        doubt = image.doubt if image.checksum else f"only {source.shown} vouches for it"
         self.image = dataclasses.replace(image, checksum=image.checksum or self.offered.of_bytes, doubt=doubt)
 
     def _offer(self, origin: t.Any, name: str) -> Manifest | None:

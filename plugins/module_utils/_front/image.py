@@ -171,7 +171,7 @@ class _Work:
         old = plans.old(self.image, self.found, bringing, every=self.absent)
         claimed = contents.claim([os.path.join(self.image.directory, file) for file in old], stack) if stack else set()
         users = pool_directory.users(self.connection, self.image.directory) if old else {}
-        users.update({os.path.basename(path): "a disk that is being made" for path in claimed})
+        users.update({os.path.basename(path): "a disk that is being created" for path in claimed})
         if self.absent:
             return plans.absent(self.image, self.found, users)
         steps, kept = plans.superseded(self.image, old, users)

@@ -53,7 +53,7 @@ def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(ends, params, gate, watch)
     another = (
-        f"cannot migrate {name}: another run is moving it from this host right now; wait for that one, or end "
+        f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort "
         "it with state: aborted"
     )
     with contextlib.ExitStack() as stack:
@@ -175,7 +175,7 @@ class _Run:
         """Check mode ends before the first step that changes what comes after it."""
         if verdicts.foreseen(verdict):
             return self._moved(scene, before)
-        return {**_result(self.params, before), "notes": ["what is to be done after that is known when it has ended"]}
+        return {**_result(self.params, before), "notes": ["further steps are known when it has ended"]}
 
     def _moved(self, scene: _Scene, before: list[MigrateStep]) -> dict[str, t.Any]:
         found, source, dest = t.cast(FoundGuest, scene.found), scene.source, scene.dest

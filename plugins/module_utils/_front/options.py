@@ -98,7 +98,7 @@ def items_of(
         found.append(Item(name, state=entry.get("state") or "present", fields=fields))
     names = [item.name for item in found]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"{where} of {guest}: {name} is given twice; names are identities")
+        problems.append(f"{where} of {guest}: {name} is given twice; names must be unique")
     return tuple(found)
 
 

@@ -140,7 +140,7 @@ def _lost(ends: Ends, move: Move) -> str:
     Post-copy must wait.
     """
     lost = ends.broken("dest") and not plans.may_switch(move) and ends.or_none("dest") is None
-    return f"{move.dest} does not answer any more" if lost else ""
+    return f"{move.dest} no longer answers" if lost else ""
 
 
 def _cut(name: str) -> None:

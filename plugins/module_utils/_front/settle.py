@@ -70,7 +70,7 @@ def cleaned_up(ends: Ends, uuid: str) -> list[str]:
     try:
         return clean_up(ends, uuid)
     except VirtError as error:
-        return [f"what it left was not cleared away: {error}; run again"]
+        return [f"what it left was not cleaned up: {error}; run again"]
 
 
 def forget(connection: t.Any, uuid: str) -> None:

@@ -107,7 +107,7 @@ class _Look:
         """One disk of a guest."""
         path = t.cast(str, item["source"])
         owns, listed = qemu.settings()
-        told_shared = next((f"{its}, shared as qemu.conf says" for its in listed if _inside(path, its)), None)
+        told_shared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
         shared_on = local.shared_filesystem(path) or told_shared
         told = TravellingDisk(
             str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))

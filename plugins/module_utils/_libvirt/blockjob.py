@@ -43,8 +43,8 @@ def pull(
         job = domain.blockJobInfo(target)
         if job and job["type"] != libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
             raise Refused(
-                f"cannot flatten {what}: another job is at work on it (virsh blockjob {guest} {target}); wait for its "
-                "end"
+                f"cannot flatten {what}: another block job is running on it (virsh blockjob {guest} {target}); wait "
+                "for it to end"
             )
         if not job:
             domain.blockPull(target, 0, 0)
@@ -61,7 +61,7 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
     what = f"disk {target} of {domain.name()}"
     while not ended.wait(_LOOK_S):
         if time.monotonic() >= deadline:
-            told = "it stands where it stood; run again, it goes on, or raise job_timeout"
+            told = "its backing file is unchanged; run again to continue, or raise job_timeout"
             raise Timeout(f"cannot flatten {what} within {timeout_s} s; {told}")
         job = domain.blockJobInfo(target)
         if job:
@@ -70,9 +70,9 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
         why = (
             "it was cancelled"
             if ended.status == libvirt.VIR_DOMAIN_BLOCK_JOB_CANCELED
-            else "QEMU gave up; is there room for all of it?"
+            else "QEMU gave up; is there enough room for it?"
         )
-        raise Failed(f"cannot flatten {what}: {why}; it stands where it stood, with its content")
+        raise Failed(f"cannot flatten {what}: {why}; its backing file and content are unchanged")
 
 
 class _End(threading.Event):

@@ -39,7 +39,9 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
     Raises Unsupported without the binding, Failed when the daemon cannot be reached.
     """
     if libvirt is None:
-        raise Unsupported("talking to libvirt needs its Python binding; install python3-libvirt (libvirt-python) here")
+        raise Unsupported(
+            "connecting to libvirt requires its Python binding; install python3-libvirt (libvirt-python) here"
+        )
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # libvirt would print to stderr
     if events or watched:
         _watch()  # must come before the connection
@@ -56,7 +58,7 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
 def _remedy(uri: str) -> str:
     place = urllib.parse.urlsplit(uri)
     if place.hostname and place.scheme.partition("+")[2] in ("tls", ""):
-        return f"`virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on {place.hostname} tell more"
+        return f"`virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on {place.hostname} show more"
     running = "is the libvirt daemon installed and running there?"
     if os.geteuid() == 0 or place.path != "/system":
         return running

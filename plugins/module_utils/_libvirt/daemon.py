@@ -45,12 +45,12 @@ def jobs(uri: str = _URI) -> list[str]:
                     [f"{domain.name()}: {job}" for domain in connection.listAllDomains() for job in _jobs(domain)]
                 )
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody knows the jobs
-            answer.append([f"libvirt cannot be asked for jobs: {error}"])
+            answer.append([f"cannot query libvirt for jobs: {error}"])
 
     thread = threading.Thread(target=ask, daemon=True)  # calls of libvirt may wait for ever
     thread.start()
     thread.join(_ANSWER_S)
-    return answer[0] if answer else [f"libvirt did not tell its jobs within {_ANSWER_S} s"]
+    return answer[0] if answer else [f"libvirt did not report its jobs within {_ANSWER_S} s"]
 
 
 def guests(uri: str = _URI) -> list[str]:

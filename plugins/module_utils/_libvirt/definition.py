@@ -33,7 +33,7 @@ def undefine(domain: t.Any) -> None:
     """Forget a guest that is off, its UEFI variables and its TPM state; its disks stay. Raises Failed when it is on."""
     with explained("undefine", domain.name()):
         if domain.isActive():
-            raise Failed(f"cannot undefine {domain.name()}: it was started meanwhile; run again")
+            raise Failed(f"cannot undefine {domain.name()}: it was started in the meantime; run again")
         flags = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
         try:
             domain.undefineFlags(flags | libvirt.VIR_DOMAIN_UNDEFINE_TPM)

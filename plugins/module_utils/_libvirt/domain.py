@@ -123,8 +123,8 @@ def _detach(domain: t.Any, step: steps.Detach) -> None:
         answered = gone(_DETACH_S)
     if not answered:
         raise Timeout(
-            f"cannot detach {step.what} from {step.guest}: the guest did not let go of it within {_DETACH_S} s; it may "
-            "still boot or be using it. It is gone from the definition, so from the next boot on"
+            f"cannot detach {step.what} from {step.guest}: the guest did not release it within {_DETACH_S} s; it may "
+            "still be booting or using it. It is removed from the definition, so it is gone at the next boot"
         )
 
 

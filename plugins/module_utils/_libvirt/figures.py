@@ -21,7 +21,7 @@ def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
             return None
-        with explained("read what guests can have on", connection.getURI()):
+        with explained("read the domain capabilities of", connection.getURI()):
             raise
 
 

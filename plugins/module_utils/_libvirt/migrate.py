@@ -342,7 +342,7 @@ def discard(connection: Connection, uuid: str) -> None:
 
 def _remove(domain: t.Any) -> None:
     if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
-        raise Failed(f"cannot remove the copy of {domain.name()}: it runs by now, so it is not dead; run again")
+        raise Failed(f"cannot remove the copy of {domain.name()}: it is running now, so it is not dead; run again")
     if domain.isActive():
         domain.destroy()
     domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process

@@ -25,7 +25,7 @@ __all__ = [
 
 def pool_xml(connection: Connection, name: str) -> str:
     """The pool's document; raises NotFound, or Failed when it is not active."""
-    with explained("find storage pool", name, "create it, or name another with `pool`"):
+    with explained("find storage pool", name, "create it, or choose another with `pool`"):
         return t.cast(str, connection.storagePoolLookupByName(name).XMLDesc())
 
 
@@ -33,7 +33,7 @@ def pool_at(connection: Connection, path: str) -> str:
     """The name of the pool that holds the volume with that path; raises NotFound."""
     if volume_at(connection, path) is None:
         all_volumes(connection)  # somebody may have made it since libvirt looked
-    with explained("find a storage pool with", path, "make one of its directory with virt_pool"):
+    with explained("find a storage pool with", path, "create one for its directory with virt_pool"):
         return t.cast(str, connection.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
 
 
@@ -62,7 +62,7 @@ def _refresh(pool: t.Any) -> None:
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The document of a volume in a pool, or None."""
-    with explained("find storage pool", pool, "create it, or name another with `pool`"):
+    with explained("find storage pool", pool, "create it, or choose another with `pool`"):
         found = connection.storagePoolLookupByName(pool)
     try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
@@ -139,7 +139,8 @@ def read(connection: Connection, pool: str, name: str) -> bytes | None:
     def grow(size: int, piece: bytes = b"") -> None:
         if len(content) + size > _SMALL_BYTES:
             raise Failed(
-                f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; who wrote it?"
+                f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; find out who "
+                "wrote it"
             )
         content.extend(piece or bytes(size))
 

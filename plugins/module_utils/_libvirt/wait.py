@@ -38,7 +38,7 @@ def is_off(domain: t.Any) -> bool:
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return True
-        with explained("look at guest", domain.name()):
+        with explained("inspect guest", domain.name()):
             raise
 
 
@@ -172,7 +172,7 @@ def observe(connection: Connection, domain: t.Any) -> Seen:
 
 
 def _live(domain: t.Any) -> brief.Brief:
-    with explained("look at guest", domain.name()):
+    with explained("inspect guest", domain.name()):
         return brief.guest(domain.XMLDesc())
 
 

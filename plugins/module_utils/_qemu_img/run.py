@@ -116,7 +116,7 @@ def _run(
             )
         except FileNotFoundError as error:
             raise Unsupported(
-                f"cannot {verb} {what}: there is no qemu-img; install qemu-utils (qemu-img) on this host"
+                f"cannot {verb} {what}: qemu-img is not installed; install qemu-utils (qemu-img) on this host"
             ) from error
         with process:
             try:
@@ -162,14 +162,14 @@ def _failure(verb: str, what: str, errors: str, code: int, limits: _Limits) -> F
     if exceeded := _exceeded(errors, code, limits):
         return Failed(
             f"cannot {verb} {what}: qemu-img reached its limit of {exceeded}; the image is damaged or was made to "
-            "exhaust the host: check it with qemu-img check on a machine that may fail, and bring it anew"
+            "exhaust the host: check it with qemu-img check on a machine that may fail, and import it again"
         )
     lines = [line for line in errors.replace("qemu-img: ", "").splitlines() if line.strip()]
     remedy = ""
     if "No space left on device" in errors:
         remedy = f"; make room in {os.path.dirname(what)}"
     elif "Failed to get" in errors and "lock" in errors:
-        remedy = "; another process has it open: end that first"
+        remedy = "; another process has it open: stop that process first"
     return Failed(f"cannot {verb} {what}: {' '.join(lines) or f'qemu-img ended with {code}'}{remedy}")
 
 

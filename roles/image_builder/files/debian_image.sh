@@ -39,7 +39,7 @@ offered() {
   done
   signed=${keyring:-/usr/share/keyrings/${origin,,}-archive-keyring.gpg}
   if [ ! -e "$signed" ]; then
-    echo "cannot verify the packages of $url: there is no $signed; install ${origin,,}-archive-keyring or name --keyring" >&2
+    echo "cannot verify the packages of $url: $signed does not exist; install ${origin,,}-archive-keyring or set --keyring" >&2
     exit 1
   fi
   echo "deb [signed-by=$signed] $url $suite$components"
@@ -58,7 +58,7 @@ if [ ${#sources[@]} = 0 ]; then
   rm -f "$work/InRelease"
 fi
 if [[ " ${sources[*]} " != *" $release "* ]]; then
-  echo "found no mirror of $release in this machine's apt sources (asked: ${mirrors:-none}): name one with --mirror" >&2
+  echo "found no mirror of $release in this machine's apt sources (asked: ${mirrors:-none}): set one with --mirror" >&2
   exit 1
 fi
 

@@ -54,7 +54,7 @@ def run(*command: str) -> None:
     """Run a program, whose output is ours; end as it ends."""
     done = subprocess.run(command, check=False)
     if done.returncode:
-        sys.exit(f"{Path(command[0]).name} ended with {done.returncode}: its last lines above say why")
+        sys.exit(f"{Path(command[0]).name} exited with {done.returncode}: see its last lines above")
 
 
 if __name__ == "__main__":

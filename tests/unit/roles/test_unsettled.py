@@ -31,7 +31,7 @@ def lines(tmp_path: Path, guests: dict[str, list[dict[str, t.Any]]], *, host: st
 
 
 TOLD = (
-    "web1: on its way to hyper2, now paused on hyper2; run the same again, or settle it (playbook migrate -e "
+    "web1: migrating to hyper2, now paused on hyper2; run the same command again, or finish it (playbook migrate -e "
     "guest=web1 -e to=hyper2)"
 )
 

@@ -63,7 +63,7 @@ def test_it_tells_what_it_waits_for_and_adds_up_what_was_done(monkeypatch: pytes
         and made["diff"] == {"after": {"a": 1}}
     )
     assert called.timeouts == [0, 10, 10]
-    assert called.shown == ["hyper1: up to 25 s for the end of these jobs: web: block job on vda"] * 2
+    assert called.shown == ["hyper1: waiting up to 25 s for these jobs to end: web: block job on vda"] * 2
 
 
 def test_it_ends_in_time_and_tells_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_check_mode_tells_of_the_restart_and_waits_for_nothing(monkeypatch: pyte
     predicted = {**DONE, "jobs": BUSY["jobs"]}
     called = Called(monkeypatch, predicted, check_mode=True)
     assert called() == predicted
-    assert called.shown == ["hyper1: would restart libvirtd.service, when these jobs have ended: web: block job on vda"]
+    assert called.shown == ["hyper1: would restart libvirtd.service after these jobs end: web: block job on vda"]
 
 
 def test_a_failure_of_another_kind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

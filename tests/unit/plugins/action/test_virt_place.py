@@ -54,7 +54,7 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
     }  # fmt: skip
     assert [(stay["name"], stay["why"]) for stay in told["stays"]] == [
         ("huge", "no hypervisor fits"),
-        ("twin", "hyper3 has it too, and it runs there; remove what hyper1 has of it"),
+        ("twin", "hyper3 has it too, and it runs there; remove the copy on hyper1"),
     ]
 
 
@@ -80,20 +80,20 @@ def test_a_path_is_no_image() -> None:
 @pytest.mark.parametrize(
     ("said", "lacking"),
     [
-        ({}, "vcpus and memory must be given, as vcpus=2 memory=2GiB"),
-        ({"vcpus": 2}, "memory must be given, as memory=2GiB"),
+        ({}, "creating it requires vcpus and memory, for example vcpus=2 memory=2GiB"),
+        ({"vcpus": 2}, "creating it requires memory, for example memory=2GiB"),
         ({"vcpus": {"maximum": 4}, "memory": 64}, ""),
         ({"vcpus": 2, "numa": {"cells": [{"id": 0, "memory": 64}]}}, ""),
         ({"state": "absent"}, ""),
-        ({"state": "running"}, "vcpus and memory must be given, as vcpus=2 memory=2GiB"),
+        ({"state": "running"}, "creating it requires vcpus and memory, for example vcpus=2 memory=2GiB"),
         ({"clone_of": "db1"}, ""),
         ({"clone_of": "db1", "host": "hyper1"}, ""),
         (
             {"clone_of": "db1", "host": "hyper2"},
-            "db1 (clone_of) is on hyper1, and a copy is made beside it; leave out host, and migrate the copy",
+            "db1 (clone_of) is on hyper1, and a copy is created there; omit host, and migrate the copy",
         ),
         ({"clone_of": "db2"}, "no hypervisor has db2 (clone_of)"),
-        ({"clone_of": "twin"}, "twin (clone_of) is on hyper1 and hyper2; look which"),
+        ({"clone_of": "twin"}, "twin (clone_of) is on hyper1 and hyper2; find out which"),
         ({"clone_of": "busy"}, "busy (clone_of) is running; shut it down first"),
         ({"clone_of": "db2", "state": "absent"}, ""),
     ],

@@ -39,7 +39,7 @@ def test_a_group_with_hosts_is_taken() -> None:
         (
             "hyper",
             {"all": [], "ungrouped": []},
-            "the inventory has no hosts; name one: -i INVENTORY, or inventory in ansible.cfg",
+            "the inventory has no hosts; specify another: -i INVENTORY, or inventory in ansible.cfg",
         ),
     ],
 )

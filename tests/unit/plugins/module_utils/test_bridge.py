@@ -706,7 +706,7 @@ def test_a_confirmation_waits_for_the_result(state: Path, monkeypatch: pytest.Mo
     (state / "result.json").unlink()
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     monkeypatch.setattr(doers, "_ANSWER_S", -1)
-    with pytest.raises(Failed, match="gave no result within"):
+    with pytest.raises(Failed, match="did not report a result within"):
         doers.confirm("br0")
 
 

@@ -97,7 +97,7 @@ UNDONE = ["undo_in_trial (trial)", "undo"]
 
 def test_a_bridge_that_nobody_confirms_is_taken_back(host: Host) -> None:
     result = host.serve()
-    assert (result["ok"], result["why"]) == (False, "nobody came back over the bridge")
+    assert (result["ok"], result["why"]) == (False, "no connection came back over the bridge")
     assert host.ran == ["down", "up (trial)", *UNDONE]
     assert host.is_as_before()
 

@@ -385,11 +385,11 @@ def test_the_same_seed_is_told_to_be_the_same_later() -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"name": "web1"}, "clone_of of web1: a guest is no copy of itself"),
-        ({"image": "a.qcow2"}, "clone_of of web3: clone_of and image exclude each other; leave out one of them"),
-        ({"renamed_from": "web2"}, "clone_of and renamed_from exclude each other"),
-        ({"virt_type": "kvm"}, "clone_of and virt_type exclude each other"),
-        ({"state": "absent"}, "clone_of and state: absent exclude each other"),
+        ({"name": "web1"}, "clone_of of web1: a guest cannot be a copy of itself"),
+        ({"image": "a.qcow2"}, "clone_of of web3: clone_of and image are mutually exclusive; omit one of them"),
+        ({"renamed_from": "web2"}, "clone_of and renamed_from are mutually exclusive"),
+        ({"virt_type": "kvm"}, "clone_of and virt_type are mutually exclusive"),
+        ({"state": "absent"}, "clone_of and state: absent are mutually exclusive"),
         ({"clone_of": "a/b"}, "clone_of of web3: 'a/b' is not a valid name"),
     ],
 )

@@ -105,15 +105,15 @@ def test_a_program_answers_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> N
     for words, reason in (
         (("sh", "-c", "echo out; echo err >&2; exit 3"), "failed: err$"),
         (("sh", "-c", "echo out; exit 3"), "failed: out$"),
-        (("sh", "-c", "exit 3"), "failed: it ended with 3"),
-        (("corral-none",), "failed: there is no program corral-none; install it"),
+        (("sh", "-c", "exit 3"), "failed: it exited with 3"),
+        (("corral-none",), "failed: program corral-none is not installed; install it"),
     ):
         with pytest.raises(Failed, match=reason):
             command.run(*words)
     assert command.answer("sh", "-c", "echo no; exit 3") == "no\n"
     assert command.answer("corral-none") == ""
     monkeypatch.setattr(command, "TIMEOUT_S", 0.1)
-    with pytest.raises(Failed, match="it has not ended within"):
+    with pytest.raises(Failed, match="it did not end within"):
         command.run("sleep", "5")
     assert command.answer("sleep", "5") == ""
 

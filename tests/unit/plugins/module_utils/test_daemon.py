@@ -88,7 +88,7 @@ def test_what_is_not_written_down_is_read_again(told: list[str], root: str, monk
 
 def test_a_daemon_that_cannot_is_named_with_the_command() -> None:
     told = (
-        r"cannot let no-such-daemon read its certificates: virt-admin -c no-such-daemon:///system [^\n]*[^;]; mend that"
+        r"cannot let no-such-daemon read its certificates: virt-admin -c no-such-daemon:///system [^\n]*[^;]; fix that"
     )
     with pytest.raises(Failed, match=told):
         daemon.load("no-such-daemon", "/nowhere", Trust())

@@ -468,10 +468,10 @@ def test_a_libvirt_that_cannot_be_asked_may_be_at_work(monkeypatch: pytest.Monke
         raise OSError("no socket")
 
     monkeypatch.setattr(daemon, "opened", refuse)
-    assert daemon.jobs() == ["libvirt cannot be asked for jobs: no socket"]
+    assert daemon.jobs() == ["cannot query libvirt for jobs: no socket"]
     monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: time.sleep(1))
     monkeypatch.setattr(daemon, "_ANSWER_S", 0.05)
-    assert "did not tell its jobs" in daemon.jobs()[0]
+    assert "did not report its jobs" in daemon.jobs()[0]
 
 
 MODELS = [

@@ -27,4 +27,4 @@ def test_a_mark_that_nobody_can_read_still_counts(tmp_path: Path, text: str) -> 
     path = tmp_path / "mark.json"
     path.write_text(text)
     found = maintenance.read(str(path))
-    assert found and "mend or remove it" in found["reason"]
+    assert found and "fix or remove it" in found["reason"]

@@ -60,8 +60,8 @@ def test_what_is_not_renamed(
     ("said", "problem"),
     [
         ({"name": "web2", "renamed_from": "a/b"}, "renamed_from of web2: 'a/b' is not a valid name"),
-        ({"name": "web2", "renamed_from": "web2"}, "renamed_from of web2: it is the name that a guest has until now"),
-        ({"name": "web2", "renamed_from": "web1", "state": "absent"}, "leave it out to remove web2"),
+        ({"name": "web2", "renamed_from": "web2"}, "renamed_from of web2: it is the guest's current name"),
+        ({"name": "web2", "renamed_from": "web1", "state": "absent"}, "omit it to remove web2"),
     ],
 )
 def test_what_cannot_be_meant(said: dict[str, t.Any], problem: str) -> None:

@@ -79,7 +79,7 @@ BOTH = {f"{purpose}.{what}" for purpose in ("server", "client") for what in ("su
     [
         (FoundTls({}), {"files", "trusts", *BOTH}),
         (found(cacert_pem={"foreign": True}), {"authority"}),
-        (found(serverkey_pem={"fault": "does not belong to servercert.pem"}), {"files"}),
+        (found(serverkey_pem={"fault": "does not match servercert.pem"}), {"files"}),
         (found(changed(names=("hyper1",))), {"server.names"}),
         (found(changed(names=(*GOAL.names, "old"))), {"server.names"}),
         (found(changed(subject="CN=x")), {"server.subject"}),
@@ -279,7 +279,7 @@ def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: P
     root = str(tmp_path / "pki")
     signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
     files.request(LIBVIRT, root, subject=goal(authority).subject)  # another run
-    with pytest.raises(Refused, match="does not belong"):
+    with pytest.raises(Refused, match="does not match"):
         files.install(goal(authority), root, certificate=signed)
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
 
@@ -287,7 +287,7 @@ def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: P
 def test_a_certificate_for_one_purpose_alone_is_refused(authority: Signer, tmp_path: Path) -> None:
     root = str(tmp_path / "pki")
     signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
-    with pytest.raises(Refused, match="none of those given is for clientAuth"):
+    with pytest.raises(Refused, match="none of the given ones is for clientAuth"):
         files.install(goal(authority), root, certificate=each(signed)[0])
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
 

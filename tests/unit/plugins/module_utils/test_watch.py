@@ -23,10 +23,10 @@ def test_disks_stay_as_they_were_last_seen() -> None:
 
 def test_what_is_broken_ends_it_and_nothing_follows() -> None:
     watch = Watch(Tuning(max_downtime_ms=300))
-    actions = watch.tick(1, {"memory_iteration": 1}, {}, broken="hyper2 does not answer any more", answers=False)
+    actions = watch.tick(1, {"memory_iteration": 1}, {}, broken="hyper2 no longer answers", answers=False)
     assert [action.verb for action in actions] == ["abort"]
-    assert watch.why == "hyper2 does not answer any more"
-    assert watch.figures()["measures"] == ["abort (hyper2 does not answer any more)"]
+    assert watch.why == "hyper2 no longer answers"
+    assert watch.figures()["measures"] == ["abort (hyper2 no longer answers)"]
 
 
 def test_measures_are_told_with_their_value_and_reason() -> None:

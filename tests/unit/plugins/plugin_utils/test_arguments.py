@@ -127,21 +127,21 @@ def test_an_option_that_is_not_given_is_not_said() -> None:
 
 
 REFUSED: list[tuple[str, Given, str]] = [
-    ("start", {}, "guest: start needs it; write -e guest=NAME"),
-    ("start", {"guest": "web1", "tag": "a"}, "tag: it says which guests, and so does guest; leave out one"),
+    ("start", {}, "guest: start requires it; write -e guest=NAME"),
+    ("start", {"guest": "web1", "tag": "a"}, "tag: tag and guest are mutually exclusive; omit one"),
     ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
     ("start", {"guest": "web1,-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
     ("start", {"guest": ""}, "guest: '' is not a valid name"),
-    ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is no pattern"),
+    ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is not a pattern"),
     ("create", {"guest": "w*"}, "guest: 'w*' is not a valid name"),
-    ("drain", {}, "host: drain needs it; write -e host=HOST"),
-    ("start", {"gest": "web1", "tag": "a"}, "gest: there is no such argument of start; did you mean guest?"),
-    ("create", {"guest": "a", "vcpu": 2}, "vcpu: there is no such argument of create; did you mean vcpus?"),
-    ("create", {"guest": "a", "memo": 2}, "memo: there is no such argument of create; did you mean memory?"),
+    ("drain", {}, "host: drain requires it; write -e host=HOST"),
+    ("start", {"gest": "web1", "tag": "a"}, "gest: start has no such argument; did you mean guest?"),
+    ("create", {"guest": "a", "vcpu": 2}, "vcpu: create has no such argument; did you mean vcpus?"),
+    ("create", {"guest": "a", "memo": 2}, "memo: create has no such argument; did you mean memory?"),
     (
         "create",
         {"guest": "a", "guests_sed": 2},
-        "guests_sed: there is no such argument of create; did you mean guests_seed?",
+        "guests_sed: create has no such argument; did you mean guests_seed?",
     ),
     (
         "create",

@@ -80,7 +80,7 @@ def test_a_broken_ca_is_refused_with_a_remedy(tmp_path: Path) -> None:
     make(tmp_path / "other")
     key.write_bytes((tmp_path / "other/libvirt/1/ca-key.pem").read_bytes())
     key.chmod(0o600)
-    with pytest.raises(Refused, match="does not belong"):
+    with pytest.raises(Refused, match="does not match"):
         Authorities(str(ca)).sign(csr, GOAL, days=90)
     key.unlink()
     with pytest.raises(Refused, match="is missing; restore it"):
@@ -109,9 +109,9 @@ def test_a_key_with_a_passphrase_is_for_who_knows_it(tmp_path: Path) -> None:
     assert _opens(key, "a secret") and not _opens(key, "another")
     csr = request(tmp_path)
     locking.sign(csr, GOAL, days=90)
-    with pytest.raises(Refused, match=r"the CA in .*/libvirt/1: its key has a passphrase; say it with ca_passphrase"):
+    with pytest.raises(Refused, match=r"the CA in .*/libvirt/1: its key has a passphrase; set it with ca_passphrase"):
         Authorities(str(ca)).sign(csr, GOAL, days=90)
-    with pytest.raises(Refused, match="cannot be opened with this passphrase"):
+    with pytest.raises(Refused, match="cannot be decrypted with this passphrase"):
         Authorities(str(ca), passphrase="another").sign(csr, GOAL, days=90)
     assert Authorities(str(ca)).trust("libvirt", name="hyper1", gate=Gate(check_mode=False)).text, (
         "nothing is signed for whom nothing changes"
@@ -138,7 +138,7 @@ def test_a_ca_is_restricted_to_domains_and_networks(tmp_path: Path) -> None:
         wanted = TlsSpec(GOAL.identity, "hyper1", names, GOAL.renew_before)
         if refused:
             with pytest.raises(
-                Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, and not for {names[0]}"
+                Refused, match=rf"is restricted to example.com, 10.0.0.0/8, fd00::/8, which excludes {names[0]}"
             ):
                 authorities.sign(csr, wanted, days=90)
             continue
@@ -186,7 +186,7 @@ def test_an_old_library_is_the_reason_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr("cryptography.__version__", version)
-    told = rf"needs cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
+    told = rf"requires cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
     with pytest.raises(Unsupported, match=re.escape(told)):
         Authorities(str(tmp_path / "ca"))
     files.need_library()

@@ -109,7 +109,7 @@ def test_both_spellings_of_an_architecture(one: str, other: str, word: str) -> N
 
 
 def test_what_it_does_not_have_is_refused_with_what_it_has() -> None:
-    with pytest.raises(ValueError, match=r"no image 'debian-99': take one of debian-11, .*opensuse-tumbleweed"):
+    with pytest.raises(ValueError, match=r"no image 'debian-99': use one of debian-11, .*opensuse-tumbleweed"):
         _catalogue.resolve("debian-99")
     with pytest.raises(ValueError, match=r"debian-12 for x86_64, aarch64, not for s390x"):
         _catalogue.resolve("debian-12", "s390x")

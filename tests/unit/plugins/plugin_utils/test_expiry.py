@@ -26,8 +26,8 @@ def test_each_day_and_each_ca_is_one_sentence(tmp_path: Path) -> None:
     seen(tmp_path, "h5", "2026-11-20", "2026-12-21")
     (tmp_path / "hosts/h6.json").write_text("damaged")
     assert [sentence.partition(";")[0] for sentence in _expiry.warnings(str(tmp_path), now=NOW)] == [
-        "certificates of h5 ended on 2026-11-20",
-        "certificates of h2, h3 end on 2026-12-21",
+        "certificates of h5 expired on 2026-11-20",
+        "certificates of h2, h3 expire on 2026-12-21",
     ]
     seen(tmp_path, "h1", "2027-10-01", "2027-10-02", ca="2027-02-01")
     assert not [sentence for sentence in _expiry.warnings(str(tmp_path), now=NOW) if "CA" in sentence], (
@@ -36,5 +36,5 @@ def test_each_day_and_each_ca_is_one_sentence(tmp_path: Path) -> None:
     for name in ("h1", "h2", "h3", "h4", "h5"):
         seen(tmp_path, name, "2027-10-01", "2027-10-02", ca="2027-02-01")
     assert _expiry.warnings(str(tmp_path), now=NOW) == [
-        "the last day of the CA of libvirt is 2027-02-01; bring a new one (guide_tls says how)"
+        "the CA of libvirt expires on 2027-02-01; provide a new one (see guide_tls)"
     ]

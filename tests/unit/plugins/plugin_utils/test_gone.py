@@ -27,8 +27,8 @@ def test_names_as_they_are_written(value: object, names: list[str]) -> None:
 def test_only_hosts_of_the_group_are_gone() -> None:
     assert [*_gone.unknown(["h1"], "hyper", ["h1", "h2"])] == []
     said = [
-        "gone: h9 is no host of the group hyper; choose one of h1, h2",
-        "gone: web1 is no host of the group hyper; choose one of h1, h2",
+        "gone: h9 is not a host of the group hyper; choose one of h1, h2",
+        "gone: web1 is not a host of the group hyper; choose one of h1, h2",
     ]
     assert [*_gone.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == said
 
@@ -64,7 +64,7 @@ def test_what_is_a_sign_of_life(why: str, alive: bool) -> None:
 
 def test_a_host_that_lets_us_in_is_not_gone() -> None:
     assert [*_gone.alive({"h1": None, "h2": "No route to host"})] == [
-        "gone: h1 answers, so its guests may run; leave it out of gone"
+        "gone: h1 answers, so its guests may run; remove it from gone"
     ]
 
 
@@ -77,7 +77,7 @@ def test_a_host_that_lets_us_in_is_not_gone() -> None:
         (["h1"], [], "Switch it off, and then: -e confirm=h1"),
         (["h1", "h2"], ["h1"], "Switch it off, and then: -e confirm=h1,h2, and not h1"),
         (["h1"], ["h1", "h2"], "Switch it off, and then: -e confirm=h1, and not h1,h2"),
-        ([], ["h1"], "confirm: it repeats the names of gone, which names no host"),
+        ([], ["h1"], "confirm: it repeats the names in gone, which is empty"),
     ],
     ids=str,
 )

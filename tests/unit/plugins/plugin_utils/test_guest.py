@@ -86,9 +86,9 @@ def test_items_of_a_guest_go_before_those_of_its_profile() -> None:
     [
         (
             {"nic_profile": "home"},
-            ["nic_profile of web1: there is no profile 'home' in virt_nic_profiles; known: office"],
+            ["nic_profile of web1: virt_nic_profiles has no profile 'home'; known: office"],
         ),
-        ({"disk_profile": "x"}, ["there is no profile 'x' in virt_disk_profiles; known: broken, database"]),
+        ({"disk_profile": "x"}, ["virt_disk_profiles has no profile 'x'; known: broken, database"]),
         ({"disk_profile": "broken"}, ["virt_disk_profiles[broken]: item 1 has no name"]),
         ({"disk_profile": "database", "disks": [{"name": "a"}, {"size": 1}]}, ["disks of web1: item 2 has no name"]),
         ({"nic_profile": "home", "disk_profile": "broken"}, ["no profile 'home'", "item 1 has no name"]),

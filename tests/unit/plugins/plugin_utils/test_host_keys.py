@@ -42,7 +42,7 @@ def test_a_hypervisor_gives_no_keys_for_guests_elsewhere(name: object) -> None:
 )  # fmt: skip
 def test_what_is_no_single_public_key_becomes_no_line(text: object) -> None:
     keys, [warning] = _host_keys.trusted({"web1": "hyper1"}, {"hyper1": made("web1", text)})
-    assert (keys, warning) == ([], "hyper1 reports a host key for web1 that is no public SSH key: it is not trusted")
+    assert (keys, warning) == ([], "hyper1 reports a host key for web1 that is not a public SSH key: it is not trusted")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def guest(name: str = "web1", state: str = "running", uuid: str = "1", **more: t
 @pytest.mark.parametrize(
     ("first", "second", "shown", "words"),
     [
-        (guest(state="shutdown"), guest(), "b", "web1 is on b (running) and a (shutdown); shown is the one on b"),
+        (guest(state="shutdown"), guest(), "b", "web1 is on b (running) and a (shutdown); the one on b is shown"),
         (guest(state="shutdown"), guest(state="paused"), "b", "web1 is on b (paused) and a (shutdown)"),
         (guest(), guest(state="paused"), "a", "web1 is on a (running) and b (paused)"),
         (guest(), guest(), "a", "GUEST web1 RUNS TWICE, on a and b"),
@@ -101,7 +101,9 @@ def test_of_two_guests_at_one_address_the_better_witness_counts(
     )
     assert found == ({owner: "10.0.0.5"} if owner else {})
     other = "web1 on hyper1" if owner == "web2" else "web2 on hyper2"
-    told = f"10.0.0.5 of {other} is {owner}'s now; look for these guests again: ansible-playbook corral.virt.query"
+    told = (
+        f"10.0.0.5 of {other} now belongs to {owner}; look for these guests again: ansible-playbook corral.virt.query"
+    )
     assert warning == told if owner else "10.0.0.5 is claimed by web1 on hyper1 and web2 on hyper2" in warning
 
 

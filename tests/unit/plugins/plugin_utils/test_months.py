@@ -282,7 +282,7 @@ def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others
     cloud.play(ca_constraints=["h1", "h2", "h3", "10.0.0.0/24"])
     assert not cloud.refusals()
     with pytest.raises(
-        Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, and not for 192.0.2.1, h1.example"
+        Refused, match=r"restricted to h1, h2, h3, controller, 10.0.0.0/24, which excludes 192.0.2.1, h1.example"
     ):
         cloud.visit("h1", names=["h1", "www.h1", "h1.example", "192.0.2.1"])
     cloud.visit("h1", names=["h1", "www.h1", "10.0.0.1"])
@@ -327,7 +327,7 @@ def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(
 def test_nothing_is_called_revoked_of_which_nothing_is_known(cloud: Cloud) -> None:
     cloud.play()
     with pytest.raises(
-        Refused, match=r"cannot revoke the certificates of h33: nothing that was issued to it is known in .*/ca\."
+        Refused, match=r"cannot revoke the certificates of h33: .*/ca has no record of certificates issued to it\."
     ):
         cloud.revoke(name="h33")
     assert cloud.revoke(name="h3")["changed"] and not cloud.revoke(name="h3")["changed"]
@@ -429,7 +429,7 @@ def test_what_was_revoked_stays_so_while_given_cas_replace_one_another(cloud: Cl
 def test_a_ca_that_was_lost_is_not_made_again(cloud: Cloud) -> None:
     cloud.play()
     shutil.rmtree(cloud.place / "ca/qemu")
-    with pytest.raises(Refused, match=r"cannot make a CA for qemu in .*: there was one, .* those of h1, h2, h3"):
+    with pytest.raises(Refused, match=r"cannot create a CA for qemu in .*: there was one, .* those of h1, h2, h3"):
         cloud.visit("h4", controller=False)
 
 
@@ -467,10 +467,10 @@ def test_names_are_looked_at_whatever_the_host_says_of_its_requests(cloud: Cloud
     cloud.answer = lambda ask: lambda params: {**ask(params), "renewed": []}
 
     def refuse() -> None:
-        raise BadInput(["names of h1: h2 is h2 in the inventory"])
+        raise BadInput(["names of h1: h2 belongs to h2 in the inventory"])
 
     cloud.check = refuse
-    with pytest.raises(BadInput, match="h2 is h2 in the inventory"):
+    with pytest.raises(BadInput, match="h2 belongs to h2 in the inventory"):
         cloud.visit("h1")
     assert not (cloud.place / "ca/issued").exists()
 
@@ -490,9 +490,12 @@ def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
         ({"days": 901}, "days (901) must be at most 900"),
         ({"names": ["fe80::1%eth0"]}, "has a scope"),
         ({"names": ["h1\n"]}, "neither a host name nor an IP address"),
-        ({"identities": ["qemu"], "qemu_ca_certificate": "CA"}, "qemu_ca_certificate: no certificate in PEM"),
+        (
+            {"identities": ["qemu"], "qemu_ca_certificate": "CA"},
+            "qemu_ca_certificate: it contains no certificate in PEM",
+        ),
         ({"qemu_ca_certificate": "CA"}, "ca_certificate is missing"),
-        ({"ca_crl": "CRL"}, "ca_certificate is missing: ca_crl is for who says which CAs sign"),
+        ({"ca_crl": "CRL"}, "ca_certificate is missing: ca_crl requires it to name the signing CAs"),
     ],
 )
 def test_what_would_not_be_used_is_refused(cloud: Cloud, said: dict[str, t.Any], problem: str) -> None:

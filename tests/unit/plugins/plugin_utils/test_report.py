@@ -105,7 +105,9 @@ def test_steps() -> None:
         {"name": "web3", "failed": True, "msg": "cannot start \x1bweb3", "steps": []},
     ]
     text = _report.text("steps", {"h1": {"results": results}, "h2": {"skipped": True}}, [], None)
-    assert text == "h1\n  start \\x1bweb1\n  web2 is so already", "why web3 was not started, the end of the run says"
+    assert text == "h1\n  start \\x1bweb1\n  web2 is already in that state", (
+        "why web3 was not started, the end of the run says"
+    )
 
 
 MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps": ["migrate web1"]}

@@ -65,28 +65,28 @@ REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
     ("start", {"guest": ["web4"]}, "cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
     ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it"),
     ("start", {"guest": ["WEB*"]}, "no guest matches 'WEB*': none of h1, h2 has it"),
-    ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; tags there are: front, old"),
+    ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; existing tags: front, old"),
     ("pause", {"guest": ["web2"]}, f"cannot pause web2: it is off on h1; {START}"),
     ("resume", {"guest": ["web2"]}, f"cannot resume web2: it is off on h1; {START}"),
     ("reboot", {"guest": ["web2"]}, f"cannot reboot web2: it is off on h1; {START}"),
     ("reset", {"guest": ["web2"]}, f"cannot reset web2: it is off on h1; {START}"),
-    ("purge", {"guest": ["web*"]}, "purge would hit 3 guests (h1: web1, web2; h2: web3); to do that: -e confirm=3"),
-    ("purge", {"tag": "front", "confirm": 3}, "purge would hit 2 guests, and not 3 (h1: web1, web2); to do that: -e confirm=2"),
-    ("force_off", {"guest": ["db1", "web?"]}, "force_off would hit 4 guests (h1: web1, web2; h2: db1, web3); to do that: -e confirm=4"),
+    ("purge", {"guest": ["web*"]}, "purge would affect 3 guests (h1: web1, web2; h2: web3); to confirm: -e confirm=3"),
+    ("purge", {"tag": "front", "confirm": 3}, "purge would affect 2 guests, not 3 (h1: web1, web2); to confirm: -e confirm=2"),
+    ("force_off", {"guest": ["db1", "web?"]}, "force_off would affect 4 guests (h1: web1, web2; h2: db1, web3); to confirm: -e confirm=4"),
     ("create", {"guest": "web1", "host": "h2"},
      "cannot create web1 on h2: it is on h1; move it: ansible-playbook corral.virt.migrate -e guest=web1 -e to=h2"),
-    ("create", {"guest": "new", "host": "h9"}, "host: there is no hypervisor h9 in the group hyper; choose one of h1, h2"),
+    ("create", {"guest": "new", "host": "h9"}, "host: h9 is not a host of the group hyper; choose one of h1, h2"),
     ("migrate", {"guest": "web9", "to": "h1"},
      "cannot migrate web9: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
     ("rename", {"guest": "web1", "to": "web9"},
      "cannot rename web1: it is running on h1; shut it down: ansible-playbook corral.virt.shutdown -e guest=web1"),
-    ("rename", {"guest": "web2", "to": "web2"}, "cannot rename web2 to web2: that is its name; choose another one"),
-    ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest of that name; choose another one"),
+    ("rename", {"guest": "web2", "to": "web2"}, "cannot rename web2 to web2: that is its current name; choose another name"),
+    ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest with this name; choose another name"),
     ("rename", {"guest": "nothing", "to": "db1"},
-     "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may be called that by now"),
+     "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may already have been renamed"),
     ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
     ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
-    ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is no host of the group hyper; choose one of h1, h2"),
+    ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
 ]  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused(action: str, arguments: dict[str, t.Any], tol
     assert refused(action, **arguments) == [told]
 
 
-UNSEEN = "h3 could not be reached and may have it; --limit left out h4, h5"
+UNSEEN = "h3 could not be reached and may have it; --limit excludes h4, h5"
 
 
 def test_hosts_that_were_not_asked_are_named() -> None:
@@ -111,11 +111,11 @@ def test_hosts_that_were_not_asked_are_named() -> None:
         f"cannot rename web2 to web9: for web9, none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
     ]
     assert refused("rename", hosts=Hosts("hyper", ("h1", "h2"), hidden=("h4",)), guest="web2", to="web9") == [
-        "cannot rename web2 to web9: for web9, none of h1, h2 has it; --limit left out h4"
+        "cannot rename web2 to web9: for web9, none of h1, h2 has it; --limit excludes h4"
     ]
     assert refused("create", hosts=PARTLY, guest="new", host="h3") == ["cannot create new on h3: h3 was not reached"]
     assert refused("create", hosts=PARTLY, guest="new", host="h4") == [
-        "cannot create new on h4: --limit left out h4; leave out --limit"
+        "cannot create new on h4: --limit excludes h4; omit --limit"
     ]
     assert refused("migrate", hosts=PARTLY, guest="web1", to="h3") == ["cannot migrate web1 to h3: h3 was not reached"]
     assert refused("start", there=[], hosts=Hosts("hyper", (), ("h1",)), guest=["a"]) == [
@@ -137,7 +137,7 @@ def test_of_two_guests_of_a_name_one_is_renamed() -> None:
     assert told == ["web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"]
     assert hit("rename", [*GUESTS, other], guest="web2", to="web9", host="h2") == ["web2@h2"]
     assert refused("rename", [*GUESTS, twin], guest="web2", to="web9", host="h2")[0].startswith(
-        "web2 is on h1 (off) and on h2 (off); it is"
+        "web2 is on h1 (off) and on h2 (off); its migration is"
     )
     assert refused("rename", guest="web2", to="web9", host="h2") == [
         "cannot rename web2 to web9: it is on h1, and not on h2"
@@ -152,7 +152,7 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
         ]
     (told,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
     assert told.startswith(
-        "web1 is on h1 (running) and on h2 (paused); it is being moved, or a move was interrupted: finish that"
+        "web1 is on h1 (running) and on h2 (paused); its migration is in progress or was interrupted: finish"
     )
     assert refused("create", [*GUESTS, other], guest="web1")
 
@@ -167,7 +167,8 @@ def test_a_move_begins_where_the_guest_runs() -> None:
     ]
     twice[1] = Copy("h2", "web1", "u9", "running")
     assert (
-        "h1 and h2 have different guests of that name; rename one of them" in refused("migrate", twice, guest="web1")[0]
+        "h1 and h2 have different guests with this name; rename one of them"
+        in refused("migrate", twice, guest="web1")[0]
     )
 
 
@@ -236,6 +237,6 @@ def test_who_answers(result: object, answered: bool) -> None:
     ids=lambda result: str(result)[-40:],
 )
 def test_an_answer_of_another_shape_is_refused(result: object) -> None:
-    with pytest.raises(BadInput, match="what it tells of its guests cannot be read") as caught:
+    with pytest.raises(BadInput, match="its list of guests cannot be read") as caught:
         answers({"h1": result, "h2": {"domains": [GUEST]}, "h3": result})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == ["h1", "h3"]
