@@ -80,7 +80,7 @@ def check_name(name: object, *, what: str) -> str:
     if not isinstance(name, str) or not _NAME.match(name) or ".." in name:
         raise BadInput(
             f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or "
-            "digit, 63 at most"
+            "digit, at most 63 characters"
         )
     return name
 
@@ -96,8 +96,8 @@ def check_image(name: object, *, what: str) -> str:
     ours = name.rstrip("/").rpartition("/")[2] or "NAME"
     more = " checksum=sha256:..." if option == "url" else ""
     raise BadInput(
-        f"{what}: {name!r} is {file}, and an image is named as it is in its pool; bring it there with "
-        f"virt_image (name={ours} {option}={name}{more}) or virt_images of role guests, and give the name: {ours}"
+        f"{what}: {name!r} is {file}, and an image is named as in its pool; import it with virt_image (name={ours} "
+        f"{option}={name}{more}) or virt_images of role guests, and set the name: {ours}"
     )
 
 

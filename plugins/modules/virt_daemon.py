@@ -133,7 +133,7 @@ restart:
   description: Unit that is restarted, and the reason. V(null) if nothing is restarted.
   returned: always
   type: str
-  sample: libvirtd.service, which runs with what /etc/libvirt/libvirtd.conf held before
+  sample: libvirtd.service, which runs with the former content of /etc/libvirt/libvirtd.conf
 jobs:
   description: Jobs of guests that the restart waits for.
   returned: always
@@ -147,7 +147,7 @@ steps:
   elements: str
   sample:
     - write /etc/libvirt/libvirtd.conf (settings of hypervisor)
-    - restart libvirtd.service, which runs with what /etc/libvirt/libvirtd.conf held before
+    - restart libvirtd.service, which runs with the former content of /etc/libvirt/libvirtd.conf
 """
 
 import typing as t

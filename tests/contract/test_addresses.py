@@ -78,7 +78,7 @@ def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.
         for check in (True, False, False)
     ]
     assert [one["changed"] for one in told] == [True, True, False]
-    assert told[0]["steps"] == told[1]["steps"] and told[0]["steps"][0].endswith("as where web2 was seen")
+    assert told[0]["steps"] == told[1]["steps"] and told[0]["steps"][0].startswith("record that web2 was seen at ")
     assert [one["name"] for one in told[0]["guests"]] == ["web2"]
 
 
@@ -91,7 +91,7 @@ def test_nothing_is_written_into_guests_of_others_until_they_are_named(connectio
     assert domain.XMLDesc() == before
     converged(connection, {"name": "web2", "tags": ["front"]})
     steps = addresses.refresh(connection, None, 1, Gate(check_mode=False))["steps"]
-    assert [step.rpartition(" as ")[2] for step in steps] == ["where web2 was seen"]
+    assert [step.partition(" at ")[0] for step in steps] == ["record that web2 was seen"]
 
 
 @pytest.mark.slow
@@ -120,12 +120,12 @@ def test_guests_on_a_bridge(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["first"]["idle"] == [["192.0.2.10"], [], False], "it was there before: nothing is written"
-    assert told["first"]["liar"] == [[], ["192.0.2.10 (packets): idle has it"], False]
+    assert told["first"]["liar"] == [[], ["192.0.2.10 (packets): idle uses it"], False]
     assert told["first"]["mute"] == [[], [], False]
     if told["vlan"]:
         assert told["first"]["tagged"] == [[], [], False], "what it says in another VLAN is not for this bridge"
     assert told["seconds"] < 10, "all wait at once"
     assert told["moved"]["liar"] == [["192.0.2.10"], []]
     assert told["notes"] == ["192.0.2.10, recorded for idle, now belongs to liar"]
-    assert told["steps"] == ["forget where idle was seen", "record 192.0.2.10 as where liar was seen"]
+    assert told["steps"] == ["record that liar was seen at 192.0.2.10", "remove the recorded addresses of idle"]
     assert told["twice"] == []

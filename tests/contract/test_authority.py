@@ -110,7 +110,7 @@ def test_both_authorities_are_named_and_the_remedies_mend_it(hosts: Hosts) -> No
     with pytest.raises(Refused, match=hosts.fingerprint("h1")) as refused:
         hosts.visit("h1", hosts.second)
     assert _fingerprint(hosts.second / "libvirt/1/ca-cert.pem") in str(refused.value)
-    assert "Bring the directory of that authority" in str(refused.value) and "pki_replace_authority" in str(
+    assert "Copy the directory of that authority" in str(refused.value) and "pki_replace_authority" in str(
         refused.value
     )
     assert hosts.files("h1") == before

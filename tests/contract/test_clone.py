@@ -157,7 +157,7 @@ def test_it_grows_and_shrinks_only_when_allowed(place: Place) -> None:
     assert grown["diff"] == {"before": {"size": "0.00391 GiB"}, "after": {"size": "0.00781 GiB"}}
     assert seen(place.pool / "disk.qcow2")["virtual-size"] == 8 * MIB
     with pytest.raises(
-        Refused, match="what is at its end would be lost; shrink what is in it, then set allow_shrink: true"
+        Refused, match="the data at its end would be lost; shrink its content first, then set allow_shrink: true"
     ):
         place.converge(size="2MiB")
     place.write("disk.qcow2", 9, "6M 64k")
@@ -211,7 +211,9 @@ def test_a_disk_that_stands_on_the_name_comes_to_stand_on_the_content(place: Pla
 def test_another_image_is_refused_with_the_remedy(place: Place) -> None:
     shutil.copy(place.pool / NEW, place.pool / "other.qcow2")
     place.converge(image="tiny.qcow2")
-    with pytest.raises(Refused, match=r"it is there and stands on .*tiny.0123456789ab.qcow2; .*state: rebased"):
+    with pytest.raises(
+        Refused, match=r"it exists, and its backing file is .*tiny.0123456789ab.qcow2; .*state: rebased"
+    ):
         place.converge(image="other.qcow2")
     place.cycle(image="other.qcow2", state="rebased")
     assert not place.converge(image="other.qcow2")["changed"]
@@ -229,7 +231,7 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
     guest = place.define(disk, below=BELOW.format(place.pool / OLD))
     done = place.cycle(image="tiny.qcow2", state="rebased")
     assert done["steps"] == [
-        f"define web1 (what {disk} stands on is read from the disk)",
+        f"define web1 (the backing file of {disk} is read from the disk)",
         f"rebase disk {disk} on {place.pool / NEW}",
     ]
     assert OLD not in guest.XMLDesc(2) and "<backingStore" not in guest.XMLDesc(2)
@@ -241,38 +243,38 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
         (
             {"image": "nothing.qcow2"},
             NotFound,
-            "there is no image nothing.qcow2 in pool default; bring it there with virt_image",
+            "there is no image nothing.qcow2 in pool default; import it with virt_image",
         ),
         ({"image": "tiny.qcow2", "image_pool": "fast"}, NotFound, "cannot find storage pool fast"),
-        ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; say with image what it is made from"),
+        ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; set image to what it is created from"),
         ({"state": "flattened"}, NotFound, "there is no disk"),
         ({"image": "tiny.qcow2", "size": "1MiB"}, BadInput, "smaller than image tiny.qcow2 .* allow_shrink: true"),
         ({"image": "tiny.qcow2", "name": OLD}, BadInput, "is the content of an image"),
-        ({"image": "tiny.qcow2", "name": "tiny.qcow2"}, BadInput, "a disk is not made from itself"),
-        ({"image": OLD, "name": "tiny.qcow2"}, Refused, "is an image: disks are made from it"),
-        ({"state": "flattened", "name": "tiny.qcow2"}, Refused, "is an image: disks are made from it"),
+        ({"image": "tiny.qcow2", "name": "tiny.qcow2"}, BadInput, "a disk cannot be created from itself"),
+        ({"image": OLD, "name": "tiny.qcow2"}, Refused, "is an image: disks are created from it"),
+        ({"state": "flattened", "name": "tiny.qcow2"}, Refused, "is an image: disks are created from it"),
         ({"image": "../tiny.qcow2"}, BadInput, "is not a valid name"),
-        ({"image": "tiny.qcow2", "format": "raw"}, BadInput, "only qcow2 can stand on an image; set clone: copy"),
+        ({"image": "tiny.qcow2", "format": "raw"}, BadInput, "only qcow2 can have a backing file; set clone: copy"),
         ({"image": "tiny.qcow2", "name": "disk"}, BadInput, "format of disk is unclear"),
         ({"image": "tiny.qcow2", "size": "big"}, BadInput, "cannot read 'big' as a size"),
-        ({"clone": "copy", "size": "1GiB"}, BadInput, "clone: it says how a disk is made from image"),
-        ({"image": "tiny.qcow2", "url": "https://example.org/x"}, BadInput, "url: it brings an image into the pool"),
-        ({"state": "rebased"}, BadInput, "image: state rebased needs it"),
+        ({"clone": "copy", "size": "1GiB"}, BadInput, "clone: it says how a disk is created from image"),
+        ({"image": "tiny.qcow2", "url": "https://example.org/x"}, BadInput, "url: it imports an image into the pool"),
+        ({"state": "rebased"}, BadInput, "image: state rebased requires it"),
         (
             {"state": "flattened", "image": "tiny.qcow2", "size": "1G"},
             BadInput,
-            "image: it has nothing .*; size: it has nothing to do",
+            "image: it does not apply .*; size: it does not apply",
         ),
-        ({"state": "absent", "image": "tiny.qcow2"}, BadInput, "image: it has nothing to do with state absent"),
+        ({"state": "absent", "image": "tiny.qcow2"}, BadInput, "image: it does not apply to state absent"),
         (
             {"image": "tiny.qcow2", "remove_storage": True},
             BadInput,
-            "remove_storage: it has nothing to do with state present",
+            "remove_storage: it does not apply to state present",
         ),
         (
             {"image": "tiny.qcow2", "allow_shrink": True},
             BadInput,
-            "allow_shrink: it allows a smaller size; give size too",
+            "allow_shrink: it allows a smaller size; set size too",
         ),
         ({"image": "tiny.qcow2", "job_timeout": 0}, BadInput, "job_timeout: 0 must be at least 1 second"),
     ],
@@ -333,11 +335,11 @@ def test_what_a_running_guest_has_is_left_alone(place: Place, change: str, where
     before = place.files()
     with pytest.raises(Refused, match="guest web1"):
         place.converge(**CHANGES[change])
-    with pytest.raises(Refused, match=r"guest web1 \(running\) has it"):
+    with pytest.raises(Refused, match=r"guest web1 \(running\) uses it"):
         place.converge(name="more.qcow2", image="disk.qcow2", clone="copy")
     if where == "base":
         for one in ("grow", "flatten"):
-            with pytest.raises(Refused, match=r"web1 runs with it beneath another image"):
+            with pytest.raises(Refused, match=r"web1 runs with it as a backing file"):
                 place.converge(**CHANGES[one])
     assert place.files() == before
     guest.destroy()
@@ -347,7 +349,7 @@ def test_a_saved_guest_finds_its_disk_as_it_was(place: Place) -> None:
     place.converge(image="tiny.qcow2")
     place.define(place.pool / "disk.qcow2", running=True).managedSave()
     for change in ("grow", "shrink", "rebase", "flatten"):
-        with pytest.raises(Refused, match=r"guest web1 \(saved\) has it; .*managedsave-remove"):
+        with pytest.raises(Refused, match=r"guest web1 \(saved\) uses it; .*managedsave-remove"):
             place.converge(**CHANGES[change])
 
 
@@ -363,23 +365,25 @@ def test_snapshots_inside_are_kept(place: Place) -> None:
     place.converge(image="tiny.qcow2")
     subprocess.run(["qemu-img", "snapshot", "-c", "before", str(place.pool / "disk.qcow2")], check=True)
     for change in ("shrink", "rebase", "flatten"):
-        with pytest.raises(Refused, match="snapshots inside it would be damaged; delete them first"):
+        with pytest.raises(Refused, match="its internal snapshots would be damaged; delete them first"):
             place.converge(**CHANGES[change])
 
 
 def test_what_a_guest_wrote_is_not_believed(place: Place) -> None:
     """A raw disk can hold what looks like a qcow2 with a secret of the host beneath."""
     shutil.copy(place.pool / NEW, place.pool / "disk.img")
-    with pytest.raises(Refused, match=r"cannot change disk disk.img into raw: it is qcow2"):
+    with pytest.raises(Refused, match=r"cannot convert disk disk.img to raw: it is qcow2"):
         place.converge(name="disk.img", size="1GiB")
-    with pytest.raises(Refused, match=r"by its name it is raw, by its first bytes qcow2"):
+    with pytest.raises(Refused, match=r"its name says raw, but its first bytes, .*, say qcow2"):
         place.converge(name="more.qcow2", image="disk.img")
 
 
 def test_it_does_not_come_to_stand_on_itself(place: Place) -> None:
     place.converge(image="tiny.qcow2")
     place.converge(name="top.qcow2", image="disk.qcow2")
-    with pytest.raises(Refused, match=r"top.qcow2: it stands on .*disk.qcow2, which is no image from virt_image"):
+    with pytest.raises(
+        Refused, match=r"top.qcow2: its backing file is .*disk.qcow2, which is not an image from virt_image"
+    ):
         place.converge(image="top.qcow2", state="rebased")
 
 
@@ -388,15 +392,15 @@ def test_a_disk_goes_only_when_told_and_nobody_needs_it(place: Place) -> None:
     with pytest.raises(Refused, match="its data would be lost; set remove_storage: true"):
         place.converge(state="absent")
     guest = place.define(place.pool / "disk.qcow2")
-    with pytest.raises(Refused, match="guest web1 needs it"):
+    with pytest.raises(Refused, match="guest web1 uses it"):
         place.converge(**CHANGES["remove"])
     guest.undefine()
     pool = place.connection.storagePoolLookupByName("default")
     backing = f"<backingStore><path>{place.pool / 'disk.qcow2'}</path><format type='qcow2'/></backingStore>"
     overlay = pool.createXML(f"<volume><name>top.qcow2</name><capacity>1</capacity>{backing}</volume>")
-    with pytest.raises(Refused, match=r"image .*top.qcow2 needs it"):
+    with pytest.raises(Refused, match=r"image .*top.qcow2 uses it"):
         place.converge(**CHANGES["remove"])
-    with pytest.raises(Refused, match=r"top.qcow2 stands on it; flatten that first"):
+    with pytest.raises(Refused, match=r"top.qcow2 is backed by it; flatten that first"):
         place.converge(**CHANGES["shrink"])
     overlay.delete()
     place.cycle(**CHANGES["remove"])

@@ -96,7 +96,7 @@ def test_the_seed_is_for_the_interfaces_that_the_copy_has(
 
 def test_one_that_runs_is_not_copied(connection: t.Any, old: t.Any) -> None:
     old.create()
-    with pytest.raises(Refused, match="old is running, and writes to its disks"):
+    with pytest.raises(Refused, match="old is running, and would write to its disks"):
         run(connection, COPY)
 
 
@@ -144,7 +144,7 @@ def test_an_interrupted_copy_is_made_whole(connection: t.Any, half: t.Any) -> No
 def test_half_a_copy_becomes_nothing_else(connection: t.Any, half: t.Any, said: dict[str, t.Any]) -> None:
     before = snapshot(connection)
     with pytest.raises(
-        Refused, match="an interrupted run was making it as a copy of another guest; say clone_of again"
+        Refused, match="an interrupted run was creating it as a copy of another guest; set clone_of again"
     ):
         run(connection, said)
     assert snapshot(connection) == before and half.name() == "new"
@@ -152,7 +152,7 @@ def test_half_a_copy_becomes_nothing_else(connection: t.Any, half: t.Any, said: 
 
 def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, old: t.Any, half: t.Any) -> None:
     old.create()
-    with pytest.raises(Refused, match="old is running, and writes to its disks"):
+    with pytest.raises(Refused, match="old is running, and would write to its disks"):
         run(connection, COPY, check_mode=True)
     old.destroy()
     xml = old.XMLDesc()
@@ -166,5 +166,7 @@ def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, 
 
 def test_a_copy_and_its_original_in_one_task_are_refused() -> None:
     items = [ArgumentSpecValidator(GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)]
-    with pytest.raises(BadInput, match=r"clone_of of new: this task describes old, too; make the copy with a task of"):
+    with pytest.raises(
+        BadInput, match=r"clone_of of new: this task also describes old; create the copy in a separate task"
+    ):
         many.all_wanted(items)

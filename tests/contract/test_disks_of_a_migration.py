@@ -186,7 +186,7 @@ def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
         if replace:
             assert world.disks()["vda"].replace
         else:
-            with pytest.raises(Refused, match="no migration of ours made it"):
+            with pytest.raises(Refused, match="no migration of this guest created it"):
                 world.disks()
 
 
@@ -197,7 +197,7 @@ def test_all_disks_that_cannot_be_copied_are_named(world: World) -> None:
     with pytest.raises(Refused, match="no disk vdx") as refused:
         world.disks(disk_storage={"vdx": "full"})
     text = str(refused.value)
-    assert f"disk {DATA} waits for the next boot" in text and "no active storage pool at /nowhere" in text
+    assert f"disk {DATA} is pending until the next boot" in text and "no active storage pool at /nowhere" in text
 
 
 def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_shutdown_of_a_deaf_guest(
     else:
         with pytest.raises(
             Timeout,
-            match=r"cannot shut down web1: it has not obeyed within 1 s \(guest agent: not .*\); set force: true",
+            match=r"cannot shut down web1: it did not do so within 1 s \(guest agent: not .*\); set force: true",
         ):
             do(connection, step)
     assert bool(guest.isActive()) is not force

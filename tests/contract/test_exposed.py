@@ -68,7 +68,7 @@ def nic(name: str) -> list[dict[str, t.Any]]:
 
 
 def test_a_filter_whose_rules_no_packet_meets_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = "the rules of web for all, tcp do nothing on this host.*such as clean-traffic.*bridge_filter_guests"
+    idle = "the rules of web for all, tcp have no effect on this host.*such as clean-traffic.*bridge_filter_guests"
     refused(here, BadInput, idle, interfaces=nic("web"))
     refused(here, BadInput, "no network filter none", interfaces=nic("none"))
     done(here, interfaces=nic("clean-traffic"))

@@ -159,19 +159,19 @@ def test_packed_and_of_another_format(place: Place) -> None:
             BadInput,
             "must begin with http:// or https://",
         ),
-        ({"url": "https://example.org/x", "checksum": "none"}, BadInput, "url and src exclude each other"),
+        ({"url": "https://example.org/x", "checksum": "none"}, BadInput, "url and src are mutually exclusive"),
         ({"name": "../tiny.qcow2", "checksum": "none"}, BadInput, "is not a valid name"),
         ({"name": "tiny", "checksum": "none"}, BadInput, "format of tiny is unclear"),
         ({"pool": "fast", "checksum": "none"}, NotFound, "cannot find storage pool fast"),
-        ({"src": None, "checksum": None}, BadInput, "say where it comes from"),
+        ({"src": None, "checksum": None}, BadInput, "set its source with url"),
         (
             {"signature": "inline", "checksum": "none"},
             BadInput,
-            "a list of checksums is signed.*; signature: say with keyring",
+            "it signs a list of checksums.*; signature: set keyring",
         ),
-        ({"keyring": "/keys", "checksum": "none"}, BadInput, "keyring: say with signature"),
-        ({"origin": "hyper1", "checksum": "none"}, BadInput, "src and origin exclude each other"),
-        ({"retries": -1, "checksum": "none"}, BadInput, "retries: must not be below 0"),
+        ({"keyring": "/keys", "checksum": "none"}, BadInput, "keyring: set signature"),
+        ({"origin": "hyper1", "checksum": "none"}, BadInput, "src and origin are mutually exclusive"),
+        ({"retries": -1, "checksum": "none"}, BadInput, "retries: must be at least 0, not -1"),
         ({"checksum": "md5:0"}, BadInput, "checksum: cannot read 'md5:0'; write sha256:<hex>"),
     ],
 )
@@ -222,11 +222,11 @@ def test_a_file_of_others_with_a_contents_name_is_no_image(place: Place, current
         **({} if sourceless else {"src": str(source)}),
     }
     for check_mode in (True, False):
-        with pytest.raises(Refused, match=r"cannot verify image .* did not bring it; look at it, and move it away"):
+        with pytest.raises(Refused, match=r"cannot verify image .* did not import it; inspect it, and move it away"):
             place.converge(check_mode=check_mode, **said)
         gone = place.converge(check_mode=check_mode, state="absent")
         assert (
-            gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection brought it"]
+            gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection imported it"]
             and not gone["changed"]
         )
     assert (theirs.read_text(), _untouched(theirs)) == ("mine", before)
@@ -248,7 +248,7 @@ def test_an_image_in_use_is_not_removed(place: Place) -> None:
     backing = f"<backingStore><path>{place.pool / content}</path><format type='qcow2'/></backingStore>"
     pool = place.connection.storagePoolLookupByName("default")
     pool.createXML(f"<volume><name>web1-system.qcow2</name><capacity>1</capacity>{backing}</volume>")
-    with pytest.raises(Refused, match=f"web1-system.qcow2 stands on {content}"):
+    with pytest.raises(Refused, match=f"web1-system.qcow2 uses {content}"):
         place.converge(state="absent")
 
 
@@ -270,7 +270,7 @@ def test_removal_looks_again_and_in_every_pool(place: Place, monkeypatch: pytest
 
     monkeypatch.setattr(storage, "refresh", refresh)
     for check_mode in (True, False):
-        with pytest.raises(Refused, match=f"overlays/web9.qcow2 stands on {content}"):
+        with pytest.raises(Refused, match=f"overlays/web9.qcow2 uses {content}"):
             place.converge(state="absent", check_mode=check_mode)
     assert content in place.files()
 
@@ -296,7 +296,7 @@ def test_an_image_that_reads_a_file_of_the_host_is_refused(place: Place) -> None
 
 
 def test_an_image_of_a_format_nobody_publishes_is_refused(place: Place) -> None:
-    with pytest.raises(Refused, match="its format qed is none of qcow2, raw, vmdk, vdi, vhdx, vpc"):
+    with pytest.raises(Refused, match="its format qed is not one of qcow2, raw, vmdk, vdi, vhdx, vpc"):
         place.converge(src=str(make(place.sources / "old.qed", "qed")), checksum="none")
     assert place.files() == {}
 
@@ -539,11 +539,11 @@ def test_lists_of_checksums(place: Place, server: Server, vendor: str) -> None:
 def test_a_list_without_the_file(place: Place, server: Server) -> None:
     server.files["/SUMS"] = f"{HEX['sha256']}  other.raw\n{HEX['md5']}  disk.raw\n".encode()
     with pytest.raises(
-        Failed, match=r"cannot verify .*disk.raw: .*/SUMS holds no sha512, sha384 or sha256 of disk.raw"
+        Failed, match=r"cannot verify .*disk.raw: .*/SUMS contains no sha512, sha384 or sha256 of disk.raw"
     ):
         download(place, server, checksum=f"{server.url}/SUMS")
     server.files["/SUMS"] = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
-    with pytest.raises(Failed, match=r"holds no sha512 of disk\.raw"):
+    with pytest.raises(Failed, match=r"contains no sha512 of disk\.raw"):
         download(place, server, checksum=f"sha512:{server.url}/SUMS")
     assert download(place, server, checksum=f"sha256:{server.url}/SUMS")["changed"]
 
@@ -590,12 +590,12 @@ def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server
     told = download(place, server, prune=True)
     assert told["notes"] == sorted(
         [
-            f"kept {first}: {place.pool}/web1-system.qcow2 stands on it",
-            f"kept {second}: guest web2 stands on it",
+            f"kept {first}: {place.pool}/web1-system.qcow2 uses it",
+            f"kept {second}: guest web2 uses it",
         ]
     )
     assert set(place.files()) == {"disk.raw", first, second, current}
-    with pytest.raises(Refused, match="guest web2 stands on"):
+    with pytest.raises(Refused, match="guest web2 uses"):
         download(place, server, state="absent", url=None, checksum=None)
 
 

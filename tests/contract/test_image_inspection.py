@@ -102,7 +102,7 @@ def test_virt_domain_takes_no_format_from_what_a_guest_wrote(connection: t.Any, 
     """libvirt reads the format of a volume from its first bytes, too."""
     connection.storagePoolLookupByName("default").createXML(VOLUME.format(name, form))
     wish = {"name": "web2", "vcpus": 1, "memory": 64, "disks": [{"name": "system", "image": name, "clone": way}]}
-    with pytest.raises(Refused, match=r"by its name it is|its name does not tell"):
+    with pytest.raises(Refused, match=r"its name says|its name does not show"):
         guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
     assert connection.listAllDomains() == []
 
@@ -120,7 +120,7 @@ def test_virt_domain_makes_no_guest_from_an_image_that_reads_the_host(
             "memory": 64,
             "disks": [{"name": "system", "image": "evil.qcow2", "clone": way}],
         }
-        with pytest.raises(Refused, match=r"it stands on .*, which is no image from virt_image"):
+        with pytest.raises(Refused, match=r"its backing file is .*, which is not an image from virt_image"):
             guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
     untouched(nbd)
 
@@ -143,7 +143,7 @@ def test_virt_image_makes_no_disk_from_an_image_that_reads_the_host(
     connection: t.Any, pool: Path, below: str, way: str, nbd: socket.socket
 ) -> None:
     qcow2(pool / "evil.qcow2", named(pool, below, nbd))
-    with pytest.raises(Refused, match=r"it stands on .*, which is no image from virt_image"):
+    with pytest.raises(Refused, match=r"its backing file is .*, which is not an image from virt_image"):
         cloned(connection, image="evil.qcow2", clone=way)
     untouched(nbd)
 
@@ -162,10 +162,10 @@ def test_a_disk_that_a_guest_has_as_raw_is_not_read_as_qcow2(connection: t.Any, 
     connection.defineXML(GUEST.format(form="raw", path=pool / "evil.qcow2"))
     wishes: list[dict[str, t.Any]] = [{"state": "flattened"}, {"size": "1GiB"}]
     for said in wishes:
-        with pytest.raises(Refused, match=r"cannot change disk evil.qcow2 into qcow2: it is raw"):
+        with pytest.raises(Refused, match=r"cannot convert disk evil.qcow2 to qcow2: it is raw"):
             cloned(connection, name="evil.qcow2", **said)
     qcow2(pool / "evil.qcow2")
-    with pytest.raises(Refused, match="a guest has it as a raw disk"):
+    with pytest.raises(Refused, match="a guest uses it as a raw disk"):
         cloned(connection, image="evil.qcow2", clone="copy")
 
 
@@ -173,7 +173,7 @@ def test_a_disk_that_no_guest_has_writes_to_no_other_file(connection: t.Any, poo
     """It names a file that holds its data; a guest may have written that name."""
     qcow2(pool / "evil.qcow2", data=str(tmp_path / "data"))
     before = (tmp_path / "data").stat().st_size
-    with pytest.raises(Refused, match=r"no guest of this host has it, and only its own first bytes say"):
+    with pytest.raises(Refused, match=r"no guest on this host uses it, and only its own first bytes say"):
         cloned(connection, name="evil.qcow2", size="1GiB")
     assert (tmp_path / "data").stat().st_size == before
 
@@ -203,7 +203,7 @@ def test_a_disk_that_no_guest_has_reads_nothing_that_only_itself_names(
     path = qcow2(pool / "evil.qcow2", named(pool, below, nbd))
     before = path.read_bytes()
     with pytest.raises(
-        Refused, match=r"no guest of this host has it, and only its own first bytes say that it stands on"
+        Refused, match=r"no guest on this host uses it, and only its own first bytes say that its backing file is"
     ):
         cloned(connection, check_mode=check_mode, name="evil.qcow2", **said)
     untouched(nbd)
@@ -257,7 +257,7 @@ def test_a_foreign_format_is_converted_only_where_the_source_says_so(
 ) -> None:
     subprocess.run(["qemu-img", "create", "-q", "-f", form, str(tmp_path / f"source.{ending}"), "1M"], check=True)
     with pytest.raises(
-        Refused, match=f"by its first bytes it is {form}, and the name of its source, source.{ending}, does not say so"
+        Refused, match=f"its first bytes say {form}, and the name of its source, source.{ending}, does not"
     ):
         fetched(connection, tmp_path / f"source.{ending}")
     assert not (pool / "new.qcow2").is_symlink()
@@ -291,7 +291,7 @@ def test_the_first_bytes_tell_what_qemu_would_find(tmp_path: Path, form: str) ->
 @pytest.mark.parametrize("name", ["/srv/a.img", "/srv/a.raw"])
 @pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
 def test_a_raw_file_with_another_header_becomes_no_base(name: str, form: str) -> None:
-    with pytest.raises(Refused, match=f"by its name it is raw, by its first bytes {form}"):
+    with pytest.raises(Refused, match=f"its name says raw, but its first bytes, .*, say {form}"):
         inspect.base("make a disk from", name, Header(form))
 
 
@@ -306,7 +306,7 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
     said = ImageSpec("new.qcow2", Bounds("new.qcow2", 1024**3))
     work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), said, t.cast(t.Any, None))
     with pytest.raises(
-        Refused, match=r"refers to another file \(/etc/shadow\)|is qcow2 by its name, raw by its first bytes"
+        Refused, match=r"refers to another file \(/etc/shadow\)|its name says qcow2, but its first bytes say raw"
     ):
         work._inspect(str(received))
     assert not received.exists()

@@ -163,7 +163,7 @@ def test_a_copy_of_an_image_is_made_again(connection: t.Any) -> None:
 def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -> None:
     with pytest.raises(Killed):
         guest.converge(connection, domain_options.wanted(GUEST), DyingGate(2))
-    with pytest.raises(Refused, match="say its disks again"):
+    with pytest.raises(Refused, match="list its disks again"):
         guest.converge(connection, domain_options.wanted({"name": "box1", "state": "running"}), Gate(check_mode=False))
     guest.converge(
         connection,

@@ -95,7 +95,7 @@ def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Ends) -> None:
     storage.delete(ends.dest, PATH)
     somebody_makes_it(ends, 4096)
     (left,) = settle.clean_up(ends, UUID)
-    assert left == f"{PATH} stays on the destination: it has another size than what the move made"
+    assert left == f"{PATH} stays on the destination: its size differs from what the migration created"
     assert storage.volume_at(ends.dest, PATH)
 
 
@@ -137,7 +137,7 @@ def test_nothing_replaces_a_variable_store_of_another_guest(ends: Ends, tmp_path
         "<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type><loader readonly='yes' "
         f"type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
     )
-    with pytest.raises(Failed, match="guest other of the destination uses a file of that name"):
+    with pytest.raises(Failed, match="guest other on the destination uses a file with this name"):
         carry.carry_file(ends, UUID, store)
 
 
@@ -156,7 +156,7 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
     )
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool).createXML(volume)
-    with pytest.raises(Failed, match="which no guest uses and no migration of this guest made; look at it"):
+    with pytest.raises(Failed, match="which no guest uses and no migration of this guest created; inspect it"):
         carry.carry_file(ends, UUID, store)
     assert storage.volume_at(ends.dest, store) and not made(ends)
     storage.delete(ends.dest, store)

@@ -44,7 +44,7 @@ def test_a_guest_is_made(check_mode: bool) -> None:
     result = run("virt_domain", check_mode=check_mode, **guest("app1", image="debian-12.qcow2", state="running"))
     assert result["changed"] is True
     assert result["steps"] == [
-        "define app1 (disks to be made)",
+        "define app1 (disks to be created)",
         (
             "create disk /var/lib/libvirt/images/app1-system.qcow2 (8 GiB, qcow2, on "
             "/var/lib/libvirt/images/debian-12.qcow2)"
@@ -80,7 +80,7 @@ def test_every_problem_is_told_at_once() -> None:
         (guest("a", colour="red"), "Unsupported parameters"),
         (
             {"name": "a", "state": "running"},
-            "cannot create a: there is no such guest here, and vcpus and memory must be given to make one",
+            "cannot create a: there is no such guest here, and creating it requires vcpus and memory",
         ),
         (guest("a", virt_type="kvm"), "cannot create a: this host offers test"),
         (

@@ -129,7 +129,7 @@ def test_guests_are_not_cut_off(host: t.Any) -> None:
                 run(host, name="default", check_mode=check_mode, **said)
     assert snapshot(host) == before
     told = run(host, name="default", state="inactive", force=True)
-    assert told["notes"] == ["guests lose network default until they are started anew: test"]
+    assert told["notes"] == ["guests lose network default until they are restarted: test"]
     assert not host.networkLookupByName("default").isActive()
 
 

@@ -113,8 +113,8 @@ def test_what_a_disk_is_being_made_from_is_kept(place: tuple[str, Path, str], wa
     gate = Meanwhile(lambda: told.extend(answer(another(uri, name="tiny.qcow2", **said)) for said in removals))
     made = converge(uri, gate, name="disk.qcow2", image=old, **way)
     assert made["changed"] and (pool / old).is_file()
-    assert told[0]["notes"] == [f"kept {old}: a disk that is being created stands on it"]
-    assert f"a disk that is being created stands on {old}" in told[1]["failed"]
+    assert told[0]["notes"] == [f"kept {old}: a disk that is being created uses it"]
+    assert f"a disk that is being created uses {old}" in told[1]["failed"]
     subprocess.run(["qemu-img", "info", "--backing-chain", str(pool / "disk.qcow2")], check=True, capture_output=True)
 
 
@@ -127,7 +127,7 @@ def test_what_a_guest_is_being_made_from_is_kept(place: tuple[str, Path, str]) -
         gate = Meanwhile(lambda: told.append(answer(another(uri, name="tiny.qcow2", prune=True))))
         made = guest.converge(connection, domain_options.wanted(wanted), gate)
     assert made["changed"] and f"on {pool / old}" in " ".join(made["steps"])
-    assert told[0]["notes"] == [f"kept {old}: a disk that is being created stands on it"] and (pool / old).is_file()
+    assert told[0]["notes"] == [f"kept {old}: a disk that is being created uses it"] and (pool / old).is_file()
     assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], (
         "afterwards it is held no more"
     )

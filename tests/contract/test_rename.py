@@ -63,7 +63,7 @@ def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
     run(connection, {**NEW, "name": "other", "state": "running"})
     before = snapshot(connection)
     for said, kind, why in (
-        ({"name": "other", "renamed_from": "old"}, Refused, "another guest has that name"),
+        ({"name": "other", "renamed_from": "old"}, Refused, "another guest has this name"),
         ({"name": "new", "renamed_from": "other"}, Refused, "it is running; shut it down first"),
         ({"name": "new", "renamed_from": "nobody"}, NotFound, "there is no guest nobody here"),
         (

@@ -114,14 +114,14 @@ def test_a_download_that_does_not_fit_is_refused_before_it_comes(
     place: Place, server: Server, free: t.Callable[..., None]
 ) -> None:
     free(10)
-    with pytest.raises(Refused, match=r"its pool has .* free, and must keep 5 GiB free \(reserve\); make room"):
+    with pytest.raises(Refused, match=r"its pool has .* free, and 5 GiB must stay free \(reserve\); make room"):
         download(place, server)
     assert nothing_is_left(place) and server.asked == []
     for reserve, fits in (("9MiB", False), ("8MiB", True)):
         if fits:
             assert download(place, server, reserve=reserve)["changed"]
             continue
-        with pytest.raises(Refused, match=r"must (leave|keep) .* free \(reserve\)"):
+        with pytest.raises(Refused, match=r"must stay free \(reserve\)"):
             download(place, server, reserve=reserve)
         assert nothing_is_left(place)
 
@@ -139,7 +139,7 @@ def test_room_that_goes_meanwhile_ends_what_is_under_way(
         said["url"] = server.url + DISK
     else:
         said["src"] = str(packed(place, content))
-    with pytest.raises(Refused, match=r"its pool has 4 GiB free, and must keep 5 GiB"):
+    with pytest.raises(Refused, match=r"its pool has 4 GiB free, and 5 GiB must stay free"):
         place.converge(**said)
     assert nothing_is_left(place)
 
@@ -152,7 +152,7 @@ def test_a_conversion_that_does_not_fit_is_refused_before_it_begins(
     assert source.stat().st_blocks * 512 < 3 * MIB
     free(100)
     monkeypatch.setattr(qemu_img, "convert", lambda *_all, **_more: pytest.fail("it was converted"))
-    with pytest.raises(Refused, match=r"0\.25\d* GiB more must leave"):
+    with pytest.raises(Refused, match=r"0\.25\d* GiB more is needed"):
         place.converge(name="disk.qcow2", src=str(source), checksum="none", reserve="0")
     assert nothing_is_left(place)
 
@@ -172,7 +172,7 @@ def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, fre
     free(5 * 1024 - 1)
     for how in ("overlay", "copy"):
         for check_mode in (True, False):
-            with pytest.raises(Refused, match=r"cannot make disk web1\.\w+: .* must (leave|keep) 5 GiB"):
+            with pytest.raises(Refused, match=r"cannot create disk web1\.\w+: .* 5 GiB must stay free"):
                 cloned(
                     place,
                     image=base.name,
@@ -183,13 +183,13 @@ def test_a_disk_that_does_not_fit_is_refused_before_it_is_made(place: Place, fre
     assert set(place.files()) == {base.name}
     free(5 * 1024)
     cloned(place, image=base.name)
-    with pytest.raises(Refused, match=r"must (leave|keep) .* free \(reserve\)"):
+    with pytest.raises(Refused, match=r"must stay free \(reserve\)"):
         cloned(place, image=base.name, clone="copy", name="web2.img")
     free(1)
     for check_mode in (True, False):
         make(place.pool / "other.qcow2", "qcow2")
         (place.pool / ".debian.0123456789ab.qcow2.json").write_text("{}")
-        with pytest.raises(Refused, match=r"cannot rebase disk web1\.qcow2: .* must keep 5 GiB"):
+        with pytest.raises(Refused, match=r"cannot rebase disk web1\.qcow2: .* and 5 GiB must stay free"):
             cloned(place, state="rebased", image="other.qcow2", check_mode=check_mode)
 
 

@@ -95,7 +95,7 @@ def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None
     converge(connection, name="box1-b", disks=[{"name": "system", "size": 1}])
     connection.lookupByName("box1").undefine()
     result = gone(connection)
-    there = "may be left over from box1: no guest uses it; look at it"
+    there = "may be left over from box1: no guest uses it; inspect it"
     assert result["notes"] == [
         f"disk {DISK} {there}; to delete it: virsh --connect {connection.getURI()} vol-delete {DISK}"
     ]

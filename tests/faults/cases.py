@@ -164,7 +164,7 @@ CASES = [
         "large packets lost from the start",
         None,
         network.large_lost,
-        says=f"{STALLED}|packets that are lost",
+        says=f"{STALLED}|lost large packets",
         options=STALLS,
     ),
     Case("large packets lost, storage", "copying 50 %", network.large_lost, says=STALLED, options=STALLS),
@@ -190,21 +190,23 @@ CASES = [
     Case(
         "aborted while another guest has its name", "record", found_there.namesake_runs, says=KILLED, finally_="paused"
     ),
-    Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not bring it"),
+    Case("base image of others on target", None, found_there.foreign_base, ARRIVES, says="did not import it"),
     Case("target disk full", "copying 10 %", found_there.disk_full, kind="full", before=found_there.small_pool),
-    Case("leftover image of the same size", None, found_there.leftover(256), says="no migration of ours made it"),
+    Case(
+        "leftover image of the same size", None, found_there.leftover(256), says="no migration of this guest created it"
+    ),
     Case(
         "leftover image of other size",
         None,
         found_there.leftover(300),
-        says="no migration of ours made it",
+        says="no migration of this guest created it",
         kind="full",
     ),
     Case("stale pool listing", None, found_there.stale_listing, ARRIVES),
     Case("base image on target corrupted", None, found_there.corrupt_base, ARRIVES, says="was written to"),
     Case("target without the bridge", None, found_there.bridge_missing, says="has no bridge br7"),
-    Case("name clash", None, found_there.name_clash, says="another guest of that name"),
-    Case("stale inactive definition", None, found_there.stale_definition, says="the same guest already"),
+    Case("name clash", None, found_there.name_clash, says="another guest with this name"),
+    Case("stale inactive definition", None, found_there.stale_definition, says="already has this guest"),
     Case("host uuid clash", None, found_there.host_uuid_clash, says="the same host UUID"),
     Case("clock an hour off", None, found_there.clock_an_hour_off, says="seconds apart"),
     # Trust.

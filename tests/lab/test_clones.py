@@ -85,9 +85,9 @@ def test_an_overlay_grows_off_and_while_its_guest_runs() -> None:
     define("web1", disk)
     cycle(name="web1-data.qcow2", size="3GiB")
     assert "3221225472" in on("virsh domblkinfo web1 vda")
-    assert "guest web1 (running) has it" in module(name="web1-data.qcow2", size="1GiB", allow_shrink=True, ok=False)
-    assert "guest web1 (running) has it" in module(name="web1-data.qcow2", image=NEW, state="rebased", ok=False)
-    assert "guest web1 needs it" in module(name="web1-data.qcow2", state="absent", remove_storage=True, ok=False)
+    assert "guest web1 (running) uses it" in module(name="web1-data.qcow2", size="1GiB", allow_shrink=True, ok=False)
+    assert "guest web1 (running) uses it" in module(name="web1-data.qcow2", image=NEW, state="rebased", ok=False)
+    assert "guest web1 uses it" in module(name="web1-data.qcow2", state="absent", remove_storage=True, ok=False)
     on("virsh destroy web1")
     cycle(name="web1-data.qcow2", size="64MiB", allow_shrink=True)
     on(f"qemu-img check -q {disk} && qemu-img compare {disk} {IMAGES}/{OLD}")
@@ -171,7 +171,7 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
             "reserve": "0",
         }
         said = module(name="three.img", pool="small", ok=False, **three)
-        assert "more must leave 0 GiB free (reserve)" in said
+        assert "more is needed, and 0 GiB must stay free (reserve)" in said
         on("rm /srv/small/ballast")
         assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
     finally:
@@ -257,7 +257,7 @@ def test_a_copy_of_a_guest_has_disks_and_an_identity_of_its_own() -> None:
     assert len(macs("twin")) == 1 and macs("twin") != macs("orig")
     on("virsh -q start twin && virsh -q start orig && virsh destroy orig")
     busy = LAB.module("virt_domain", ok=False, name="third", clone_of="twin")
-    assert "cannot make third as a copy of twin: twin is running, and writes to its disks" in busy
+    assert "cannot create third as a copy of twin: twin is running, and would write to its disks" in busy
     on("virsh destroy twin")
     gone = LAB.module("virt_domain", name="twin", state="absent", remove_storage=True)
     assert "CHANGED" in gone and on(names) == there and on(look) == before

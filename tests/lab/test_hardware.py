@@ -325,7 +325,7 @@ def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Ca
         "sender"
     ]
     on("virsh nwfilter-undefine closed")
-    assert refused["failed"] and "the rules of closed for all do nothing on this host" in refused["msg"]
+    assert refused["failed"] and "the rules of closed for all have no effect on this host" in refused["msg"]
 
 
 def test_imported_arguments_change_nothing(running: Outcome) -> None:

@@ -133,7 +133,7 @@ def test_what_another_host_has(lab: Hypervisors, server: Server, disk: bytes) ->
     missing = lab.run(
         *adhoc(lab, server, "hyper2", url=None, checksum=None, origin="hyper1", name="other.qcow2"), ok=False
     )
-    assert "its pool default has no other.qcow2" in re.sub(r"\s+", " ", missing)
+    assert "its pool default contains no other.qcow2" in re.sub(r"\s+", " ", missing)
 
 
 def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Server, disk: bytes) -> None:
@@ -141,7 +141,7 @@ def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Se
     content = f"{IMAGES}/disk.{digest(disk)[:12]}.qcow2"
     lab.on("hyper1", f"chmod u+w {content}; printf x | dd of={content} bs=1 seek=5000000 conv=notrunc status=none")
     refused = lab.run(*adhoc(lab, server, "hyper2", url=None, origin="hyper1"), ok=False)
-    assert "it was damaged there or on the way" in re.sub(r"\s+", " ", refused)
+    assert "it was damaged there or in transit" in re.sub(r"\s+", " ", refused)
     assert (in_pool(lab, "hyper2"), unfinished(lab, "hyper2")) == ({}, [])
     # With a source beside, that is asked instead, and the user is told.
     told = lab.run(*adhoc(lab, server, "hyper", fan_out="true"))
@@ -300,7 +300,7 @@ def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
     lab.on("hyper1", make, given=guest)
     try:
         said = lab.run(*adhoc(lab, server, pool="small", reserve="0"), ok=False)
-        assert "more must leave 0 GiB free (reserve)" in re.sub(r"\s+", " ", said)
+        assert "more is needed, and 0 GiB must stay free (reserve)" in re.sub(r"\s+", " ", said)
         assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
         assert unfinished(lab, "hyper1", "/srv/small") == []
         assert int(lab.on("hyper1", "df --output=used -k /srv/small").split()[1]) < 1024

@@ -310,7 +310,7 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
     lab.on(there(here), f"touch {IMAGES}/odd-system.qcow2")
     arguments = json.dumps({"guest": "odd", "to": there(here)})
     printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
-    assert "no migration of ours made it" in printed
+    assert "no migration of this guest created it" in printed
     lab.on(there(here), f"rm {IMAGES}/odd-system.qcow2")
     printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
     assert "has no bridge br9" in printed

@@ -268,7 +268,7 @@ def test_postcopy_begins_when_it_was_said(lab: Hypervisors, options: dict[str, t
 
 
 GIVEN_UP: list[tuple[dict[str, t.Any], str, list[int]]] = [
-    ({"schedule": "minimal_downtime", **FAST}, "passes did not get it nearer", [100, 150, 200, 300, 400, 500]),
+    ({"schedule": "minimal_downtime", **FAST}, "passes made no progress", [100, 150, 200, 300, 400, 500]),
     ({"timeout": 4, "timeout_action": "abort", **ENDLESS}, "it took longer than timeout, 4 s", []),
 ]
 
@@ -363,7 +363,7 @@ def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hy
             disk_storage={"data": "full", "system": "delta"},
             dest_uri=f"qemu+tls://{dest}:16515/system",
         )
-        assert "disk vda: vdb travels whole, and libvirt copies all disks of a guest alike" in mixed
+        assert "disk vda: vdb is copied in full, and libvirt copies all disks of a guest in the same way" in mixed
         assert "free (reserve); make room there" in refused(
             lab, here, reserve="100TiB", dest_uri=f"qemu+tls://{dest}:16515/system"
         )
@@ -384,8 +384,8 @@ def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
     said = refused(lab, host, "--check")
     assert refused(lab, host) == said and world(lab) == before
     for disk in DISKS:
-        assert f"{disk} exists on the destination already, and no migration of ours made it" in said
-    assert "if it is a leftover, look at it and remove it there" in said
+        assert f"{disk} already exists on the destination, and no migration of this guest created it" in said
+    assert "if it is a leftover, inspect it and remove it there" in said
 
 
 @pytest.mark.deep

@@ -152,7 +152,7 @@ def test_a_job_that_does_not_end_leaves_the_restart_to_the_next_run(lab: Hypervi
                 lab, "--limit", host, *flags, hosts=HOSTS[:2], **UNREVOKED, ok=bool(flags), hypervisor_restart_timeout=2
             )
             assert ("would restart" in said) == bool(flags) and (lab.on(host, f"cat {CONF}") == conf) == bool(flags)
-        assert "web: block job on vda" in said and "not in force yet" in said
+        assert "web: block job on vda" in said and "not in effect yet" in said
         assert f"ansible-playbook corral.virt.site --limit {host}" in said
         assert started(lab, host) == before
         assert admitted(lab, "hyper3", host), "the daemon has the former list"

@@ -218,7 +218,7 @@ def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: p
     assert "making>" in on("virsh dumpxml k1")
     if seen == "seed.iso":
         assert "Cannot access storage file" in on("virsh start k1 2>&1", ok=False)
-    assert "say its cloud_init again" in guest("k1", **dict[str, t.Any](least))["msg"]
+    assert "set its cloud_init again" in guest("k1", **dict[str, t.Any](least))["msg"]
     assert not guest("k1", **said).get("failed")
     assert on("virsh domstate k1") == "running"
     assert "making>" not in on("virsh dumpxml k1")

@@ -534,10 +534,10 @@ def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
     )
     said = ""
     deadline = time.monotonic() + COMMAND_S
-    while not ("given to victim" in said and "192.0.2.9 (packets): br0 has" in said) and time.monotonic() < deadline:
+    while not ("assigned to victim" in said and "192.0.2.9 (packets): br0 has" in said) and time.monotonic() < deadline:
         said = re.sub(r"\s+", " ", run("ansible", host, "-m", "virt_addresses", "-a", f"names={DYNAMIC}"))
         assert "CHANGED" not in said
-    assert f"{prefix}.150 (packets): it was given to victim" in said
+    assert f"{prefix}.150 (packets): it is assigned to victim" in said
     on(host, "virsh -q undefine victim")
     assert facts(DYNAMIC)["ansible_host"] == address
     run("ansible", DYNAMIC, "-m", "wait_for_connection", "-a", "timeout=120")

@@ -161,9 +161,9 @@ class Manifest:
             or not CONTENT_NAME.search(self.content)
             or not isinstance(parse_checksum(f"sha256:{self.sha256}"), Checksum)
         ):
-            raise ValueError("it holds something else than was written there")
+            raise ValueError("it has unexpected content")
         if not isinstance(parse_checksum(self.checksum), Checksum):
-            raise ValueError("its checksum is none")
+            raise ValueError("its checksum is not a digest")
 
     def is_of(self, *, size: int, changed_ns: int, inode: int | None = None) -> bool:
         """Whether a file is the very one that was verified; None where nobody can tell the inode."""
@@ -188,14 +188,14 @@ def parse_checksum(text: str) -> Checksum | Sums:
     algorithm, colon, rest = text.partition(":")
     if not colon or algorithm not in _LENGTHS:
         raise BadInput(
-            f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with sha256: "
-            "before it or not), or none to go without"
+            f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with or "
+            "without sha256: before it), or none to skip verification"
         )
     if rest.startswith(_URL):
         return Sums(algorithm, rest)
     if not re.fullmatch(rf"[0-9a-fA-F]{{{_LENGTHS[algorithm]}}}", rest):
         raise BadInput(
-            f"checksum: a {algorithm} has {_LENGTHS[algorithm]} hexadecimal digits, this has {len(rest)} characters"
+            f"checksum: a {algorithm} has {_LENGTHS[algorithm]} hexadecimal digits, not {len(rest)} characters"
         )
     return Checksum(algorithm, rest.lower())
 

@@ -37,10 +37,10 @@ class Room(t.NamedTuple):
         """Why it cannot take so much more; empty where it can."""
         if not self.lacks(needed_bytes):
             return ""
-        more = f"{gib_text(needed_bytes)} more must leave" if needed_bytes else "must keep"
+        need = f"{gib_text(needed_bytes)} more is needed, " if needed_bytes else ""
         return (
-            f"{place} has {gib_text(self.free_bytes)} free, and {more} {gib_text(self.kept_bytes)} free (reserve); "
-            "make room there, or set a smaller reserve"
+            f"{place} has {gib_text(self.free_bytes)} free, {need}and {gib_text(self.kept_bytes)} must stay free "
+            "(reserve); make room there, or set a smaller reserve"
         )
 
     def check(self, verb: str, needed_bytes: int, place: str) -> None:
@@ -60,7 +60,7 @@ class Bounds(t.NamedTuple):
         """Why it may not be so large; empty where it may."""
         if size_bytes <= self.max_bytes:
             return ""
-        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if it is meant to be, set a larger max_size"
+        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if that is intended, set a larger max_size"
 
     def check(self, size_bytes: int) -> None:
         """Raises Refused for what is too large."""

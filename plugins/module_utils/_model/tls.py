@@ -219,8 +219,7 @@ def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:
             address = ipaddress.ip_address(name)
             if getattr(address, "scope_id", None):
                 problems.append(
-                    f"{what}: {name!r} has a scope, which means something on one host only; leave the scope or the "
-                    "address out"
+                    f"{what}: {name!r} has a scope, which is valid on one host only; omit the scope or the address"
                 )
             good.add(str(address))
             continue

@@ -284,7 +284,7 @@ def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPla
 
 def _not_his(xml: str) -> dict[str, str]:
     """Disks of a guest that others may have or that it never wrote; its seed is for it alone."""
-    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and who wrote it"}
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
     disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
     return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
 

@@ -129,7 +129,7 @@ def _why_not(claim: Claim, guest: Guest, guests: t.Sequence[Guest], links: HostL
     """Why a claim is not believed; empty where it is."""
     address = host_address(claim.address)
     if address is None:
-        return "it is no address of one host"
+        return "it is not a host address"
     nic = next(nic for nic in guest.nics if nic.mac == claim.mac)
     reasons = [_of_the_host(address, nic, links)]
     if claim.address not in _spellings(guest.given):
@@ -140,7 +140,7 @@ def _why_not(claim: Claim, guest: Guest, guests: t.Sequence[Guest], links: HostL
 
 def _of_the_host(address: Address, nic: Nic, links: HostLinks) -> str:
     if any(address == interface.ip for interfaces in links.addresses.values() for interface in interfaces):
-        return "it is this hypervisor's own"
+        return "it is this hypervisor's own address"
     return f"it is the router of {nic.bridge or 'this network'}" if str(address) in links.routers else ""
 
 
@@ -156,7 +156,7 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
         for end in (one.network_address, one.broadcast_address)
     ]
     if address.version == 4 and address in ends:
-        return "it is no address of one host"
+        return "it is not a host address"
     for device, interfaces in links.addresses.items() if not here else ():
         if any(address in interface.network for interface in interfaces):
             return f"it is in the network of {device}"
@@ -174,7 +174,7 @@ def _of_a_neighbour(claim: Claim, guest: Guest, nic: Nic, links: HostLinks) -> s
 
 def _of_another(claim: Claim, guest: Guest, other: Guest, *, settled: bool) -> str:
     if claim.address in _spellings(other.given):
-        return f"it was given to {other.name}"
+        return f"it is assigned to {other.name}"
     if not other.running:
         return ""
     there = [one for one in _best(other) if one.address == claim.address]
@@ -183,7 +183,7 @@ def _of_another(claim: Claim, guest: Guest, other: Guest, *, settled: bool) -> s
     if held:
         return _held(claim, other, held[0], answers=bool(there), settled=settled)
     if there and not mine and there[0].rank >= claim.rank:
-        return f"{other.name} claims it, too"
+        return f"{other.name} also claims it"
     return ""
 
 
@@ -194,9 +194,11 @@ def _held(claim: Claim, other: Guest, entry: Sighting, *, answers: bool, settled
     if claim.rank > entry.rank or elsewhere:
         return ""
     if answers or not settled:
-        return f"{other.name} has it"
+        return f"{other.name} uses it"
     return (
-        "" if claim.rank == entry.rank else f"{other.name} was seen there, and its DHCP server has not said otherwise"
+        ""
+        if claim.rank == entry.rank
+        else f"{other.name} was seen at it, and its DHCP server has not reported otherwise"
     )
 
 

@@ -40,8 +40,8 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
         raise _refused(image, source.shown, there[0])
     what = image.content_name(image.checksum.hex) if image.checksum else image.name
     raise NotFound(
-        f"cannot fetch image {image.name} from {source.shown}: its pool {pool} has no {what} that virt_image brought "
-        "there"
+        f"cannot fetch image {image.name} from {source.shown}: its pool {pool} contains no {what} imported by "
+        "virt_image"
     )
 
 
@@ -49,13 +49,13 @@ def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
     """Why what another hypervisor has cannot be taken."""
     if image.checksum is not None and offer.checksum == str(image.checksum):
         return Refused(
-            f"refusing image {image.name} of {origin}: it was unpacked or converted there, so that its bytes cannot be "
-            f"compared with {image.checksum}; bring it from its source (url, src), or give as checksum the sha256 of "
-            "the file itself, taken where you trust it"
+            f"refusing image {image.name} from {origin}: it was unpacked or converted there, so its bytes cannot be "
+            f"compared with {image.checksum}; import it from its source (url, src), or set checksum to the sha256 of "
+            "the file itself, computed where you trust it"
         )
     return Refused(
-        f"refusing image {image.name} of {origin}: it is {offer.content} made from {offer.checksum}, not what was "
-        "asked for"
+        f"refusing image {image.name} from {origin}: it is {offer.content} made from {offer.checksum}, not what was "
+        "requested"
     )
 
 
@@ -64,7 +64,7 @@ def listed(text: str, sums: Sums, source: Source) -> Checksum:
     found = checksum_in(text, source, sums)
     if found is None:
         raise Failed(
-            f"cannot verify {source.shown}: {without_secrets(sums.url)} holds no "
+            f"cannot verify {source.shown}: {without_secrets(sums.url)} contains no "
             f"{sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; is it the right SUMS file?"
         )
     return found
@@ -88,7 +88,7 @@ def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
             f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the "
-            "file was changed, damaged on the way, or the checksum belongs to another version"
+            "file was changed or damaged in transit, or the checksum belongs to another version"
         )
 
 
@@ -97,15 +97,15 @@ def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Chec
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
             f"refusing image {image.name}: {offered.content} from {source.shown} has {got.algorithm} {got.hex}, not "
-            f"{image.checksum.hex}: it was damaged there or on the way, or it is not what that host says; look at that "
-            "host's disk, or bring the image from its source (url, src)"
+            f"{image.checksum.hex}: it was damaged there or in transit, or it is not what that host reports; check "
+            "that host's disk, or import the image from its source (url, src)"
         )
 
 
 def refuse_other_format(image: Image, form: str) -> None:
     """Raises Refused where another hypervisor's image is not what its name says."""
     if form != image.format:
-        raise Refused(f"refusing image {image.name}: it is {image.format} by its name, {form} by its first bytes")
+        raise Refused(f"refusing image {image.name}: its name says {image.format}, but its first bytes say {form}")
 
 
 def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
@@ -130,5 +130,5 @@ def refuse_namesake(image: Image, known: Manifest | None) -> None:
     if known and image.checksum and known.checksum != str(image.checksum):
         raise Refused(
             f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, "
-            "which begins alike; remove it (state: absent), and find out who brought it"
+            "which begins with the same digits; remove it (state: absent), and find out who imported it"
         )

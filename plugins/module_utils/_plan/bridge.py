@@ -60,12 +60,12 @@ def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
     for option, value in (("name", name), ("port", wanted_port)):
         if not _NAME.fullmatch(value):
             problems.append(
-                f"{option}: {value!r} is no name of an interface; use up to 15 letters, digits, '.', '_' and '-'"
+                f"{option}: {value!r} is not a valid interface name; use up to 15 letters, digits, '.', '_' and '-'"
             )
     if name == wanted_port:
         problems.append(f"port: {name} cannot be a port of itself; give the bridge another name")
     if timeout_s < _SHORTEST_S:
-        problems.append(f"timeout: {timeout_s} s is too short; give at least {_SHORTEST_S}")
+        problems.append(f"timeout: {timeout_s} s is too short; set at least {_SHORTEST_S}")
     if problems:
         raise BadInput(problems)
     return BridgeSpec(
@@ -82,15 +82,15 @@ def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
     trial = facts.trial
     if trial and trial.running and not trial.result:
         raise Refused(
-            f"cannot make bridge {wanted.name} on {facts.host}: a switch to {trial.bridge} is in "
-            "progress; wait until it is confirmed or taken back, and run again"
+            f"cannot create bridge {wanted.name} on {facts.host}: a switch to {trial.bridge} is in progress; wait "
+            "until it is confirmed or rolled back, and run again"
         )
     if wanted.name in facts.links:
         return None
     found = wanted.port or _default_port(wanted, facts)
     problems = _unfit(found, facts)
     if problems:
-        raise Refused(f"cannot make bridge {wanted.name}: {'; '.join(problems)}")
+        raise Refused(f"cannot create bridge {wanted.name}: {'; '.join(problems)}")
     return found
 
 
@@ -98,9 +98,9 @@ def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> 
     """Whoever configured a port; raises Refused where the bridge is to be made by hand."""
     if owner.networkmanager and not owner.netplan:
         raise Refused(
-            f"cannot make bridge {bridge}: NetworkManager configures {name}, which is not supported; make the bridge "
-            f"with `nmcli connection add type bridge ifname {bridge} bridge.stp no bridge.mac-address "
-            f"{facts.links[name]['address']}`, put {name} into it, and run again"
+            f"cannot create bridge {bridge}: NetworkManager configures {name}, which is not supported; create the "
+            f"bridge with `nmcli connection add type bridge ifname {bridge} bridge.stp no bridge.mac-address "
+            f"{facts.links[name]['address']}`, add {name} to it, and run again"
         )
     if owner.networkmanager or "netplan" in owner.network_file:
         return "netplan"
@@ -109,9 +109,8 @@ def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> 
     if owner.ifupdown:
         return "ifupdown"
     raise Refused(
-        f"cannot make bridge {bridge}: neither ifupdown, systemd-networkd nor netplan configures "
-        f"{name} on {facts.host}; make the bridge yourself, with the address and the MAC address "
-        f"of {name}, and run again"
+        f"cannot create bridge {bridge}: neither ifupdown, systemd-networkd nor netplan configures {name} on "
+        f"{facts.host}; create the bridge yourself, with the address and the MAC address of {name}, and run again"
     )
 
 
@@ -156,8 +155,8 @@ def confirm(name: str, trial: Trial | None) -> Draft:
         return [ConfirmBridge(name)], [Change(f"{name}.lasting", False, True)]
     if not trial.result.get("ok"):
         raise Refused(
-            f"cannot confirm bridge {name}: it was taken back and the host is as before: "
-            f"{trial.result.get('why')}; see {RESULT}, and use state: present again"
+            f"cannot confirm bridge {name}: it was rolled back and the host is as before: {trial.result.get('why')}; "
+            f"see {RESULT}, and use state: present again"
         )
     return [], []
 
@@ -168,8 +167,8 @@ def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
     found = next(iter((*facts.default_routes, *holders)), None)
     if not found:
         raise Refused(
-            f"cannot make bridge {wanted.name}: {facts.host} has no default route; name the interface that belongs "
-            "into the bridge in port (bridge_port)"
+            f"cannot create bridge {wanted.name}: {facts.host} has no default route; set port (bridge_port) to the "
+            "interface that belongs in the bridge"
         )
     return found
 
@@ -178,17 +177,17 @@ def _unfit(name: str, facts: BridgeFacts) -> list[str]:
     """Why a link cannot be a port."""
     link = facts.links.get(name)
     if link is None:
-        return [f"there is no interface {name}; there are {', '.join(sorted(facts.links))}"]
+        return [f"there is no interface {name}; choose one of {', '.join(sorted(facts.links))}"]
     problems = []
     if _kind(link) == "bridge":
-        problems.append(f"{name} is a bridge already; set name (bridge_name) to {name} to use it")
+        problems.append(f"{name} is already a bridge; set name (bridge_name) to {name} to use it")
     if link.get("master"):
-        problems.append(f"{name} belongs to {link['master']}; put that into the bridge instead")
+        problems.append(f"{name} belongs to {link['master']}; add that to the bridge instead")
     if name in facts.wireless:
-        reason = "access points do not let the guests of a bridge through"
+        reason = "access points do not let bridged guests through"
         problems.append(f"{name} is wireless and {reason}; use a cable")
     if link.get("link_type") != "ether":
-        problems.append(f"{name} is no Ethernet interface; choose another port (bridge_port)")
+        problems.append(f"{name} is not an Ethernet interface; choose another port (bridge_port)")
     return problems
 
 
@@ -201,15 +200,15 @@ def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
     """The bridge is there: it must lead somewhere, and let guests talk at once."""
     name, link = wanted.name, facts.links[wanted.name]
     if _kind(link) != "bridge":
-        raise Refused(f"cannot use {name}: it is no bridge; choose another name (bridge_name)")
+        raise Refused(f"cannot use {name}: it is not a bridge; choose another name (bridge_name)")
     ports = [one for one in facts.links.values() if one.get("master") == name]
     lasting = [str(one["ifname"]) for one in ports if _kind(one) != "tun"]
     if wanted.port and wanted.port not in lasting:
-        raise Refused(f"cannot use bridge {name}: {wanted.port} is not in it; put it in yourself, or remove the bridge")
+        raise Refused(f"cannot use bridge {name}: {wanted.port} is not in it; add it yourself, or remove the bridge")
     if not lasting:
         raise Refused(
-            f"cannot use bridge {name}: it has no port and leads nowhere; choose another name (bridge_name), put an "
-            "interface in it, or remove it"
+            f"cannot use bridge {name}: it has no port and leads nowhere; choose another name (bridge_name), add an "
+            "interface to it, or remove it"
         )
     steps: list[HostStep] = []
     changes: list[Change] = []

@@ -102,7 +102,7 @@ class Forget(CloneStep):
     else.
     """
 
-    said = "define {0.guest} (what {0.path} stands on is read from the disk)"
+    said = "define {0.guest} (the backing file of {0.path} is read from the disk)"
     guest: str
     xml: str = dataclasses.field(repr=False)
 
@@ -152,7 +152,7 @@ class ClonePlan(step.Plan[CloneStep]):
 def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     """Steps until the disk is as wanted; raises BadInput, NotFound or Refused before anything is touched."""
     if found.kind in ("link", "other"):
-        what = "an image: disks are made from it, and it stays as it is" if found.kind == "link" else "no file"
+        what = "an image: disks are created from it, and it is never changed" if found.kind == "link" else "not a file"
         raise Refused(
             f"cannot bring disk {wanted.name} to state {wanted.state}: {wanted.path} is {what}; choose another name"
         )
@@ -168,15 +168,15 @@ def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
 def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     base = wanted.base
     if wanted.state != "present" or base is None:
-        raise NotFound(f"there is no disk {wanted.path}; say with image what it is made from, and state: present")
+        raise NotFound(f"there is no disk {wanted.path}; set image to what it is created from, and state: present")
     size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
     if size < base.size_bytes and not wanted.allow_shrink:
         raise BadInput(
             f"size of {wanted.name}: {gib_text(size)} is smaller than image {base.name} ({gib_text(base.size_bytes)}), "
-            "whose end would be cut off; make it larger, or set allow_shrink: true"
+            "whose end would be cut off; set a larger size, or allow_shrink: true"
         )
     _refuse_taken(wanted, base)
-    _refuse_full(f"make disk {wanted.name}", found)
+    _refuse_full(f"create disk {wanted.name}", found)
     kind = Copy if wanted.copy else Overlay
     below = None if wanted.copy else base.path
     changes = (
@@ -192,8 +192,8 @@ def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
         raise Refused(
-            f"cannot {'copy' if wanted.copy else 'stand on'} image {base.name} for {wanted.name}: guest {user.guest} "
-            f"({user.state}) has it; "
+            f"cannot {'copy' if wanted.copy else 'use'} image {base.name} for {wanted.name}: guest {user.guest} "
+            f"({user.state}) uses it; "
             + (
                 "shut the guest down first"
                 if wanted.copy
@@ -210,9 +210,9 @@ _STRANGER = "a process that libvirt does not know has it open; see `fuser -v {}`
 def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     if wanted.base and found.backing and not _same_image(found.backing, wanted.base):
         raise Refused(
-            f"cannot make disk {wanted.name} from image {wanted.base.name}: it is there and stands on {found.backing}; "
-            "to let it stand on the other image, with its content as it is: state: rebased; to begin anew, remove it "
-            "first"
+            f"cannot create disk {wanted.name} from image {wanted.base.name}: it exists, and its backing file is "
+            f"{found.backing}; to rebase it on the other image and keep its content, set state: rebased; to start "
+            "over, remove it first"
         )
     if wanted.size_bytes is None or wanted.size_bytes == found.size_bytes:
         return now
@@ -241,24 +241,24 @@ def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
     verb = f"shrink disk {wanted.name} from {gib_text(found.size_bytes)} to {gib_text(size)}"
     if not wanted.allow_shrink:
         raise Refused(
-            f"cannot {verb}: what is at its end would be lost; shrink what is in it, then set allow_shrink: true"
+            f"cannot {verb}: the data at its end would be lost; shrink its content first, then set allow_shrink: true"
         )
     _refuse_busy(verb, wanted, found)
     _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
     if found.overlays:
-        raise Refused(f"cannot {verb}: {', '.join(found.overlays)} stands on it; flatten that first")
+        raise Refused(f"cannot {verb}: {', '.join(found.overlays)} is backed by it; flatten that first")
     return Shrink(wanted.path, size, found.format)
 
 
 def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
     if found.format != "qcow2":
-        raise Refused(f"cannot {verb}: it is {found.format}, and only qcow2 can stand on an image")
+        raise Refused(f"cannot {verb}: it is {found.format}, and only qcow2 can have a backing file")
     if found.backing == base.path:
         return now
     if wanted.path in base.chain:
-        raise Refused(f"cannot {verb} on {base.name}: that stands on {wanted.name} itself")
+        raise Refused(f"cannot {verb} on {base.name}: that image is backed by {wanted.name} itself")
     _refuse_taken(wanted, base)
     _refuse_busy(verb, wanted, found)
     _refuse_unknown(verb, found)
@@ -293,10 +293,10 @@ def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     paths = [*([wanted.path] if found.kind == "file" else []), *([found.left] if found.left else [])]
     users = [*(f"guest {use.guest}" for use in found.uses), *(f"image {path}" for path in found.overlays)]
     if users:
-        raise Refused(f"cannot {verb}: {', '.join(sorted(set(users)))} needs it; remove or change that first")
+        raise Refused(f"cannot {verb}: {', '.join(sorted(set(users)))} uses it; remove or change that first")
     if found.kind == "file":
         if not wanted.remove_storage:
-            raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it all the same")
+            raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it anyway")
         _refuse_busy(verb, wanted, found)
     return ClonePlan(tuple(map(Remove, paths)), tuple(Change("disk", path, None) for path in paths))
 
@@ -314,7 +314,7 @@ def _writer(verb: str, found: FoundDisk) -> Use | None:
     first = running[0]
     if len({use.guest for use in running}) > 1 or any(use.target is None for use in running):
         raise Refused(
-            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it beneath another image, "
+            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it as a backing file, "
             "read-only or shared; shut it down first"
         )
     return first
@@ -323,8 +323,11 @@ def _writer(verb: str, found: FoundDisk) -> Use | None:
 def _refuse_busy(verb: str, wanted: CloneSpec, found: FoundDisk) -> None:
     for use in found.uses:
         if use.busy:
-            remedy = f"shut it down first{', or virsh managedsave-remove it' if use.state == 'saved' else ''}"
-            raise Refused(f"cannot {verb}: guest {use.guest} ({use.state}) has it; {remedy}")
+            remedy = (
+                "shut it down first"
+                f"{', or discard its saved state (virsh managedsave-remove)' if use.state == 'saved' else ''}"
+            )
+            raise Refused(f"cannot {verb}: guest {use.guest} ({use.state}) uses it; {remedy}")
     if found.locked:
         raise Refused(f"cannot {verb}: {_STRANGER.format(wanted.path)}")
 
@@ -333,9 +336,9 @@ def _refuse_unknown(verb: str, found: FoundDisk) -> None:
     """A guest may have written the first bytes of the disk, when it had it as a raw one."""
     if found.unknown_base:
         raise Refused(
-            f"cannot {verb}: no guest of this host has it, and only its own first bytes say that it stands on "
-            f"{found.unknown_base}, which is no image from virt_image; define the guest that has it first, or make the "
-            "disk anew"
+            f"cannot {verb}: no guest on this host uses it, and only its own first bytes say that its backing file is "
+            f"{found.unknown_base}, which is not an image from virt_image; define the guest that uses it first, or "
+            "create the disk again"
         )
 
 
@@ -347,13 +350,13 @@ def _refuse_full(verb: str, found: FoundDisk) -> None:
 def _refuse_snapshots(verb: str, found: FoundDisk) -> None:
     if found.snapshots:
         raise Refused(
-            f"cannot {verb}: snapshots inside it would be damaged; delete them first (qemu-img snapshot -l, -d)"
+            f"cannot {verb}: its internal snapshots would be damaged; delete them first (qemu-img snapshot -l, -d)"
         )
 
 
 def _refuse_other_format(wanted: CloneSpec, found: FoundDisk) -> None:
     if wanted.format != found.format:
         raise Refused(
-            f"cannot change disk {wanted.name} into {wanted.format}: it is {found.format}; say format: {found.format}, "
-            f"or make a new disk with image: {wanted.name} and clone: copy"
+            f"cannot convert disk {wanted.name} to {wanted.format}: it is {found.format}; set format: {found.format}, "
+            f"or create a new disk with image: {wanted.name} and clone: copy"
         )

@@ -37,13 +37,13 @@ def concerns(params: t.Mapping[str, t.Any]) -> bool:
 def check_local(uri: str) -> None:
     """Raise Refused for another machine's libvirt: disks are files."""
     if not is_here(uri):
-        raise Refused(f"cannot work on disks over {uri}: run the module on the hypervisor itself")
+        raise Refused(f"cannot manage disks over {uri}: run the module on the hypervisor itself")
 
 
 def check_image(name: str, pool: str, *, there: bool) -> None:
     """Raise NotFound for an image that is not there."""
     if not there:
-        raise NotFound(f"there is no image {name} in pool {pool}; bring it there with virt_image")
+        raise NotFound(f"there is no image {name} in pool {pool}; import it with virt_image")
 
 
 def size_bytes(params: t.Mapping[str, t.Any]) -> int | None:
@@ -66,26 +66,26 @@ def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     present = state == "present"
     for option in ("url", "src", "origin", "checksum", "prune"):
         if params.get(option):
-            yield f"{option}: it brings an image into the pool; make a disk from that image in a task of its own"
+            yield f"{option}: it imports an image into the pool; create a disk from that image in a separate task"
     for option in sorted({option for options in _SPOKEN.values() for option in options} - set(_SPOKEN[state])):
         if params[option]:
-            yield f"{option}: it has nothing to do with state {state}; leave it out"
+            yield f"{option}: it does not apply to state {state}; omit it"
     for option in ("clone", "image_pool"):
         if present and params[option] and not image:
-            yield f"{option}: it says how a disk is made from image; give that too"
+            yield f"{option}: it says how a disk is created from image; set image too"
     rules = {
-        f"name: {name} is the content of an image, which others may stand on and nobody changes; choose another name": (
+        f"name: {name} is the content of an image, which may back other disks and never changes; choose another name": (
             _units.CONTENT_NAME.search(name)
         ),
-        f"image: a disk is not made from itself; {name} is both": image == name
+        f"image: a disk cannot be created from itself; name and image are both {name}": image == name
         and params["image_pool"] in (None, params["pool"]),
-        "image: state rebased needs it, to say what the disk is to stand on": state == "rebased" and not image,
-        "allow_shrink: it allows a smaller size; give size too": present
+        "image: state rebased requires it as the new backing file": state == "rebased" and not image,
+        "allow_shrink: it allows a smaller size; set size too": present
         and params["allow_shrink"]
         and not params["size"],
-        f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format": state != "absent"
+        f"format of {name} is unclear: end the name in .qcow2, .raw or .img, or set format": state != "absent"
         and not form,
-        "format: only qcow2 can stand on an image; set clone: copy for a raw disk": (
+        "format: only qcow2 can have a backing file; set clone: copy for a raw disk": (
             present and image and form == "raw" and params["clone"] != "copy"
         ),
         f"job_timeout: {params['job_timeout']} must be at least 1 second": params["job_timeout"] < 1,

@@ -33,25 +33,27 @@ def checked(
 
     `keeps` is what libvirt keeps of it, `memory` what we do, `seed` whether it has a seed disk.
     """
-    what, name = f"cannot make {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
+    what, name = f"cannot create {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
-        raise NotFound(f"{what}: there is no guest {name} here; a copy is made on the host that has the guest")
+        raise NotFound(f"{what}: there is no guest {name} here; a copy is created on the host that has the guest")
     if original.active:
         remedy = f"shut it down first: ansible-playbook corral.virt.shutdown -e guest={name}"
-        raise Refused(f"{what}: {name} is {original.state}, and writes to its disks while they are copied; {remedy}")
+        raise Refused(
+            f"{what}: {name} is {original.state}, and would write to its disks while they are copied; {remedy}"
+        )
     if memory.get("moving"):
         remedy = "finish it with virt_migrate (playbook migrate)"
-        raise Refused(f"{what}: {name} is being moved, or a move was interrupted; {remedy}")
+        raise Refused(f"{what}: the migration of {name} is in progress or was interrupted; {remedy}")
     if memory.get("making"):
         left = ", ".join(memory["making"])
-        raise Refused(f"{what}: an interrupted run left {left} incomplete; run that again first")
+        raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat it first")
     if "managed_save" in keeps:
         remedy = f"start and shut down {name}, or discard the saved state: virsh managedsave-remove {name}"
-        raise Refused(f"{what}: {name} has a managed save, so its disks are those of a running guest; {remedy}")
+        raise Refused(f"{what}: {name} has a managed save, so its disks are in the state of a running guest; {remedy}")
     if memory.get("seed") and not seed:
         raise Refused(
-            f"{what}: cloud-init is disabled in {name}, which was made with cloud_init.method: virt_customize, so the "
-            "copy would keep its host keys and machine ID; make the copy from the image of that guest"
+            f"{what}: cloud-init is disabled in {name}, which was created with cloud_init.method: virt_customize, so "
+            "the copy would keep its host keys and machine ID; create it from the image of that guest instead"
         )
     return original
 
@@ -59,8 +61,8 @@ def checked(
 def refuse_half(wanted: GuestSpec) -> t.NoReturn:
     """Nothing but the same copy can be made of half a copy."""
     raise Refused(
-        f"cannot change {wanted.name}: an interrupted run was making it as a copy of another guest; say clone_of "
-        f"again, to have it made, or remove it: ansible-playbook corral.virt.purge -e guest={wanted.name}"
+        f"cannot change {wanted.name}: an interrupted run was creating it as a copy of another guest; set clone_of "
+        f"again to finish it, or remove it: ansible-playbook corral.virt.purge -e guest={wanted.name}"
     )
 
 
@@ -74,16 +76,16 @@ def resumed(
     again = f"remove {wanted.name}, and run this again"
     if memory.get("copy_of") != original.uuid:
         raise Refused(
-            f"cannot go on making {wanted.name} as a copy of {wanted.clone_of}: an interrupted run copied the guest "
-            f"with UUID {memory.get('copy_of')}, and {wanted.clone_of} has UUID {original.uuid}; {again}"
+            f"cannot finish {wanted.name} as a copy of {wanted.clone_of}: an interrupted run copied the guest with "
+            f"UUID {memory.get('copy_of')}, and {wanted.clone_of} has UUID {original.uuid}; {again}"
         )
     copying = memory["copying"]
     wanted = described(wanted, disks, only={name for name, path in begun.items() if path in copying})
     missing = set(copying) - {begun.get(disk.name) for disk in wanted.disks or () if disk.copy_of}
     if missing:
         raise Refused(
-            f"cannot go on making {wanted.name}: {', '.join(sorted(missing))} is incomplete, and {wanted.clone_of} no "
-            f"longer has the disk that it is a copy of; {again}"
+            f"cannot finish {wanted.name}: {', '.join(sorted(missing))} is incomplete, and {wanted.clone_of} no longer "
+            f"has the disk that it is a copy of; {again}"
         )
     return wanted
 
@@ -100,8 +102,8 @@ def described(
     copied = [one for one in disks if not one.shared and not _replaced(spoken[one.name])]
     copied = [one for one in copied if only is None or one.name in only]
     Problems(
-        f"cannot copy disk {one.name} of {wanted.clone_of} for {wanted.name}: {one.obstacle}; give {wanted.name} a "
-        "disk of that name with source or image, or say state: absent of it"
+        f"cannot copy disk {one.name} of {wanted.clone_of} for {wanted.name}: {one.obstacle}; list a disk of that name "
+        f"for {wanted.name} with source, image or state: absent"
         for one in copied
         if one.obstacle
     ).refuse()
@@ -121,12 +123,12 @@ def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Mem
     if told and original and told == original.get("instance_id"):
         raise BadInput(
             f"cloud_init.meta_data of {wanted.name}: {wanted.clone_of} has the instance-id {told}, so cloud-init would "
-            "do nothing; leave it out, or give another one"
+            "do nothing; omit it, or set another one"
         )
     if str((seed.config.get("vendor_data") or {}).get("enabled", True)).lower() in seeds.OFF:
         raise BadInput(
-            f"cloud_init.user_data of {wanted.name}: vendor_data.enabled: false keeps out what gives a copy a machine "
-            "ID of its own; leave it out"
+            f"cloud_init.user_data of {wanted.name}: vendor_data.enabled: false disables what gives a copy its own "
+            "machine ID; omit it"
         )
     # By its MAC: until it has another machine ID, a DHCP server would know it by that of its original.
     nic = {"dhcp4": True, "dhcp-identifier": "mac"}
@@ -141,8 +143,8 @@ def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collectio
     both = sorted(set(before) & set(after))
     if both:
         raise Refused(
-            f"cannot make {wanted.name} as a copy of {wanted.clone_of}: devices of both would use {', '.join(both)}; "
-            f"give those of {wanted.name} others, with their options or with xml"
+            f"cannot create {wanted.name} as a copy of {wanted.clone_of}: devices of both would use {', '.join(both)}; "
+            f"set others for {wanted.name}, with their options or with xml"
         )
 
 

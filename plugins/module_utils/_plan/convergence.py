@@ -82,9 +82,7 @@ class Pilot:
             self._least = remaining if not self._pass else min(self._least, remaining)
             self._pass = passes
         while self._next and self._stalled >= self._next[0][0]:
-            actions.append(
-                self._next.pop(0)[1]._replace(why=f"{self._stalled} passes did not get it nearer to its end")
-            )
+            actions.append(self._next.pop(0)[1]._replace(why=f"{self._stalled} passes made no progress"))
         actions += [*self._switch(seconds, passes), *self._timeout(seconds)]
         self._postcopy = self._postcopy or any(action.verb == "postcopy" for action in actions)
         return [*actions, *self._stall(seconds, figures, answers)]
@@ -102,7 +100,7 @@ class Pilot:
         if seconds - self._quiet_since < self._tuning.stall_timeout_s:
             return []
         self._quiet_since = seconds
-        remedy = "does the path between the hosts let large packets through (MTU), and ports 49152-49215?"
+        remedy = "check that the path between the hosts passes large packets (MTU) and ports 49152-49215"
         return [
             Action(
                 "abort",
@@ -119,7 +117,7 @@ class Pilot:
             after = 1
         if (after is not None and passes > after) or (after_s is not None and seconds >= after_s):
             self._postcopy = True
-            return [Action("postcopy", why="as asked for")]
+            return [Action("postcopy", why="as requested")]
         return []
 
     def _timeout(self, seconds: float) -> list[Action]:
@@ -142,16 +140,15 @@ def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
         return ""
     if not limit:
         return (
-            f"the guest writes {dirty_mib_s} MiB of memory each second: only a link that is faster lets it "
-            "converge by itself"
+            f"the guest writes {dirty_mib_s} MiB of memory per second: only a faster link lets it converge on its own"
         )
     if dirty_mib_s <= 0.8 * limit:
         return (
-            f"the guest writes {dirty_mib_s} MiB of memory each second, bandwidth is {limit} MiB/s: it converges "
-            "by itself"
+            f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: it converges on its "
+            "own"
         )
     helps = [name for name, met in (("auto_converge", tuning.auto_converge), ("postcopy", tuning.postcopy)) if met]
     helps += ["suspend"] if tuning.timeout_action == "suspend" or tuning.schedule == "suspend_if_needed" else []
     hopeless = "it will not converge; allow auto_converge or postcopy, or set schedule: suspend_if_needed"
-    told = f"{', '.join(helps)} must help" if helps else hopeless
-    return f"the guest writes {dirty_mib_s} MiB of memory each second, bandwidth is {limit} MiB/s: {told}"
+    told = f"it converges only with {', '.join(helps)}" if helps else hopeless
+    return f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: {told}"

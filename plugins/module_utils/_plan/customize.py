@@ -72,7 +72,7 @@ def problems(
     if said.get("on_change") == "next_boot":
         yield f"cloud_init.on_change {where} the disk is written once, before the first start; choose ignore or refuse"
     if said.get("vendor_data"):
-        yield f"cloud_init.vendor_data {where} nobody reads it; say it in user_data"
+        yield f"cloud_init.vendor_data {where} it is not read; use user_data instead"
     if said.get("user_data") and not config:
         yield f"cloud_init.user_data {where} it must be a #cloud-config"
     if network.get("version", 2) != 2:

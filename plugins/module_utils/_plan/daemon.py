@@ -38,19 +38,19 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
     """What the user asked for; raises BadInput with every problem."""
     problems = []
     if not _BLOCK_NAME.fullmatch(params["block"]):
-        problems.append(f"block: {params['block']!r} is no name; use small letters, digits and the signs . _ -")
+        problems.append(f"block: {params['block']!r} is not a valid name; use lower-case letters, digits and . _ -")
     for option in ("daemon_settings", "qemu_settings"):
         for name, value in (params[option] or {}).items():
             problems += [f"{option}: {problem}" for problem in _problems(name, value)]
     problems += [
-        f"clients: {one!r} holds a sign that libvirt cannot read"
+        f"clients: {one!r} contains a character that libvirt cannot read"
         for one in params["clients"] or ()
         if not _is_text(one)
     ]
     if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
-        problems.append(f"daemon_settings: {_CLIENTS} is what `clients` says; leave out one of them")
+        problems.append(f"daemon_settings: {_CLIENTS} is what `clients` sets; omit one of them")
     if params["restart_timeout"] < 0:
-        problems.append(f"restart_timeout: {params['restart_timeout']} is less than nothing; give seconds")
+        problems.append(f"restart_timeout: must be at least 0 seconds, not {params['restart_timeout']}")
     if problems:
         raise BadInput(problems)
     clients = params["clients"]
@@ -108,7 +108,7 @@ def decide(
     sockets = _sockets(wanted, there, facts)
     if masked := [socket for socket in sockets if facts.units[socket].masked]:
         raise Refused(
-            f"cannot let {', '.join(masked)} listen: masked on this host; systemctl unmask {' '.join(masked)}"
+            f"cannot enable {', '.join(masked)}: masked on this host; run systemctl unmask {' '.join(masked)}"
         )
     disabled = [socket for socket in sockets if not facts.units[socket].enabled]
     if disabled:
@@ -124,8 +124,8 @@ def decide(
 def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
     """Why the host goes on with former settings."""
     return (
-        f"new settings of libvirt are not in force yet: these jobs go on, which a restart of {restart.what} would "
-        f"break: {'; '.join(jobs)}. When they have ended, run again"
+        f"new settings of libvirt are not in effect yet: a restart of {restart.what} would break these running jobs: "
+        f"{'; '.join(jobs)}. Run again when they have ended"
     )
 
 
@@ -142,7 +142,7 @@ def due(there: Daemons, facts: Facts, *, written: t.Collection[str] = (), socket
         changed = [path for path in files if its.runs and (path in written or facts.changed.get(path, 0) > its.started)]
         lacks = [name for name in sockets if _daemon_of(name, there) == unit and facts.units[name].active != "active"]
         reasons = ["failed"] if its.active == "failed" else []
-        reasons += [f"runs with what {' and '.join(changed)} held before"] if changed else []
+        reasons += [f"runs with the former content of {' and '.join(changed)}"] if changed else []
         reasons += [f"has no {' and '.join(lacks)}"] if lacks else []
         if reasons:
             found.append(Due(unit, ", ".join(reasons), its.active, files, tuple(lacks)))
@@ -163,7 +163,7 @@ def with_block(text: str, name: str, lines: str) -> str:
     if not found:
         if begin in text.splitlines() or end in text.splitlines():
             raise Refused(
-                f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; mend that, or "
+                f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; correct that, or "
                 "remove both"
             )
         return new + text
@@ -222,12 +222,12 @@ def _plain(value: t.Any) -> t.Any:
 def _problems(name: t.Any, value: t.Any) -> t.Iterator[str]:
     """libvirt takes numbers, texts without quotation marks, and lists of texts (src/util/virconf.c)."""
     if not isinstance(name, str) or not _SETTING.fullmatch(name):
-        yield f"{name!r} is no name of a setting"
+        yield f"{name!r} is not a valid name of a setting"
     parts = value if isinstance(value, list) else [value]
     if not all(_is_text(part) if isinstance(part, str) else isinstance(part, int) for part in parts):
         yield (
-            f"{name}: libvirt cannot read {value!r}; give a number, true, false, a text without quotation marks, or "
-            "a list of texts"
+            f"{name}: libvirt cannot read {value!r}; use a number, true, false, a string without quotation marks, or a "
+            "list of strings"
         )
 
 

@@ -98,8 +98,8 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
 def _refuse_start(wanted: GuestSpec, known: Known) -> None:
     if known.unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
-            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; say its "
-            "disks again, to have them made, or remove the guest"
+            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; list its "
+            "disks again to finish creating them, or remove the guest"
         )
 
 
@@ -235,7 +235,7 @@ def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
 
 def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
     have, size = (gib_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
-    remedy = "shrink what is in it, shut the guest down, and use virt_image with allow_shrink: true"
+    remedy = "shrink its content, shut the guest down, and use virt_image with allow_shrink: true"
     sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; {remedy}")
 
 
@@ -245,7 +245,7 @@ def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
     path = sight.device.path
-    sight.fail(Refused, "make", f": {path} exists already; remove it, or use it as it is with disks[].source: {path}")
+    sight.fail(Refused, "create", f": {path} exists already; remove it, or use it as it is with disks[].source: {path}")
 
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {

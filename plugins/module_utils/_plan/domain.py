@@ -96,11 +96,11 @@ def _definition(
 ) -> list[Step]:
     """Steps until the definition is as wanted, and with it the files that it names."""
     if storage and unfinished_xml:
-        begun = steps.Define(wanted.name, unfinished_xml, "disks to be made")
+        begun = steps.Define(wanted.name, unfinished_xml, "disks to be created")
         return [begun, *storage, steps.Define(wanted.name, stored.xml, "complete")]
     if not stored.changes and found is not None and not record_changed:
         return [*storage]
-    return [*storage, steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "what we remember of it")]
+    return [*storage, steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "its record")]
 
 
 def changes(
@@ -148,16 +148,16 @@ def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]
 def saved(name: str) -> str:
     """A note on a guest that was saved while it ran."""
     return (
-        f"{name} was saved with what it ran with: its next start goes on from there, and the changes wait for the one "
-        f"after that; to drop what was saved: virsh managedsave-remove {name}"
+        f"{name} has a managed save: its next start resumes from that, and the changes take effect at the start after "
+        f"it; to discard the managed save: virsh managedsave-remove {name}"
     )
 
 
 def _refuse_not_live(wanted: GuestSpec, now: live.Now | None, storage: t.Sequence[Step]) -> None:
     if now is None:
-        raise Refused(f"cannot change {wanted.name} live: it does not run; use apply: both")
+        raise Refused(f"cannot change {wanted.name} live: it is not running; use apply: both")
     if storage:
-        raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition as it is; use apply: both")
+        raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition unchanged; use apply: both")
 
 
 def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) -> tuple[list[Step], list[str]]:
@@ -167,7 +167,8 @@ def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) ->
     made, pending = live.live_steps(now, record_changed=record_changed)
     if pending and wanted.apply == "live":
         raise Refused(
-            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both, for the next boot"
+            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both to apply it at the "
+            "next boot"
         )
     return made, pending
 
@@ -204,7 +205,8 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
     fixed = [str(change) for change in changes if live.how(change.where) == live.FIXED]
     if found is not None and fixed:
         raise Refused(
-            f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is made; make a new guest"
+            f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is created; create a new "
+            "guest"
         )
     if found is not None and wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(

@@ -149,11 +149,11 @@ def _port(text: str) -> tuple[str, str] | None:
 
 def _networks(sources: t.Sequence[str], problems: list[str]) -> list[Network]:
     found: list[Network] = []
-    remedy = f"give addresses and networks, or {EVERYBODY} for everybody"
+    remedy = f"use addresses and networks, or {EVERYBODY} for everyone"
     for source in sources:
         try:
             if "%" in source:
-                raise ValueError(f"{source!r} is an address of one link only")
+                raise ValueError(f"{source!r} is valid on one link only")
             found.append(ipaddress.ip_network(source))
         except ValueError as error:
             problems.append(f"sources: {error}; {remedy}")

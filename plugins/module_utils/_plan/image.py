@@ -28,7 +28,7 @@ __all__ += [
 ]
 __all__ += ["stranger", "strangers", "superseded", "warnings"]
 
-_PROOF = "give as checksum the digest itself, or a list that comes over https or is signed (signature, keyring)"
+_PROOF = "set checksum to the digest itself, or to a list that is fetched over https or signed (signature, keyring)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Vouch(ImageStep):
     manifest: Manifest
 
     def __str__(self) -> str:
-        return f"note that {self.manifest.content} was verified"
+        return f"record that {self.manifest.content} was verified"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,22 +91,20 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     """Steps until the name points to the wanted content; raises Refused or BadInput."""
     if found.foreign and image.current:
         raise Refused(
-            f"cannot manage image {image.name}: {image.directory}/{image.name} is a plain file that this collection "
-            "did not put there; move it away, or choose another name"
+            f"cannot manage image {image.name}: {image.directory}/{image.name} is a regular file that this collection "
+            "did not create; move it away, or choose another name"
         )
     if image.checksum is None:
         if found.target is not None:
             return []
         if image.source is None:
-            raise BadInput(f"image {image.name} is not in the pool; say where it comes from with url, src or origin")
+            raise BadInput(f"image {image.name} is not in the pool; set its source with url, src or origin")
         return [Fetch(image), Point(image, None)]
     content = image.content_name(image.checksum.hex)
     if content in found.files:
         return [Point(image, content)] if image.current and found.target != content else []
     if image.source is None:
-        raise BadInput(
-            f"image {image.name} is not in the pool as {content}; say where it comes from with url, src or origin"
-        )
+        raise BadInput(f"image {image.name} is not in the pool as {content}; set its source with url, src or origin")
     return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
 
 
@@ -125,8 +123,8 @@ def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
     """Raises Refused where a file has the name of the content that was asked for, and its bytes are others."""
     if not same:
         raise Refused(
-            f"cannot verify image {content}: {image.directory}/{content} holds something else, and this collection did "
-            "not bring it; look at it, and move it away"
+            f"cannot verify image {content}: {image.directory}/{content} has other content, and this collection did "
+            "not import it; inspect it, and move it away"
         )
 
 
@@ -149,13 +147,12 @@ def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
     if content in users:
         raise Refused(
-            f"cannot verify image {content}: it was changed after it was brought here, and {users[content]} stands on "
-            "it; compare it with the same image of another hypervisor, and restore it from there while no guest uses "
-            "it"
+            f"cannot verify image {content}: it was changed after it was imported, and {users[content]} uses it; "
+            "compare it with the same image on another hypervisor, and restore it from there while no guest uses it"
         )
     if image.source is None:
-        remedy = "say where it comes from with url, src or origin"
-        raise Refused(f"cannot verify image {content}: it was changed after it was brought here; {remedy}")
+        remedy = "set its source with url, src or origin"
+        raise Refused(f"cannot verify image {content}: it was changed after it was imported; {remedy}")
     return [Fetch(image)]
 
 
@@ -171,7 +168,7 @@ def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bo
 
 def strangers(found: Present) -> list[str]:
     """What is said of files that have a content's name and stay."""
-    return [f"kept {file}: no manifest says that this collection brought it" for file in sorted(found.strangers)]
+    return [f"kept {file}: no manifest says that this collection imported it" for file in sorted(found.strangers)]
 
 
 def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
@@ -179,7 +176,7 @@ def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str])
 
     `users` is content file -> who stands on it.
     """
-    kept = [f"kept {file}: {users[file]} stands on it" for file in files if file in users]
+    kept = [f"kept {file}: {users[file]} uses it" for file in files if file in users]
     return [Remove(image, file) for file in files if file not in users], kept
 
 
@@ -187,11 +184,11 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
     """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
     if found.foreign:
         raise Refused(
-            f"cannot remove image {image.name}: {image.directory}/{image.name} is a plain file, no image of this "
-            "collection; to remove it as a disk, with its data: remove_storage: true"
+            f"cannot remove image {image.name}: {image.directory}/{image.name} is a regular file, not an image of this "
+            "collection; to remove it as a disk, with its data, set remove_storage: true"
         )
     contents = old(image, found, (), every=True)
-    used = [f"{users[file]} stands on {file}" for file in contents if file in users]
+    used = [f"{users[file]} uses {file}" for file in contents if file in users]
     if used:
         raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")
     name = [image.name] if image.name in found.files else []

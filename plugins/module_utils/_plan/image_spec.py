@@ -43,7 +43,7 @@ def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
     form = params["format"] or _units.format_of(name)
     problems.found += _contradictions(params, checksum)
     if form is None and params["state"] != "absent":
-        problems.found.append(f"format of {name} is unclear: let the name end in .qcow2, .raw or .img, or set format")
+        problems.found.append(f"format of {name} is unclear: end the name in .qcow2, .raw or .img, or set format")
     problems.refuse()
     return ImageSpec(
         name=name,
@@ -72,7 +72,7 @@ def _checksum(params: t.Mapping[str, t.Any]) -> Checksum | Sums | None:
     given = params["checksum"]
     if given is None and params["url"] and params["state"] == "present":
         raise BadInput(
-            f"checksum of {params['name']} is missing: nothing is downloaded unverified; give it, or say checksum: none"
+            f"checksum of {params['name']} is missing: nothing is downloaded unverified; set it, or set checksum: none"
         )
     return None if given in (None, "none") else parse_checksum(given)
 
@@ -90,7 +90,7 @@ def _source(params: t.Mapping[str, t.Any]) -> Source | None:
 def _about_source(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     given = [option for option in _SOURCES if params[option]]
     if given[1:]:
-        yield f"{' and '.join(given)} exclude each other; say one place the image comes from"
+        yield f"{' and '.join(given)} are mutually exclusive; set one source of the image"
 
 
 def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | None) -> t.Iterator[str]:
@@ -98,21 +98,21 @@ def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | N
         yield f"url: {without_secrets(params['url'])!r} must begin with http:// or https://"
     if not params["current"] and (checksum is None or params["state"] == "absent" or params["prune"]):
         yield (
-            "current: false brings one content and lets the name be; say with checksum which, and leave out state "
-            "and prune"
+            "current: false imports one content and leaves the name unchanged; set checksum to choose it, and omit "
+            "state and prune"
         )
     if params["retries"] < 0:
-        yield f"retries: must not be below 0, it is {params['retries']}"
+        yield f"retries: must be at least 0, not {params['retries']}"
     yield from _about_signature(params, isinstance(checksum, Sums))
 
 
 def _about_signature(params: t.Mapping[str, t.Any], sums: bool) -> t.Iterator[str]:
     said, keyring = params["signature"], params["keyring"]
     if said and not sums:
-        yield "signature: a list of checksums is signed; give its URL as checksum"
+        yield "signature: it signs a list of checksums; set checksum to the URL of that list"
     if said and not keyring:
-        yield "signature: say with keyring whose signature is trusted"
+        yield "signature: set keyring to the keys that are trusted to sign the list"
     if keyring and not said:
-        yield "keyring: say with signature where the list's signature is (a URL, or inline)"
+        yield "keyring: set signature to where the list's signature is (a URL, or inline)"
     if said and said != "inline" and not said.startswith(_URL):
         yield f"signature: {without_secrets(said)!r} must be inline, or begin with http:// or https://"

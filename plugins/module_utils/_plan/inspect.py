@@ -28,16 +28,19 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
     if named is None and CONTENT_NAME.search(path):
         named = header.format  # virt_image published it, under a name without ending
     if named is None:
-        raise Refused(f"cannot {verb} {path}: its name does not tell its format; let it end in .qcow2, .raw or .img")
+        raise Refused(
+            f"cannot {verb} {path}: its name does not show its format; rename it to end in .qcow2, .raw or .img"
+        )
     if header.format != named or named not in _OURS:
         raise Refused(
-            f"cannot {verb} {path}: by its name it is {named}, by its first bytes {header.format}, which a guest may "
-            "have written; rename it to what it is if you know where it comes from, or bring it anew with virt_image"
+            f"cannot {verb} {path}: its name says {named}, but its first bytes, which a guest may have written, say "
+            f"{header.format}; rename it to match its format if you know where it comes from, or import it again with "
+            "virt_image"
         )
     if raw and named != "raw":
         raise Refused(
-            f"cannot {verb} {path}: a guest has it as a raw disk, so its first bytes are the guest's; rename it to "
-            "end in .raw"
+            f"cannot {verb} {path}: a guest uses it as a raw disk, so its first bytes come from the guest; rename it "
+            "to end in .raw"
         )
     if header.data_file:
         raise Refused(
@@ -45,8 +48,8 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
         )
     if header.backing is not None and not managed:
         raise Refused(
-            f"cannot {verb} {path}: it stands on {header.backing}, which is no image from virt_image; let it stand "
-            "alone (virt_image state: flattened), or bring what it stands on with virt_image"
+            f"cannot {verb} {path}: its backing file is {header.backing}, which is not an image from virt_image; "
+            "flatten it (virt_image state: flattened), or import its backing file with virt_image"
         )
     return named
 
@@ -66,11 +69,11 @@ def fetched(image: str, source: str, header: Header) -> str:
         raise Refused(f"refusing image {image}: it refers to another file ({other})")
     if header.format not in (*_OURS, *_ENDINGS.values()):
         known = ", ".join(dict.fromkeys((*_OURS, *_ENDINGS.values())))
-        raise Refused(f"refusing image {image}: its format {header.format} is none of {known}")
+        raise Refused(f"refusing image {image}: its format {header.format} is not one of {known}")
     declared = _ENDINGS.get(source.rpartition(".")[2].lower())
     if header.format not in _OURS and header.format != declared:
         raise Refused(
-            f"refusing image {image}: by its first bytes it is {header.format}, and the name of its source, {source}, "
-            f"does not say so; let that end in .{header.format} if it is meant to be converted"
+            f"refusing image {image}: its first bytes say {header.format}, and the name of its source, {source}, does "
+            f"not; end that name in .{header.format} if it is meant to be converted"
         )
     return header.format

@@ -18,13 +18,13 @@ Volume = t.Mapping[str, t.Any]  # as `_xml.caps` reads it
 def check_wanted(name: str, *, interrupted: bool) -> None:
     """Raise Failed when somebody interrupted the move, while the guest is still where it was."""
     if interrupted:
-        raise Failed(f"cannot migrate {name}: it was interrupted; it is where it was")
+        raise Failed(f"cannot migrate {name}: the migration was interrupted; the guest is where it was")
 
 
 def check_begun(name: str, *, interrupted: bool) -> None:
     """The same for one of many that has not begun."""
     if interrupted:
-        raise Failed(f"cannot migrate {name}: all of it was interrupted; it is where it was")
+        raise Failed(f"cannot migrate {name}: all migrations were interrupted; the guest is where it was")
 
 
 def check_there(path: str, volume: Volume | None) -> Volume:
@@ -37,23 +37,23 @@ def check_there(path: str, volume: Volume | None) -> Volume:
 def check_unchanged(path: str, before: Volume, after: Volume) -> None:
     """Nobody wrote to a file between two looks, or this raises Failed: its copy would hold some of both."""
     if any(before[key] != after[key] for key in ("modified_s", "physical_bytes")):
-        raise Failed(f"cannot copy {path}: somebody wrote to it meanwhile; run again when nobody does")
+        raise Failed(f"cannot copy {path}: it was written to in the meantime; run again when nothing writes to it")
 
 
 def check_room(path: str, *, user: str | None, taken: bool) -> None:
     """Raise Failed where another guest of the destination uses that path, or somebody's file stands there."""
     if user:
         raise Failed(
-            f"cannot copy {path}: guest {user} of the destination uses a file of that name; rename one of the guests"
+            f"cannot copy {path}: guest {user} on the destination uses a file with this name; rename one of the guests"
         )
     if taken:
         raise Failed(
-            f"cannot copy {path}: the destination has a file of that name, which no guest uses and no migration of "
-            "this guest made; look at it, and move it away"
+            f"cannot copy {path}: the destination has a file with this name, which no guest uses and no migration of "
+            "this guest created; inspect it, and move it away"
         )
 
 
 def check_off(name: str, state: str) -> None:
     """Raise Failed when a guest that was off is not any more."""
     if state not in ("shutdown", "crashed"):
-        raise Failed(f"cannot move {name}: it was started meanwhile; run again, it then travels while it runs")
+        raise Failed(f"cannot migrate {name}: it was started in the meantime; run again to migrate it live")

@@ -84,7 +84,7 @@ class CarryDisk(_OfDisk):
 class MakeDisk(_OfDisk):
     """Make the disk that QEMU fills while the guest moves."""
 
-    said = "make an empty {0.path} on {1.dest}{0.on}"
+    said = "create an empty {0.path} on {1.dest}{0.on}"
 
     @property
     def on(self) -> str:
@@ -164,19 +164,19 @@ class Forget(MigrateStep):
 class Settle(MigrateStep):
     """Bring a migration that an earlier run began to its end, whatever that is."""
 
-    said = "settle the migration of {1.guest} to {1.dest} that was interrupted"
+    said = "resolve the interrupted migration of {1.guest} to {1.dest}"
 
 
 class Clear(Settle):
     """The same for one that was just aborted."""
 
-    said = "clear away what the migration of {1.guest} to {1.dest} had made"
+    said = "remove what the migration of {1.guest} to {1.dest} created"
 
 
 class Abort(MigrateStep):
     """End a migration that is under way."""
 
-    said = "end the migration of {1.guest}"
+    said = "abort the migration of {1.guest}"
 
 
 def steps(move: Move) -> list[MigrateStep]:
@@ -271,13 +271,13 @@ def may_switch(move: Move) -> bool:
 
 _REMEDIES = {
     # What libvirt and QEMU say, and what to do about it.
-    "ostcopy is not supported": "allow it on both hosts (sysctl vm.unprivileged_userfaultfd=1), or leave out postcopy",
-    "Unable to access credentials": "give both hosts QEMU's certificates (role corral.virt.pki), or set transport: "
-    "plain",
-    "certificate": "look at both hosts' certificates and clocks (role corral.virt.pki makes new ones)",
-    "No space left on device": "make room on the destination",
-    "Cannot read from TLS channel": "the handshake did not end; large packets that are lost do that: compare the MTU "
-    "on the way",
+    "ostcopy is not supported": "allow it on both hosts (sysctl vm.unprivileged_userfaultfd=1), or omit postcopy",
+    "Unable to access credentials": "install QEMU's certificates on both hosts (role corral.virt.pki), or set "
+    "transport: plain",
+    "certificate": "check both hosts' certificates and clocks (role corral.virt.pki issues new certificates)",
+    "No space left on device": "free space on the destination",
+    "Cannot read from TLS channel": "the handshake did not finish; lost large packets cause that: compare the MTU "
+    "along the path",
 }
 
 

@@ -54,7 +54,9 @@ def _problems(params: Wish) -> list[str]:
     low = [key for key in _FROM_ONE if params[key] is not None and params[key] < 1]
     problems += [f"{key}: must be at least 1, not {params[key]}" for key in low]
     wrong = {key: value for key, value in params["disk_storage"].items() if value not in MODES}
-    problems += [f"disk_storage: {key} cannot be {value!r}; one of {', '.join(MODES)}" for key, value in wrong.items()]
+    problems += [
+        f"disk_storage: {key} cannot be {value!r}; choose one of {', '.join(MODES)}" for key, value in wrong.items()
+    ]
     return problems + _contradictions(params)
 
 
@@ -65,15 +67,15 @@ def _contradictions(params: Wish) -> list[str]:
     switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"]
     switches += ["postcopy"] * params["postcopy"]
     rules = {
-        "transport: a tunnel carries no storage copy; use tls, or shared storage": tunnelled and copies,
-        "parallel: a tunnel has one connection; use tls, or leave it out": tunnelled and params["parallel"],
-        f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or leave it out": tunnelled and switches,
-        f"{' and '.join(after)}: they say when postcopy follows; set postcopy: true": after and not params["postcopy"],
-        "compression: zlib and zstd are for parallel connections; give parallel": (
+        "transport: a tunnel cannot carry a storage copy; use tls, or shared storage": tunnelled and copies,
+        "parallel: a tunnel has one connection; use tls, or omit it": tunnelled and params["parallel"],
+        f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or omit it": tunnelled and switches,
+        f"{' and '.join(after)}: valid only with postcopy: true": after and not params["postcopy"],
+        "compression: zlib and zstd require parallel connections; set parallel": (
             {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
         ),
-        "compression: zlib and zstd do not go together; leave out one": {"zlib", "zstd"} <= set(params["compression"]),
-        "compression: xbzrle does not go with parallel; leave out one": "xbzrle" in params["compression"]
+        "compression: zlib and zstd are mutually exclusive; omit one": {"zlib", "zstd"} <= set(params["compression"]),
+        "compression: xbzrle and parallel are mutually exclusive; omit one": "xbzrle" in params["compression"]
         and params["parallel"],
     }
     return [text for text, met in rules.items() if met]
@@ -83,7 +85,7 @@ def check_local(name: str, uri: str) -> None:
     """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
     if not is_here(uri):
         raise BadInput(
-            f"uri: {name} can be moved only by the host that has it; run this there (delegate_to) with a local uri"
+            f"uri: {name} can be migrated only by the host that has it; run this there (delegate_to) with a local uri"
         )
 
 

@@ -38,7 +38,7 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
             changed[path] = Document(head, after)
     if len(changed) != 1:
         raise Refused(
-            f"cannot make bridge {bridge}: {len(changed)} files of netplan describe {port}; describe it in exactly one"
+            f"cannot create bridge {bridge}: {len(changed)} netplan files configure {port}; configure it in exactly one"
         )
     path = next(iter(changed))
     lasting: dict[str, str | Document] = {**changed}

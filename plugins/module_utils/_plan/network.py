@@ -54,9 +54,9 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
         pf = " or pf" if mode in ("passthrough", "hostdev") else ""
         yield _problem(case, "interfaces", f"mode {mode} requires interfaces{pf}")
     if after.get("bridge") and devices:
-        yield _problem(case, "bridge", "it excludes interfaces; leave out one of the two")
+        yield _problem(case, "bridge", "it and interfaces are mutually exclusive; omit one of the two")
     if after.get("interfaces") and after.get("pf"):
-        yield _problem(case, "pf", "it excludes interfaces; leave out one of the two")
+        yield _problem(case, "pf", "it and interfaces are mutually exclusive; omit one of the two")
 
 
 def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:
@@ -77,8 +77,8 @@ def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
     bridge = after.get("bridge")
     if bridge and bridges is not None and bridge not in bridges:
         yield NotFound(
-            f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such bridge; make it with role "
-            "corral.virt.bridge, or name one that exists"
+            f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such bridge; create it with "
+            "role corral.virt.bridge, or name one that exists"
         )
 
 
@@ -93,8 +93,8 @@ def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
     if of or (bridge in (host.bridges or ()) and running != bridge):
         owner = f"network {of[0]} has" if of else "this host already has"
         yield Refused(
-            f"cannot make bridge {bridge} for network {case.spec.name}: {owner} one of that name; "
-            "choose another, or mode: bridge to use it as it is"
+            f"cannot create bridge {bridge} for network {case.spec.name}: {owner} one with this name; choose another, "
+            "or set mode: bridge to use it as it is"
         )
 
 
@@ -108,8 +108,8 @@ def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
         for other in _host(case).neighbours:
             if other.active and ours and any(one and _overlap(ours, one) for one in map(_parsed, other.subnets)):
                 yield Refused(
-                    f"cannot use {ours} for network {case.spec.name}: it overlaps with network "
-                    f"{other.name}, which runs; choose other addresses, or stop that one"
+                    f"cannot use {ours} for network {case.spec.name}: it overlaps with network {other.name}, which is "
+                    "active; choose other addresses, or stop that one"
                 )
 
 
@@ -146,7 +146,7 @@ def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
             serving.setdefault(subnet.version, []).append(str(address["address"]))
     for version, addresses in serving.items():
         if len(addresses) > 1:
-            reason = f"one IPv{version} address can have DHCP, not {' and '.join(addresses)}"
+            reason = f"only one IPv{version} address can have DHCP, not {' and '.join(addresses)}"
             yield _problem(case, "ips", reason)
 
 
@@ -177,8 +177,8 @@ def _tags_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
 
 
 _TAGS = (
-    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges "
-    "take them since libvirt 11.0"
+    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges support "
+    "them since libvirt 11.0"
 )
 
 
@@ -194,7 +194,7 @@ def _has_one_default(case: Case, _plan: NounPlan) -> Findings:
     groups = case.stored.after.get("portgroups", ())
     defaults = [str(group["name"]) for group in groups if group.get("default") is True]
     if _new_or_changed(case, "portgroups") and len(defaults) > 1:
-        reason = f"one can be the default, not {' and '.join(defaults)}"
+        reason = f"only one can be the default, not {' and '.join(defaults)}"
         yield _problem(case, "portgroups", reason)
 
 
@@ -204,7 +204,7 @@ def _limits_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
         return
     if after["mode"] in OWN or (after["mode"] == "bridge" and after.get("bridge")):
         return
-    reason = "bandwidth is limited on bridges only; leave it out"
+    reason = "bandwidth can be limited on bridges only; omit it"
     if _limited(after):
         yield _problem(case, "bandwidth", reason)
     for group in filter(_limited, after.get("portgroups", ())):
@@ -233,7 +233,7 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
 def _cut_off(case: Case, plan: NounPlan, running: str) -> VirtError | str:
     name = case.spec.name
     if case.spec.force:
-        return f"guests lose network {name} until they are started anew: {running}"
+        return f"guests lose network {name} until they are restarted: {running}"
     verb = "restart" if any(isinstance(step, Start) for step in plan.steps) else "stop"
     return Refused(
         f"cannot {verb} network {name}: running guests would lose it: {running}; shut them down first, or set force: "

@@ -26,8 +26,8 @@ def switch(port: str, bridge: str, mac: str, config: Networkd) -> NetworkChange:
     """The trial is in /run; files of the same names in /etc replace it."""
     if not config.text.strip():
         raise Refused(
-            f"cannot make bridge {bridge}: {config.path}, by which {port} was configured, is gone; "
-            "run `networkctl reload` on the host first"
+            f"cannot create bridge {bridge}: {config.path}, which configured {port}, is gone; run `networkctl reload` "
+            "on the host first"
         )
     of_bridge = network_of_bridge(config.text, bridge, config.iaid)
     netdev = f"[NetDev]\nName={bridge}\nKind=bridge\nMACAddress={mac}\n"

@@ -61,7 +61,7 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
     origin = _usable(guest, image, site, copied=copied)
     if format_of(item) != "qcow2" and not copied:
         raise BadInput(
-            f"disk {item.name} of {guest}: only qcow2 can stand on an image; set clone: copy, or format: qcow2"
+            f"disk {item.name} of {guest}: only qcow2 can have a backing file; set clone: copy, or format: qcow2"
         )
     if size is not None and size < origin.capacity_bytes:
         raise BadInput(
@@ -80,21 +80,21 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
     origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
     cannot = f"cannot copy {what} for {guest}"
     if origin is None:
-        raise NotFound(f"{cannot}: there is no {original.path}")
+        raise NotFound(f"{cannot}: {original.path} does not exist")
     if not origin.here:
         remedy = (
-            f"from here nobody can keep {original.guest} from being started meanwhile; run the module on the hypervisor"
+            f"from here {original.guest} cannot be kept from starting in the meantime; run the module on the hypervisor"
         )
         raise Refused(f"{cannot} over {origin.uri}: {remedy}")
     if origin.written:
-        who = f"a QEMU process, perhaps of another host, writes to {origin.path}"
-        raise Refused(f"{cannot}: {who}; on this host `fuser -v {origin.path}` tells which")
+        who = f"a QEMU process, perhaps on another host, writes to {origin.path}"
+        raise Refused(f"{cannot}: {who}; on this host `fuser -v {origin.path}` shows which")
     other = {origin.format, origin.header.format} - {original.format}
     if other:
         raise Refused(
-            f"{cannot}: {original.guest} has it as {original.format}, and its first bytes say "
-            f"{', '.join(sorted(other))}; copy it by hand with qemu-img convert -f {original.format}, and give {guest} "
-            "that with disks[].source"
+            f"{cannot}: {original.guest} uses it as {original.format}, and its first bytes say "
+            f"{', '.join(sorted(other))}; copy it manually with qemu-img convert -f {original.format}, and set that "
+            f"copy as disks[].source of {guest}"
         )
     if size is not None and size < origin.capacity_bytes:
         have = gib_text(origin.capacity_bytes)
@@ -106,13 +106,11 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> Origin:
     """An image that guests can have; raises what it is instead."""
     origin, pool = site.origin, site.pool.name
     if origin is None:
-        raise NotFound(
-            f"cannot create {guest}: there is no image {image} in pool {pool}; bring it there with virt_image"
-        )
+        raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; import it with virt_image")
     if not (origin.here or copied or CONTENT_NAME.search(image)):
         raise Refused(
             f"cannot create {guest} on image {image} over {origin.uri}: from here the content behind that name cannot "
-            "be told; name the content (as virt_image returns it), say clone: copy, or run the module on the "
+            "be determined; name the content (as virt_image returns it), set clone: copy, or run the module on the "
             "hypervisor"
         )
     if origin.guest is not None:  # it would break when that guest writes
@@ -123,7 +121,7 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> Origin:
     form = inspect.base(f"create {guest} from image", origin.content, origin.header, managed=origin.managed)
     if form != origin.format:
         raise Refused(
-            f"cannot create {guest} from image {origin.content}: libvirt takes it for {origin.format}; refresh pool "
-            f"{pool} and look"
+            f"cannot create {guest} from image {origin.content}: libvirt detects it as {origin.format}; refresh pool "
+            f"{pool} and check it"
         )
     return origin

@@ -34,8 +34,8 @@ def described(wanted: GuestSpec) -> GuestSpec:
     missing = [option for field, option in _NEEDED.items() if wanted.fields.get(field) is None]
     if missing:
         raise BadInput(
-            f"cannot create {wanted.name}: there is no such guest here, and {' and '.join(missing)} must be given to "
-            "make one"
+            f"cannot create {wanted.name}: there is no such guest here, and creating it requires "
+            f"{' and '.join(missing)}"
         )
     return wanted
 
@@ -84,7 +84,7 @@ def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | Non
         if those is not None and place not in those
     }
     if missing:
-        makes = {"bridge": "make it with role corral.virt.bridge", "network": "make it with virt_network"}
+        makes = {"bridge": "create it with role corral.virt.bridge", "network": "create it with virt_network"}
         remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
         raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
 
@@ -96,19 +96,18 @@ def with_image(guest: GuestSpec) -> GuestSpec:
     if guest.image and disks:
         if first is None:
             raise BadInput(
-                f"image of {guest.name}: none of its disks is made, so none is made from it; leave it out or give a "
+                f"image of {guest.name}: none of its disks is created, so none is created from it; omit it, or list a "
                 "disk for it"
             )
         if disks[first].image not in (None, guest.image):
             raise BadInput(
-                f"image of {guest.name}: disk {disks[first].name} has an image of its own, {disks[first].image}; "
-                "leave out one"
+                f"image of {guest.name}: disk {disks[first].name} has its own image, {disks[first].image}; omit one"
             )
         disks[first] = dataclasses.replace(disks[first], image=guest.image)
     bare = [disk.name for disk in disks if disk.clone and not disk.image]
     if bare:
         raise BadInput(
-            [f"disk {name} of {guest.name}: clone says how it is made from image; give that too" for name in bare]
+            [f"disk {name} of {guest.name}: clone says how it is created from image; set image too" for name in bare]
         )
     return guest.with_fields(disks=tuple(disks)) if disks else guest
 

@@ -122,10 +122,10 @@ def _refuse_what_would_not_last(wanted: FirewallSpec, facts: Nftables, undefined
     lost = [_address(one) for one in undefined if drops_the_rest(facts.ruleset, one)]
     if lost:
         raise Refused(
-            f"cannot open {wanted.text}: the nftables chain {' and '.join(lost)} drops what comes "
-            f"in, but neither {facts.config} nor a file that it includes defines its table, so the "
-            "rules would be lost at the next boot; define the table there, or set ports (in role "
-            f"firewall: firewall_ports) to [] and open {wanted.text} where the chain comes from"
+            f"cannot open {wanted.text}: the nftables chain {' and '.join(lost)} drops incoming traffic, but neither "
+            f"{facts.config} nor a file that it includes defines its table, so the rules would be lost at the next "
+            "boot; define the table there, or set ports (in role firewall: firewall_ports) to [] and open "
+            f"{wanted.text} where that chain is defined"
         )
 
 

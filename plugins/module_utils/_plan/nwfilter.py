@@ -37,8 +37,8 @@ def problems(
         if name not in filters:
             there = ", ".join(sorted(filters)) or "none"
             found.append(
-                f"{place}: this host has no network filter {name}; define it (virsh nwfilter-define), or take one of: "
-                f"{there}"
+                f"{place}: this host has no network filter {name}; define it (virsh nwfilter-define), or choose one "
+                f"of: {there}"
             )
             continue
         protocols = frozenset[str]().union(*(filters[one].protocols for one in _reached(name, filters)))
@@ -46,8 +46,8 @@ def problems(
             idle = sorted(protocols & kinds)
             if idle and calls is not None and not calls.get(call):
                 found.append(
-                    f"{place}: the rules of {name} for {', '.join(idle)} do nothing on this host, whose packet filter "
-                    "does not see bridged packets; use a filter with rules for mac, arp, ip and ipv6 such as "
+                    f"{place}: the rules of {name} for {', '.join(idle)} have no effect on this host, whose packet "
+                    "filter does not see bridged packets; use a filter with rules for mac, arp, ip and ipv6 such as "
                     f"clean-traffic, or load br_netfilter and set net.bridge.{call}=1 (role bridge: "
                     "bridge_filter_guests: true)"
                 )

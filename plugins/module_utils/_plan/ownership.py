@@ -33,9 +33,9 @@ def foreign(
     if made.size_bytes not in (seen["capacity_bytes"], seen["physical_bytes"]):
         if made.phase == Made.OPEN and 0 < seen["physical_bytes"] < made.size_bytes and begun(seen["physical_bytes"]):
             return ""
-        return "it has another size than what the move made"
+        return "its size differs from what the migration created"
     if made.phase == Made.MAKING and seen["allocation_bytes"] > _EMPTY_BYTES:
-        return "it holds data, and the move had not made it yet"
+        return "it contains data, and the migration had not created it yet"
     if made.phase == Made.MADE and made.changed != seen["changed"]:
-        return "somebody replaced or changed it after the move had made it"
+        return "it was replaced or changed after the migration created it"
     return ""

@@ -118,7 +118,7 @@ class Load:
         if guest.apart and (
             guest.apart in self.apart or any(other.apart == guest.apart for other in self.batch.values())
         ):
-            return f"has a guest of group {guest.apart}, which stay apart"
+            return f"has a guest of group {guest.apart}, whose guests stay apart"
         return None
 
     def put(self, guest: Guest) -> None:
@@ -192,8 +192,8 @@ def _known(
     if holders and not running and unreached:
         # What is here may be a left-over of what runs there.
         here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
-        why = f"{there} could not be reached and may have it running, {here} has it shut off; "
-        why += f"bring {there} back, or take it out of the inventory; {_dead(unreached)}"
+        why = f"{there} could not be reached and may have it running, and it is shut off on {here}; "
+        why += f"bring {there} back online, or remove it from the inventory; {_dead(unreached)}"
         return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name
@@ -202,18 +202,18 @@ def _known(
         why = (
             "it is there"
             if guest.host in (None, host)
-            else f"it is there; move it to {guest.host} with playbook migrate"
+            else f"it is there; migrate it to {guest.host} with playbook migrate"
         )
         return Placement(guest.name, host, why, exists=True)
     known = sorted([host.name for host in hosts] + list(unreached))
     if guest.host is not None and guest.host not in known:
-        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; there are {', '.join(known)}")
+        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(known)}")
     if unreached:
         # Making it here could make it twice.
         there = ", ".join(sorted(unreached))
         why = (
-            f"{there} could not be reached and may have it; bring that host back, or take it out of the inventory; "
-            f"{_dead(unreached)}"
+            f"{there} could not be reached and may have it; bring that host back online, or remove it from the "
+            f"inventory; {_dead(unreached)}"
         )
         return Placement(guest.name, None, why, deferred=True)
     return None
@@ -245,14 +245,14 @@ def _in_two_places(
     )
     dest = dest or next((copy.moving for copy in copies.values() if copy.moving), None)
     if source in leave and dest in hosts and dest not in leave:
-        return Placement(name, dest, f"it is moving to {dest}")
+        return Placement(name, dest, f"it is being migrated to {dest}")
     if dest:
-        remedy = f"run again when it is there, or settle it (playbook migrate -e guest={name} -e to={dest})"
-        return Placement(name, None, f"it is moving to {dest}; {remedy}", deferred=True)
+        remedy = f"run again when it is there, or finish it (playbook migrate -e guest={name} -e to={dest})"
+        return Placement(name, None, f"it is being migrated to {dest}; {remedy}", deferred=True)
     told = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
     why = (
-        f"it is {told}, as while somebody migrates it; run again when it is on one host, or compare the copies when "
-        "nobody does"
+        f"it is {told}, as during a migration; run again when it is on one host, or compare the copies if none is in "
+        "progress"
     )
     return Placement(name, None, why, deferred=True)
 
@@ -260,17 +260,17 @@ def _in_two_places(
 def _choose(guest: Guest, loads: t.Mapping[str, Load], done: dict[str, Placement]) -> Placement:
     against = {name: load.against(guest) for name, load in loads.items()}
     if guest.host is not None:
-        against.update({name: f"the guest asks for {guest.host}" for name in loads if name != guest.host})
+        against.update({name: f"the guest requests {guest.host}" for name in loads if name != guest.host})
     fits = [name for name, reason in against.items() if reason is None]
     if fits:
         best = min(fits, key=lambda name: (loads[name].cost(guest), name))
         loads[best].put(guest)
         why = (
-            "asked for"
+            "requested"
             if guest.host
             else "the only one with room"
             if len(fits) == 1
-            else f"least loaded after it, of {len(fits)}"
+            else f"least loaded with it, of {len(fits)}"
         )
         return Placement(guest.name, best, why)
     pushed = _push_aside(guest, loads, done) if guest.host is None else None

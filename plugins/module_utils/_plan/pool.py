@@ -32,7 +32,7 @@ def _stays(case: Case, _plan: NounPlan) -> Findings:
         before, after = case.stored.before.get("path"), case.stored.after.get("path")
         yield Refused(
             f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests would stay behind; "
-            "choose another name, or remove the pool first (state: absent leaves the files)"
+            "choose another name, or remove the pool first (state: absent keeps the files)"
         )
 
 

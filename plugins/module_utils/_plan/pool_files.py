@@ -31,8 +31,8 @@ def file_in(pool: Pool, name: str) -> str:
     """The path that a file of that name has in the pool; raises Refused where a disk would be no file."""
     if pool.type not in _FILE_POOLS or not pool.path:
         raise Refused(
-            f"cannot make {name} in pool {pool.name}: it is of type {pool.type}; disks are files, so use a dir, fs or "
-            "netfs pool"
+            f"cannot create {name} in pool {pool.name}: it is of type {pool.type}; disks are files, so use a dir, fs "
+            "or netfs pool"
         )
     return os.path.join(pool.path, name)
 
@@ -41,6 +41,7 @@ def directory(pool: Pool, what: str) -> str:
     """Where the pool keeps its files on this machine; raises Refused."""
     if pool.type not in _DIRECTORY_POOLS or not pool.here:
         raise Refused(
-            f"cannot keep {what} in pool {pool.name}: it is no directory of this machine; use a dir, fs or netfs pool"
+            f"cannot keep {what} in pool {pool.name}: it is not a directory on this machine; use a dir, fs or netfs "
+            "pool"
         )
     return str(pool.path)

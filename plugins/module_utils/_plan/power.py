@@ -25,8 +25,8 @@ def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) ->
         )
     if found is not None and moving and found.state != "running" and wanted.state != "present":
         raise Refused(
-            f"cannot bring {wanted.name} to state {wanted.state}: it is being moved, or a move was interrupted; finish "
-            "it with virt_migrate (playbook migrate), which looks at both hosts"
+            f"cannot bring {wanted.name} to state {wanted.state}: its migration is in progress or was interrupted; "
+            "finish it with virt_migrate (playbook migrate), which checks both hosts"
         )
 
 
@@ -67,8 +67,8 @@ def power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> lis
     if found.state == "crashed":
         if not wanted.force:
             raise Refused(
-                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash keeps it to be "
-                "looked at; set force: true to give that up"
+                f"cannot bring {wanted.name} to state {wanted.state}: it crashed, and its on_crash preserves it for "
+                "inspection; set force: true to discard it"
             )
         return [steps.Destroy(wanted.name)]
     wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []

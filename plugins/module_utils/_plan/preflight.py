@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import m
 __all__ = ["check", "findings", "uses_ports"]
 
 _KEPT = {
-    "managed_save": "it was saved and would wake as it was saved; start it, or drop that state (virsh "
+    "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
     "managedsave-remove {name})",
     "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list "
     "{name})",
@@ -34,7 +34,7 @@ def check(
     """
     problems = findings(move, guest, source, dest)
     if lacks:
-        problems.append(f"{move.dest} cannot give it its processor: {lacks}; give the guest a CPU model that both have")
+        problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
     if deaf:
         problems.append(deaf)
     if problems:
@@ -55,31 +55,26 @@ def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:
 def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
     if source.uuid == dest.uuid:
         yield (
-            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are one host, or cloned ones; "
+            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are the same host, or clones; "
             "set host_uuid in libvirtd.conf (virtqemud.conf) of one"
         )
     other = dest.guests.get(guest.name)
     if other is not None and other[0] == guest.uuid:
-        yield (
-            f"{move.dest} has the same guest already ({other[1]}); look at it there, then remove the one that is wrong"
-        )
+        yield f"{move.dest} already has this guest ({other[1]}); inspect it there, then remove the wrong one"
     elif other is not None:
         yield (
-            f"{move.dest} has another guest of that name ({other[1]}, UUID {other[0]}); rename one of them (virsh "
+            f"{move.dest} has another guest with this name ({other[1]}, UUID {other[0]}); rename one of them (virsh "
             "domrename)"
         )
     twin = next((name for name, (its, _state) in dest.guests.items() if its == guest.uuid and name != guest.name), None)
     if twin:
-        yield (
-            f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the one that "
-            "is wrong"
-        )
+        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the wrong one"
 
 
 def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
         yield (
-            f"{move.dest} has {dest.memory_free_mib} MiB of memory free, the guest may use {guest.memory_mib} MiB; "
+            f"{move.dest} has {dest.memory_free_mib} MiB of memory free, and the guest may use {guest.memory_mib} MiB; "
             "free some there"
         )
     for pool in dest.pools:
@@ -94,36 +89,38 @@ def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.It
     if guest.virt_type not in dest.virt_types:
         yield f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)})"
     if guest.machine and dest.machines and guest.machine not in dest.machines:
-        yield f"{move.dest} does not know machine type {guest.machine}: its QEMU is older or other; upgrade it"
+        yield f"QEMU on {move.dest} does not provide machine type {guest.machine}; upgrade it"
     if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:
         yield (
-            f"the guest has the very processor of {source.name} (host-passthrough), and that of {move.dest} differs; "
-            "give it a CPU model both have (virt_host_info baseline tells one), or move it while it is off"
+            f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
+            "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
         )
     missing = [f"bridge {bridge}" for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
-    missing += [f"virtual network {network}" for network in guest.networks if network not in dest.networks]
+    missing += [f"active virtual network {network}" for network in guest.networks if network not in dest.networks]
     if missing:
-        yield f"{move.dest} has no {', no '.join(missing)} in use; make it there"
+        yield f"{move.dest} has no {', no '.join(missing)}; create it there"
 
 
 def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> t.Iterator[str]:
     if guest.devices and move.active:
         yield (
-            f"it uses {', '.join(guest.devices)} of {source.name}, which cannot travel; detach that, or move the "
-            "guest while it is off"
+            f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
+            "the guest while it is off"
         )
     for kept in guest.keeps:
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:
-        yield f"libvirt is at work on it ({guest.job}); wait for that, or end it (virsh domjobabort {guest.name})"
+        yield (
+            f"libvirt is running a job on it ({guest.job}); wait for that, or abort it (virsh domjobabort {guest.name})"
+        )
 
 
 def _transport(move: Move, _guest: Guest, _source: Host, _dest: Host) -> t.Iterator[str]:
     copied = [disk.target for disk in move.disks if disk.how in COPIED]
     if move.active and copied and move.tuning.transport == "tunnelled":
         yield (
-            f"{', '.join(copied)} would have to be copied, and a tunnel carries no storage copy; use transport: tls, "
-            "or put that on shared storage (storage: shared, where it is already)"
+            f"{', '.join(copied)} would have to be copied, and a tunnel cannot carry a storage copy; use transport: "
+            "tls, or put that on shared storage (storage: shared, if it is there already)"
         )
 
 
@@ -132,7 +129,7 @@ def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator
         return
     either = min(source.libvirt_version, dest.libvirt_version)
     tuning, copied = move.tuning, any(disk.how in COPIED for disk in move.disks)
-    lost = "the name in the certificate is lost on the way"
+    lost = "the name in the certificate is lost"
     traps = (
         # libvirt's own release notes: what is broken, and in which version that ended.
         (
@@ -151,14 +148,13 @@ def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator
         major, minor = map(int, version.split("."))
         if met and either < major * 1_000_000 + minor * 1000:
             yield (
-                f"libvirt before {version} (here {_version(either)}) cannot do {what}; leave that out, or upgrade "
+                f"libvirt before {version} (here {_version(either)}) does not support {what}; omit that, or upgrade "
                 "both hosts"
             )
     qemu = min(source.qemu_version, dest.qemu_version)
     if may_switch(move) and tuning.parallel and qemu < 10_001_000:
         yield (
-            f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; leave "
-            "out one"
+            f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; omit one"
         )
 
 

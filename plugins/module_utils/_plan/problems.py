@@ -46,6 +46,6 @@ def contradictions(
     for name, original in (originals or {}).items():
         if original in names:
             yield (
-                f"clone_of of {name}: this task describes {original}, too; make the copy with a task of its own, "
+                f"clone_of of {name}: this task also describes {original}; create the copy in a separate task, "
                 "afterwards"
             )

@@ -40,7 +40,7 @@ def absent(
     """
     delete = functools.partial(_deletion, uri)
     if found is None:
-        said = "may be left over from {}: no guest uses it; look at it; to delete it: {}"
+        said = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
         return GuestPlan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
     made: list[Step] = power_off(wanted, found) if found.active else []
@@ -71,6 +71,6 @@ def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
     """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
     if wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(
-            f"cannot remove {wanted.name}: the guest of that name has UUID {found.uuid}, not {wanted.uuid}; look at "
-            "it again"
+            f"cannot remove {wanted.name}: the guest with this name has UUID {found.uuid}, not {wanted.uuid}; check "
+            "the UUID"
         )

@@ -39,9 +39,9 @@ def rename(
     if former is None:
         return None
     if found is not None:
-        raise Refused(f"{what}: another guest has that name (UUID {found.uuid}); choose another one")
+        raise Refused(f"{what}: another guest has this name (UUID {found.uuid}); choose another name")
     if wanted.uuid and wanted.uuid != former.uuid:
-        raise Refused(f"{what}: the guest of that name has UUID {former.uuid}, not {wanted.uuid}; look at it again")
+        raise Refused(f"{what}: the guest with this name has UUID {former.uuid}, not {wanted.uuid}; check the UUID")
     if former.active:
         raise Refused(
             f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e "
@@ -49,10 +49,10 @@ def rename(
         )
     if memory.get("moving"):
         raise Refused(
-            f"{what}: it is being moved, or a move was interrupted; finish it with virt_migrate (playbook migrate)"
+            f"{what}: its migration is in progress or was interrupted; finish it with virt_migrate (playbook migrate)"
         )
     if memory.get("making"):
-        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; run that again first")
+        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; repeat it first")
     if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
         remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
         raise Refused(

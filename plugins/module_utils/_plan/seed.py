@@ -55,16 +55,16 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
     method, on_change = options.get("method") or METHODS[0], options.get("on_change") or "ignore"
     if vendor_data.startswith(("Content-Type:", "MIME-Version:")):
         problems.append(
-            f"{where['vendor_data']}: it shares its file with the SSH host key; instead of MIME give {_HEADER}-archive"
+            f"{where['vendor_data']}: it shares its file with the SSH host key; use {_HEADER}-archive instead of MIME"
         )
     if meta_data.get("instance-id") and on_change == "next_boot":
-        why = "on_change: next_boot works by a new instance-id; leave out the one that never changes"
+        why = "on_change: next_boot works by a new instance-id; omit the one that never changes"
         problems.append(f"{where['meta_data']}: {why}")
     if method == OFFLINE:
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
     if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in OFF:
-        why = "vendor_data.enabled: false keeps the SSH host key out, too; leave it out, or give ssh_keys"
+        why = "vendor_data.enabled: false also disables the SSH host key; omit it, or set ssh_keys"
         problems.append(f"{where['user_data']}: {why}")
     if problems:
         raise BadInput(problems)
@@ -153,7 +153,7 @@ def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[
             return value, {}
         else:
             problems.append(
-                f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or give a mapping"
+                f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or use a mapping"
             )
     elif not isinstance(value, (dict, str)) and value is not None:
         problems.append(f"{what}: must be a mapping or text, not {type(value).__name__}")
@@ -168,7 +168,7 @@ def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
         try:
             value = json.loads(value)
         except ValueError:
-            problems.append(f"{what}: must be a mapping, or JSON text (which tasks and ansible -m make of YAML)")
+            problems.append(f"{what}: must be a mapping, or JSON text (tasks and ansible -m convert YAML to it)")
             return {}
     if isinstance(value, dict):
         return value
@@ -203,7 +203,7 @@ def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
             try:
                 ipaddress.ip_address(address)
             except ValueError:
-                problems.append(f"{what}: {given!r} is no address")
+                problems.append(f"{what}: {given!r} is not an IP address")
     return network
 
 
@@ -236,7 +236,6 @@ def _host_keys(value: object, what: str, problems: list[str]) -> dict[str, str]:
     keys = {kind: key for kind, key in found.items() if isinstance(key, str)}
     if value not in (None, {}) and not keys:
         problems.append(
-            f"{what}: has no private key; give one of {', '.join(f'{kind}_private' for kind in _KINDS)}, or leave it "
-            "out"
+            f"{what}: has no private key; set one of {', '.join(f'{kind}_private' for kind in _KINDS)}, or omit it"
         )
     return keys

@@ -109,19 +109,19 @@ def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
     if unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
-            f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; say its "
-            "cloud_init again, to have it made, or remove the guest"
+            f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; set its "
+            "cloud_init again to finish creating it, or remove the guest"
         )
     return dataclasses.replace(disks, left=(*disks.left, *unfinished))
 
 
 def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     """The guest keeps the seed that it has; raises Refused where that is not what was asked."""
-    differs = f"cloud_init of {guest} differs from the seed it was made with"
+    differs = f"cloud_init of {guest} differs from the seed it was created with"
     if case == TOO_LATE:
         raise Refused(
-            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is made from an image "
-            "now; give it an image when it is made, or use method: nocloud"
+            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is created from an "
+            "image now; set an image when it is created, or use method: nocloud"
         )
     if case == DIFFERS:
         raise Refused(f"{differs}; set cloud_init.on_change to next_boot or ignore")
@@ -138,7 +138,8 @@ def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked
     path = asked.path or pool_files.file_in(t.cast(Pool, site.pool), asked.name)
     if site.exists and not asked.ours:
         raise Refused(
-            f"cannot make the seed of {wanted.name}: {path} exists and belongs to no guest of ours; remove it first"
+            f"cannot create the seed of {wanted.name}: {path} exists and belongs to no guest of this collection; "
+            "remove it first"
         )
     volume = Volume(pool=asked.pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
     step = steps.WriteSeed(

@@ -329,7 +329,7 @@ class Seen:
         """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
         lease = source in ("any", "lease")
         reads = sys.maxsize if self.disk_reads is None else self.disk_reads
-        agent = {None: "no channel for one", "disconnected": "not connected (still booting, or not installed)"}.get(
+        agent = {None: "no channel", "disconnected": "not connected (still booting, or not installed)"}.get(
             self.agent, self.agent
         )
         told = [
@@ -345,7 +345,7 @@ class Seen:
                 (f"leases of network {name}: none for it, {count} for others", lease)
                 for name, count in self.leases.items()
             ),
-            ("no network of libvirt's gives it leases (use any)", source == "lease" and not self.leases),
+            ("no libvirt network gives it leases (use any)", source == "lease" and not self.leases),
             (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
         ]
         return "; ".join(fact for fact, holds in told if holds)
@@ -369,8 +369,8 @@ class Shutdown(Step):
     def too_late(self, seen: Seen) -> str:
         """What to say when it has not."""
         return (
-            f"cannot {self.verb} {self.guest}: it has not obeyed within {self.timeout_s} s ({seen.facts()}); "
-            f"set force: true to {self.last_resort} it then, or raise wait_timeout"
+            f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()}); set force: "
+            f"true to {self.last_resort} it then, or raise wait_timeout"
         )
 
 
@@ -431,10 +431,10 @@ class WaitForAddress:
         believed.
         """
         if seen.state == "shutdown":
-            return f"no address of {self.guest}: it powered off meanwhile ({seen.facts()}); start it again"
+            return f"no address of {self.guest}: it powered off in the meantime ({seen.facts()}); start it again"
         facts = [
             f"tried: {', '.join(tried) or self.source}",
-            *(f"not believed: {claim}" for claim in refused),
+            *(f"rejected: {claim}" for claim in refused),
             seen.facts(self.source),
         ]
         return (
@@ -452,5 +452,5 @@ class RecordAddresses(Step):
 
     def __str__(self) -> str:
         if not self.addresses:
-            return f"forget where {self.guest} was seen"
-        return f"record {' and '.join(self.addresses)} as where {self.guest} was seen"
+            return f"remove the recorded addresses of {self.guest}"
+        return f"record that {self.guest} was seen at {' and '.join(self.addresses)}"

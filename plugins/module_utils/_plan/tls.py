@@ -75,7 +75,7 @@ class SetTrust(Step):
     why: str
 
     def __str__(self) -> str:
-        return f"say whom {self.wanted.identity.name} trusts ({self.why})"
+        return f"set whom {self.wanted.identity.name} trusts ({self.why})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Remember(Step):
     changes = False
 
     def __str__(self) -> str:
-        return "note that no daemon has read other certificates"
+        return "record that no daemon has read other certificates"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,9 +198,9 @@ def refuse_foreign(found: t.Sequence[tuple[TlsSpec, FoundTls]]) -> None:
         name = found[0][0].common_name
         ours = sorted({called for wanted, _state in found for called in wanted.trust.trusts.values()})
         raise Refused(
-            f"cannot give {name} certificates: it belongs to another authority. There: {', '.join(theirs)}. Here: "
-            f"{', '.join(ours) or 'none yet'}. Bring the directory of that authority to this controller (ca_dir; "
-            "pki_ca_dir of role pki), or say replace_authority: true (pki_replace_authority), which shuts out every "
+            f"cannot issue certificates to {name}: it belongs to another authority. There: {', '.join(theirs)}. Here: "
+            f"{', '.join(ours) or 'none yet'}. Copy the directory of that authority to this controller (ca_dir; "
+            "pki_ca_dir of role pki), or set replace_authority: true (pki_replace_authority), which shuts out every "
             "client and hypervisor of the other one"
         )
 
@@ -265,7 +265,7 @@ def _of_one(wanted: TlsSpec, found: FoundTls, purpose: str, now: datetime.dateti
     if certificate.serial in trust.revoked or certificate.serial in trust.refuses:
         yield Change(f"{prefix}.revoked", f"{certificate.serial} is revoked", "another one")
     if certificate.issuer != trust.signer and certificate.issuer in {**trust.trusts, **trust.retired}:
-        known = {**dict.fromkeys(trust.retired, "a CA that has retired"), **trust.trusts}
+        known = {**dict.fromkeys(trust.retired, "a retired CA"), **trust.trusts}
         yield Change(f"{prefix}.issuer", known[certificate.issuer], known[trust.signer])
     if certificate.not_after - now < wanted.renew_before:
         left = (certificate.not_after - now) // _DAY

@@ -77,8 +77,8 @@ def ways(
     of.
     """
     moves, refused = travel(disks, active=active)
-    problems = [f"disk {path} waits for the next boot; plug it in or take it out first" for path in sorted(waiting)]
-    problems += [f"disk_storage: it has no disk {key}" for key in sorted(unknown)]
+    problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
+    problems += [f"disk_storage: the guest has no disk {key}" for key in sorted(unknown)]
     if problems + refused:
         raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
     return moves
@@ -110,11 +110,12 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
         if move.how == DELTA and disk.mode == "delta":
             remedy = f"use storage: full for it, or delta for {whole}"
             problems.append(
-                f"disk {disk.target}: {whole} travels whole, and libvirt copies all disks of a guest alike; {remedy}"
+                f"disk {disk.target}: {whole} is copied in full, and libvirt copies all disks of a guest in the same "
+                f"way; {remedy}"
             )
         elif move.how == DELTA:
             moves[disk] = _flattened(
-                disk, move, f"{whole} travels whole, and libvirt copies all disks of a guest alike"
+                disk, move, f"{whole} is copied in full, and libvirt copies all disks of a guest in the same way"
             )
     return list(moves.values()), problems
 
@@ -129,21 +130,23 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     whole = file.allocation_bytes
     doubt = disk.base_there is None or disk.base_unknown
     bring = file.backing_path if _named_for_content(disk) and doubt and disk.mode != "full" else None
-    move = DiskMove(disk.target, disk.path, FULL, "stands alone", volume, whole, whole, base=bring, replace=disk.taken)
+    move = DiskMove(
+        disk.target, disk.path, FULL, "no backing file", volume, whole, whole, base=bring, replace=disk.taken
+    )
     why = "" if bring and disk.assumed else _without_base(disk)
     if not active or disk.fixed:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
-        reason = "nobody writes to it" if disk.fixed else "the guest is off"
+        reason = "nothing writes to it" if disk.fixed else "the guest is off"
         return dataclasses.replace(move, how=CARRY, why=reason, volume=based)
     if file.backing_path is None:
         return move
     if not why:
         return dataclasses.replace(
-            move, how=DELTA, why=f"{file.backing_path} is {'brought' if bring else 'there'}", volume=based
+            move, how=DELTA, why=f"{file.backing_path} is {'imported' if bring else 'there'}", volume=based
         )
     if disk.mode == "delta":
-        raise Refused(f"disk {disk.target}: {why}; bring it there with virt_image, or use storage: full")
+        raise Refused(f"disk {disk.target}: {why}; import it there with virt_image, or use storage: full")
     return _flattened(disk, move, why)
 
 
@@ -152,14 +155,14 @@ def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
 
     On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
     """
-    move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage that you call shared'}")
+    move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage declared as shared'}")
     if not active or not disk.vouched or disk.fixed:
         return move
     if disk.relabelled:
         raise Refused(
             f"disk {disk.target}: libvirt does not know that {disk.path} is shared, and would {disk.relabelled} when "
-            "the guest has left; name its directory in shared_filesystems of /etc/libvirt/qemu.conf on both hosts, "
-            "where libvirt has that setting, or move the guest while it is off"
+            "the guest has left; add its directory to shared_filesystems in /etc/libvirt/qemu.conf on both hosts, if "
+            "libvirt has that setting, or migrate the guest while it is off"
         )
     return dataclasses.replace(move, vouched=True)
 
@@ -167,8 +170,8 @@ def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
 def _unsafe(disk: TravellingDisk) -> str:
     told = f"cache {disk.cache}" if disk.cache else "the default cache"
     return (
-        f"disk {disk.target}: {told} is not safe on storage that only you call shared; set cache: none, and start "
-        "the guest anew"
+        f"disk {disk.target}: {told} is not safe on storage that only the task declares as shared; set cache: none, "
+        "and restart the guest"
     )
 
 
@@ -184,20 +187,24 @@ def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
 def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:
     if disk.shareable:
         raise Refused(
-            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk the others use; put it on "
+            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "
             "shared storage"
         )
     if disk.pool is None:
         directory = os.path.dirname(disk.path)
-        raise Refused(f"disk {disk.target}: the destination has no active storage pool at {directory}; make one there")
+        raise Refused(
+            f"disk {disk.target}: the destination has no active storage pool at {directory}; create one there"
+        )
     if disk.taken and not disk.ours:
         raise Refused(
-            f"disk {disk.target}: {disk.path} exists on the destination already, and no migration of ours made it; if "
-            "it is the same file, set storage: shared; if it is a leftover, look at it and remove it there"
+            f"disk {disk.target}: {disk.path} already exists on the destination, and no migration of this guest "
+            "created it; if it is the same file, set storage: shared; if it is a leftover, inspect it and remove it "
+            "there"
         )
     if disk.file is None:
         raise Refused(
-            f"disk {disk.target}: {disk.path} is in no active storage pool of the source; make a pool for its directory"
+            f"disk {disk.target}: {disk.path} is in no active storage pool of the source; create a pool for its "
+            "directory"
         )
     return disk.pool, disk.file
 
@@ -214,22 +221,21 @@ def _without_base(disk: TravellingDisk) -> str:
     """Why the disk cannot stand there on what it stands on here; empty when it can."""
     base = disk.file.backing_path if disk.file else None
     if disk.mode == "full":
-        return "all of it was asked for"
+        return "a full copy was requested"
     if disk.base is None or disk.base_there is None:
         return f"its base {base} is not on the destination"
     if disk.base_altered:
         return (
-            f"its base {base} was written to on the destination after virt_image brought it there: remove it there "
+            f"its base {base} was written to on the destination after virt_image imported it: remove it there "
             "(virt_image)"
         )
     if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
-        return f"its base {base} is of another size on the destination"
+        return f"its base {base} has another size on the destination"
     known = _named_for_content(disk) and not disk.base_unknown
     return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
 
 
 def _refuse_bare(disk: TravellingDisk, why: str) -> t.NoReturn:
     raise Refused(
-        f"disk {disk.target}: {why}; bring it there with virt_image, or let the disk stand alone (virt_image state: "
-        "flattened)"
+        f"disk {disk.target}: {why}; import it there with virt_image, or flatten the disk (virt_image state: flattened)"
     )

@@ -88,7 +88,7 @@ _NOT_BEGUN = (
 
 _ELSEWHERE = (
     _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
-    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is under way, or was "
+    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is in progress or was "
                                                 "interrupted"),
 )  # fmt: skip
 
@@ -96,22 +96,21 @@ _BEGUN = (
     _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
     # It ran on the destination before all of it was there.
     _row("postcopy", "absent shutdown crashed", "", "memory lost", "nothing~",
-         "post-copy, and {dest} on the destination: what of its memory was there is lost; destroy and undefine it "
-         "here, and start it there "
-         "from its disks, which are newer"),
+         "post-copy, and {dest} on the destination: the part of its memory that was there is lost; destroy and "
+         "undefine it here, and start it there from its disks, which are newer"),
     _row("postcopy", "*", "", "memory on both", "nothing~",
          "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
          "resume it "
          "(virsh migrate --postcopy-resume)"),
     # Nobody can tell yet.
     _row("*", "*", "job_active", "under way", "nothing~",
-         "libvirt is still at work on it; wait, or end it with state: aborted, and run again"),
-    _row("unreachable", "*", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again "
-                                                       "when both can"),
-    _row("*", "unreachable", "", "unseen", "nothing~", "one end cannot be seen; the guest may be on either; run again "
-                                                       "when both can"),
+         "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again"),
+    _row("unreachable", "*", "", "unseen", "nothing~", "one host cannot be reached; the guest may be on either; run "
+                                                       "again when both can be reached"),
+    _row("*", "unreachable", "", "unseen", "nothing~", "one host cannot be reached; the guest may be on either; run "
+                                                       "again when both can be reached"),
     _row("running", "running", "", "split", "nothing",
-         "split: it runs on both ends; nothing was touched, compare them and destroy the wrong one"),
+         "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one"),
     # The source has it no more.
     _row("absent", "running", "", "arrived", "done", "arrived"),
     _row("absent", "paused", "was_paused", "arrived", "done", "arrived"),
@@ -126,34 +125,32 @@ _BEGUN = (
                                                                             "source"),
     _row("migrated", "paused", "", "left behind, paused", "resume_dest", "arrived, paused; its definition was left on "
                                                                          "the source"),
-    _row("migrated", "incoming", "", "gone too early", "nothing~", "given away by the source before all of it arrived"),
+    _row("migrated", "incoming", "", "gone too early", "nothing~", "handed over by the source before all of it "
+                                                                   "arrived"),
     _row("migrated", "absent", "", "given away", "nothing",
-         "given away by the source, and the destination has it no more; nothing was touched; if its disks are left "
-         "there, they are newer: "
-         "define it there with them, and undefine it here; else start it here, and run again"),
+         "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
+         "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
     # It is off on the source: its owner stopped it, or it crashed, or the host did.
     _row("shutdown crashed", "running", "superseded", "superseded", "clean_source",
          "runs on the destination; the source's host went down before its definition was removed"),
-    _row("shutdown crashed", "absent", "", "stopped here", "rolled_back", "it stopped on the source meanwhile"),
+    _row("shutdown crashed", "absent", "", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
     _row("shutdown crashed", "incoming", "", "stopped here", "clean_dest~",
-         "it stopped on the source meanwhile; what was begun on the destination never ran"),
+         "it stopped on the source in the meantime; what was created on the destination never ran"),
     _row("shutdown crashed migrated", "reserved", "", "stopped here", "clean_dest",
-         "it stopped on the source meanwhile; what was begun on the destination never ran"),
+         "it stopped on the source in the meantime; what was created on the destination never ran"),
     _row("shutdown crashed", "paused", "", "nobody can tell", "nothing",
-         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; when the "
-         "source's host died on the way, resume it there (virsh resume) and undefine it here; when it was used here "
-         "since, destroy and "
-         "undefine it there"),
+         "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
+         "if the source host died during the migration, resume it there (virsh resume) and undefine it here; if it was "
+         "used here since, destroy and undefine it there"),
     _row("shutdown crashed migrated", "*", "", "nobody can tell", "nothing",
-         "off on the source, {dest} on the destination: nobody can tell which is newer; nothing was touched; compare "
-         "their disks; then "
-         "undefine the one that is wrong"),
+         "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
+         "compare their disks, then undefine the wrong one"),
     # The source has it, whole.
     _row("running", "absent", "", "here", "rolled_back", "still on the source"),
     _row("paused", "absent", "was_paused", "here", "rolled_back", "still on the source"),
     _row("paused", "absent", "", "here, paused", "resume_source", "still on the source, paused"),
     _row("paused", "running", "was_paused", "split", "nothing",
-         "paused on the source as before, and running on the destination; nothing was touched, compare them"),
+         "paused on the source as before, and running on the destination; nothing was touched; compare them"),
     _row("paused", "running", "", "held back", "clean_source", "runs on the destination; a paused copy was left on "
                                                                "the source"),
     _row("paused", "incoming", "", "undecided", "clean_dest~", "not yet decided by libvirt"),
@@ -231,8 +228,8 @@ def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) 
         raise NotFound(f"cannot migrate {guest}: it is neither on {source} nor on {dest}; where is it?")
     if verdict.state == "on its way":
         raise Refused(
-            f"cannot migrate {guest} to {dest}: its migration to {moving} is under way, or was interrupted; let that "
-            f"one end first, or end it and clear away what it left with dest: {moving} and state: aborted"
+            f"cannot migrate {guest} to {dest}: its migration to {moving} is in progress or was interrupted; let that "
+            f"one finish first, or abort it and clean up what it left with dest: {moving} and state: aborted"
         )
     raise Refused(f"cannot migrate {guest}: seen on both hosts: {verdict.meaning}")
 
@@ -253,18 +250,19 @@ def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.
 
 def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:
     """A failure that left what could not be settled, for another reason."""
-    return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not settled: {error}; run again")
+    return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {error}; run again")
 
 
 def check_settled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:
     """Raise Failed where an interrupted migration could not be brought to an end, or `still` has to be after that."""
     if still or verdict.end == OPEN:
-        raise Failed(f"cannot settle the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")
+        raise Failed(f"cannot resolve the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")
 
 
 def check_abort(guest: str, source: str) -> None:
     """Raise Refused when a guest's migration, in that state of the source, cannot be ended any more."""
     if source == "postcopy":
         raise Refused(
-            f"cannot end the migration of {guest}: in post-copy it would be lost; let it arrive, then move it back"
+            f"cannot abort the migration of {guest}: in post-copy the guest would be lost; let it arrive, then migrate "
+            "it back"
         )

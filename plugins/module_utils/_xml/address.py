@@ -80,13 +80,13 @@ def _new_route(element: Element, item: Item) -> None:
 def _check_lease(_element: Element, values: row.Values) -> t.Iterator[str]:
     factor = {"seconds": 1, "hours": 3600}.get(values.get("lease.unit", ""), 60)
     if 0 < values.get("lease.expiry", 0) * factor < _SHORTEST_LEASE_S:
-        yield "a lease lasts two minutes at least; 0 is for ever"
+        yield "a lease must last at least two minutes; 0 means forever"
 
 
 def _check_host(element: Element, values: row.Values) -> t.Iterator[str]:
     yield from _check_lease(element, values)
     if not {"mac", "id", "name"} & set(values):
-        yield "it is for nobody; give mac, id (IPv6) or name"
+        yield "it matches no client; set mac, id (IPv6) or name"
 
 
 _LEASE = {

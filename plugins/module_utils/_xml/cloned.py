@@ -89,11 +89,11 @@ def _read(device: Element) -> OriginalDisk:
     kind = values.get("device", "disk")
     obstacle = ""
     if path is None or kind != "disk":
-        obstacle = "it is no file"
+        obstacle = "it is not a file"
     elif device.find(".//encryption") is not None:
         obstacle = "it is encrypted"
     elif source.find("slices") is not None:
-        obstacle = "it is a part of its file"
+        obstacle = "it is only a part of its file"
     return OriginalDisk(
         name=disk.name_of(device),
         target=values.get("target") or "",

@@ -77,7 +77,7 @@ def _new_channel(device: Element, item: Item) -> None:
 
 def _check_channel(_element: Element, values: row.Values) -> t.Iterator[str]:
     if values.get("type") == "unix" and values.get("mode") and not values.get("path"):
-        yield "mode is of a socket whose path is known; give path, or leave both to libvirt"
+        yield "mode requires path; set path, or leave both to libvirt"
 
 
 CHANNELS = Items(
@@ -151,7 +151,7 @@ def _new_hostdev(device: Element, item: Item) -> None:
 
 def _check_hostdev(_element: Element, values: row.Values) -> t.Iterator[str]:
     if values.get("type") == "usb" and not {"vendor", "bus"} & set(values):
-        yield "a USB device is known by vendor and product, or by bus and device; give them as lsusb prints them"
+        yield "a USB device is identified by vendor and product, or by bus and device; set them as lsusb prints them"
 
 
 HOSTDEVS = Items(
@@ -181,7 +181,7 @@ def _forget_access(device: Element) -> None:
 def _check_filesystem(_element: Element, values: row.Values) -> t.Iterator[str]:
     if values.get("driver") == "virtiofs" and values.get("accessmode", "passthrough") != "passthrough":
         yield (
-            f"driver virtiofs has accessmode passthrough only, not {values['accessmode']}; leave it out, or say "
+            f"driver virtiofs supports accessmode passthrough only, not {values['accessmode']}; omit it, or set "
             "driver: path"
         )
 
@@ -218,7 +218,7 @@ def _new_input(device: Element, item: Item) -> None:
 
 def _check_input(_element: Element, values: row.Values) -> t.Iterator[str]:
     if (values["type"], values["bus"]) == ("tablet", "ps2"):
-        yield "a tablet is on bus usb or virtio, not ps2"
+        yield "a tablet must be on bus usb or virtio, not ps2"
 
 
 INPUTS = Items(
@@ -293,9 +293,9 @@ def _check_controller(_element: Element, values: row.Values) -> t.Iterator[str]:
     kind, model = values["type"], values.get("model")
     if model is not None and model not in _MODELS.get(kind, ()):
         models = ", ".join(_MODELS.get(kind, ()))
-        yield f"model {model} is none of type {kind}, which has {models or 'no models'}"
+        yield f"model {model} is not one of type {kind}, which has {models or 'no models'}"
     if values.get("iothread") and not str(model).startswith("virtio"):
-        yield "iothread belongs to model virtio-scsi; say that too"
+        yield "iothread requires model virtio-scsi"
 
 
 CONTROLLERS = Items(

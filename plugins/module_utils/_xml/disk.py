@@ -41,7 +41,7 @@ def _url_of(value: t.Any) -> str:
         or ".." in url.path.split("/")
     ):
         raise ValueError(
-            f"must be {'://, '.join(_URL_PORTS)}:// with host and path, as http://mirror.example.org/debian.iso"
+            f"must be {'://, '.join(_URL_PORTS)}:// with host and path, such as http://mirror.example.org/debian.iso"
         )
     return str(value)
 
@@ -223,24 +223,27 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
     """What libvirt or QEMU would refuse of what stands together."""
     device, bus, raw = values.get("device", "disk"), values.get("bus"), values.get("format", "raw") == "raw"
     if bus not in (None, *_BUSES[device]):
-        yield f"a {device} is on bus {' or '.join(_BUSES[device])}, not {bus}"
+        yield f"a {device} must be on bus {' or '.join(_BUSES[device])}, not {bus}"
     if "target" in values and values["target"].startswith("fd") != (device == "floppy"):
-        yield f"target {values['target']} is no place of a {device}; leave target out, to have one chosen"
+        yield f"target {values['target']} is not valid for a {device}; omit target to have one chosen"
     if element.find("source") is None and device in ("disk", "lun"):
-        yield "only a cdrom or floppy can be without a medium; give one, or say state: absent"
+        yield "only a cdrom or floppy can be without a medium; set one, or set state: absent"
     if device == "lun" and not (raw and element.get("type") in ("block", "volume", "network")):
-        yield "a lun is a block device of the host as it is; give its path below /dev and no format, or device: disk"
+        yield (
+            "a lun is a block device of the host, passed through; set its path below /dev and no format, or device: "
+            "disk"
+        )
     if values["readonly"] and device == "disk" and bus in ("ide", "sata"):
-        yield f"a disk on bus {bus} cannot be readonly; take bus virtio or scsi, or device: cdrom"
+        yield f"a disk on bus {bus} cannot be readonly; use bus virtio or scsi, or device: cdrom"
     if values.get("io") == "native" and values.get("cache") not in ("none", "directsync"):
-        yield "io native needs cache none or directsync; give both"
+        yield "io native requires cache none or directsync; set both"
     if values.get("startup_policy") == "requisite" and device not in ("cdrom", "floppy"):
-        yield "startup_policy requisite is for media of a cdrom or floppy; take mandatory or optional"
+        yield "startup_policy requisite is for media of a cdrom or floppy; use mandatory or optional"
     for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
         if values.get(f"iotune.total_{unit}") and (
             values.get(f"iotune.read_{unit}") or values.get(f"iotune.write_{unit}")
         ):
-            yield f"iotune.total_{unit} and a limit for reading or writing exclude each other; set one of them to 0"
+            yield f"iotune.total_{unit} and a limit for reading or writing are mutually exclusive; set one of them to 0"
 
 
 DISKS = Items(

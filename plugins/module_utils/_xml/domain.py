@@ -398,7 +398,7 @@ DOMAIN: row.Table = {
     "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only=_VIDEO),
     "video.resolution": Resolution(
         "devices/video/model/resolution",
-        k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be as 1280x720"),
+        k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be a resolution such as 1280x720"),
         only={"video.model": ("virtio", "vga", "qxl", "bochs")},
     ),
     "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),

@@ -61,7 +61,7 @@ def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | No
         values = {**_identity(row.table, said), **read(entry, row.table)}
         missing = [option_of(field) for field in row.needed if values.get(field) is None]
         if missing:
-            yield place, f"{' and '.join(missing)} must be given to make it"
+            yield place, f"creating it requires {' and '.join(missing)}"
         yield from ((place, reason) for reason in row.check(entry, values))
 
 
@@ -86,16 +86,16 @@ def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *,
         if not {field, other} & set(touched) or there in fits or (silent and there is None):
             continue
         if there in (None, "", False):
-            yield where + option_of(field), f"it means nothing without {option_of(other)}{_either(fits)}; say that too"
+            yield where + option_of(field), f"it requires {option_of(other)}{_either(fits)}"
         elif fits:
-            yield where + option_of(field), f"it belongs to {option_of(other)}{_either(fits)}, not {_shown(there)}"
+            yield where + option_of(field), f"it applies to {option_of(other)}{_either(fits)}, not {_shown(there)}"
 
 
 def _incomplete(field: str, row: Row, values: Values, touched: Places, where: str) -> Misfits:
     """A value that means nothing without another field."""
     for other, asks in row.due.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
-            yield where + option_of(other), f"{_shown(values[other])} needs {option_of(field)}; say that too"
+            yield where + option_of(other), f"{_shown(values[other])} requires {option_of(field)}"
 
 
 def _either(values: t.Iterable[t.Any]) -> str:

@@ -66,7 +66,7 @@ GRAPHICS: row.Table = {
 def check(values: row.Values) -> t.Iterator[tuple[str, str]]:
     """What else is wrong with a display: place and reason."""
     if values.get("type") == "vnc" and len(values.get("password") or "") > 8:
-        yield "graphics.password", "VNC looks at 8 characters only; give at most 8"
+        yield "graphics.password", "VNC uses only 8 characters; set at most 8"
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

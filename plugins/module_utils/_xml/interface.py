@@ -74,7 +74,7 @@ class PciAddress(Plug):
 
 _TARGET = k.matching(
     r"(?!(vnet|vif|macvtap|macvlan)\d)[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}",
-    "must be the name of a network device, 15 characters at most, and none that libvirt counts itself (vnet0)",
+    "must be the name of a network device, 15 characters at most, and not one that libvirt numbers itself (vnet0)",
 )
 
 

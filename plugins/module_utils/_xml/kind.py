@@ -165,7 +165,7 @@ NAME = _of_units(_units.check_name)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
 ALIAS = matching(
-    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt remembers no other"
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt keeps no others"
 )
 MAC = _of_units(_units.mac_of)
 CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)

@@ -47,10 +47,10 @@ def checked(xml: str, shape: Shape) -> str:
     except Failed as error:
         raise ValueError(f"must be well-formed XML ({error})") from error
     if root.tag != shape.tag or root.attrib:
-        raise ValueError(f"must be a <{shape.tag}> element without attributes that holds what is to be there")
+        raise ValueError(f"must be a <{shape.tag}> element without attributes that contains the elements to add")
     taken = [tag for tag in shape.ours if root.find(tag) is not None]
     if taken:
-        raise ValueError(f"must not hold <{taken[0]}>: that belongs to its own option")
+        raise ValueError(f"must not contain <{taken[0]}>: it has its own option")
     return xml
 
 

@@ -49,7 +49,7 @@ def _same(root: Element, wanted: GuestSpec) -> Problems:
         for item in wanted.fields.get(field, ()):
             entry = one.entry(root, item)
             if item.state == "present" and any(entry is other for other in taken):
-                yield f"{field}[{item.name}]", "another entry means the same; say it once"
+                yield f"{field}[{item.name}]", "another entry means the same device; list it once"
             taken.append(entry)
 
 
@@ -71,7 +71,10 @@ def _controllers(root: Element, wanted: GuestSpec) -> Problems:
     for item in wanted.fields.get("controllers", ()):
         kind, _dash, index = item.name.rpartition("-")
         if item.state == "absent" and int(index) <= last.get(kind, -1):
-            yield f"controllers[{item.name}]", "devices hang on it, or it stands below others; take those away first"
+            yield (
+                f"controllers[{item.name}]",
+                "devices are attached to it, or other controllers follow it; remove those first",
+            )
 
 
 def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Collection[str]) -> Problems:
@@ -79,7 +82,7 @@ def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Colle
 
     Libvirt adds it where there is none.
     """
-    reason = "this console is the first serial port; say it with serial, or take another port"
+    reason = "this console is the first serial port; set it with serial, or use another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
     for console in consoles:
         target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
@@ -96,13 +99,13 @@ def _memory(root: Element, values: Values) -> Problems:
     total = values.get("memory.maximum_kib")
     if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
         reason = (
-            f"the cells have {sum(cells) // 1024} MiB together, memory.maximum says {total // 1024} MiB; make "
-            "them equal"
+            f"the cells have {sum(cells) // 1024} MiB together, and memory.maximum is {total // 1024} MiB; make them "
+            "equal"
         )
         yield "numa.cells", reason
     most = values.get("memory.hotplug_maximum_kib")
     if isinstance(most, int) and isinstance(total, int) and most < total:
-        yield "memory.hotplug_maximum", f"{most // 1024} MiB is below memory.maximum, {total // 1024} MiB; give more"
+        yield "memory.hotplug_maximum", f"{most // 1024} MiB is below memory.maximum, {total // 1024} MiB; set more"
 
 
 def _cells(_root: Element, values: Values) -> Problems:
@@ -110,43 +113,45 @@ def _cells(_root: Element, values: Values) -> Problems:
     cells = values.get("numa.cells", ())
     there = [cell["id"] for cell in cells]
     if sorted(there) != list(range(len(there))):
-        yield "numa.cells", f"cells are counted from 0 without a gap, not {', '.join(map(str, there))}"
+        yield "numa.cells", f"cells must be numbered from 0 without gaps, not {', '.join(map(str, there))}"
     for cell in cells:
         for other in cell.get("distances", ()):
             place = f"numa.cells[{cell['id']}].distances[{other['id']}]"
             if other["id"] not in there:
                 yield place, _NO_CELL
             elif (other["id"] == cell["id"]) != (other["value"] == 10):
-                yield place, f"10 is the distance of a cell to itself, and of no others, not {other['value']}"
+                yield place, f"10 is the distance of a cell to itself, and to no other, not {other['value']}"
     taken: set[int] = set()
     for cell in cells:
         cpus = cpus_of(cell.get("cpus") or "")
         if cpus & taken or max(cpus, default=0) >= values["vcpus.maximum"]:
-            reason = f"each of the {values['vcpus.maximum']} vcpus, counted from 0, is in one cell, not {cell['cpus']}"
+            reason = (
+                f"each of the {values['vcpus.maximum']} vcpus, numbered from 0, must be in one cell, not {cell['cpus']}"
+            )
             yield f"numa.cells[{cell['id']}].cpus", reason
         taken |= cpus
 
 
-_NO_CELL = "there is no such cell; give it in numa.cells"
+_NO_CELL = "there is no such cell; define it in numa.cells"
 
 
 def _nodes(_root: Element, values: Values) -> Problems:
     mode, auto, nodes = values.get("numa.mode"), values.get("numa.placement") == "auto", values.get("numa.nodes", ())
     if mode and not values.get("numa.nodeset") and not auto:
-        yield "numa.mode", "it needs the nodes of the host; give numa.nodeset, or numa.placement: auto"
+        yield "numa.mode", "it requires nodes of the host; set numa.nodeset, or numa.placement: auto"
     for node in nodes:
         place = f"numa.nodes[{node['cell']}]"
         if node["cell"] not in [cell["id"] for cell in values.get("numa.cells", ())]:
             yield place, _NO_CELL
         if auto:
-            yield place, "numa.placement: auto chooses the nodes of all cells; say static, or leave out numa.nodes"
+            yield place, "numa.placement: auto chooses the nodes of all cells; set static, or omit numa.nodes"
         if mode == "restrictive" != node.get("mode"):
             yield f"{place}.mode", f"it must be restrictive, as numa.mode is, not {node.get('mode')}"
 
 
 def _firmware(root: Element, values: Values) -> Problems:
     if root.find("os").get("firmware") and values.get("loader.path"):
-        yield "loader.path", "libvirt finds the loader for what firmware says; leave out one of the two"
+        yield "loader.path", "libvirt chooses the loader for firmware; omit one of the two"
 
 
 def _video(_root: Element, values: Values) -> Problems:
@@ -154,9 +159,9 @@ def _video(_root: Element, values: Values) -> Problems:
     if model is None:
         return
     if values.get("video.accel3d") is True and model != "virtio":
-        yield "video.accel3d", f"it belongs to video.model virtio, not {model}"
+        yield "video.accel3d", f"it applies to video.model virtio, not {model}"
     if values.get("video.heads", 1) > 1 and model not in ("virtio", "qxl"):
-        yield "video.heads", f"video.model {model} has one; take virtio or qxl for more"
+        yield "video.heads", f"video.model {model} has only one; use virtio or qxl for more"
 
 
 def _consoles(root: Element, values: Values) -> Problems:
@@ -165,8 +170,8 @@ def _consoles(root: Element, values: Values) -> Problems:
     for place, console in enumerate(consoles, start=1 if mirrored else 0):
         if console.get("port") != place:
             reason = (
-                "libvirt counts consoles without a gap, from 0, which is the first serial port where there is "
-                f"one; give port {place}"
+                "libvirt numbers consoles without gaps from 0, which is the first serial port if there is one; set "
+                f"port {place}"
             )
             yield f"consoles[{console.get('port')}]", reason
 
@@ -176,18 +181,21 @@ def _host_devices(_root: Element, values: Values) -> Problems:
     for kind in ("interfaces", "hostdevs"):
         for one in [one for one in values.get(kind, ()) if one.get("address")]:
             if one["address"] in taken:
-                yield f"{kind}[{one['name']}].address", f"{one['address']} is given to the guest already; say it once"
+                yield (
+                    f"{kind}[{one['name']}].address",
+                    f"{one['address']} is already assigned to the guest; list it once",
+                )
             taken.add(one["address"])
 
 
 def _boot_order(root: Element, _values: Values) -> Problems:
     if root.find("devices/*/boot") is not None:
-        yield "boot.order", "devices have a boot_order of their own; leave out one of the two"
+        yield "boot.order", "devices have their own boot_order; omit one of the two"
 
 
 def _vsock(_root: Element, values: Values) -> Problems:
     if values.get("vsock.auto") is True:
-        yield "vsock.cid", "libvirt counts it with vsock.auto: true; say false there, or leave out cid"
+        yield "vsock.cid", "libvirt assigns it with vsock.auto: true; set that to false, or omit cid"
 
 
 def _iothreads(root: Element, values: Values) -> Problems:
@@ -211,20 +219,23 @@ def _topology(_root: Element, values: Values) -> Problems:
     parts = [values.get(f"vcpus.topology.{part}") for part in ("sockets", "dies", "clusters", "cores", "threads")]
     product = math.prod(part or 1 for part in parts)
     if any(parts) and product != values["vcpus.maximum"]:
-        yield "vcpus.topology", f"it has {product} vcpus, vcpus.maximum says {values['vcpus.maximum']}; make them equal"
+        yield (
+            "vcpus.topology",
+            f"it has {product} vcpus, and vcpus.maximum is {values['vcpus.maximum']}; make them equal",
+        )
 
 
 def _pinning(_root: Element, values: Values) -> Problems:
     for pin in values.get("vcpus.pinning", ()):
         if pin["vcpu"] >= values["vcpus.maximum"]:
-            yield f"vcpus.pinning[{pin['vcpu']}]", f"the guest has {values['vcpus.maximum']} vcpus, counted from 0"
+            yield f"vcpus.pinning[{pin['vcpu']}]", f"the guest has {values['vcpus.maximum']} vcpus, numbered from 0"
 
 
 def _targets(_root: Element, values: Values) -> Problems:
     taken: set[str] = set()
     for disk in values.get("disks", ()):
         if disk.get("target") in taken:
-            yield f"disks[{disk['name']}].target", f"{disk['target']} is taken; leave it out, to have one chosen"
+            yield f"disks[{disk['name']}].target", f"{disk['target']} is already used; omit it to have one chosen"
         taken.add(disk.get("target", ""))
 
 
@@ -235,7 +246,7 @@ def _boot_orders(_root: Element, values: Values) -> Problems:
             if one["boot_order"] in taken:
                 yield (
                     f"{kind}[{one['name']}].boot_order",
-                    f"{one['boot_order']} is taken; number devices in the order they are tried",
+                    f"{one['boot_order']} is already used; number devices in the order in which they are tried",
                 )
             taken.add(one["boot_order"])
 

@@ -41,6 +41,6 @@ def test_a_base_that_cannot_be_stood_on_does_not_end_the_run(place: str) -> None
     for refuse in refusals():
         with pytest.raises(Refused, match=pattern):
             refuse()
-    with pytest.raises(Refused, match="begins alike") as other:
+    with pytest.raises(Refused, match="begins with the same digits") as other:
         arrival.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
     assert not re.search(pattern, str(other.value))

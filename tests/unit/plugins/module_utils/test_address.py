@@ -65,15 +65,15 @@ def test_an_address_of_the_bridge_is_believed(source: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "why"),
     [
-        (("192.0.2.1", "lease"), "it is this hypervisor's own"),
-        (("198.51.100.1", "packets"), "it is this hypervisor's own"),
+        (("192.0.2.1", "lease"), "it is this hypervisor's own address"),
+        (("198.51.100.1", "packets"), "it is this hypervisor's own address"),
         (("192.0.2.254", "dhcp"), "it is the router of br0"),
         (("203.0.113.7", "agent"), "br0 has 192.0.2.0/24"),
         (("198.51.100.7", "dhcp"), "br0 has 192.0.2.0/24"),
-        (("192.0.2.0", "packets"), "it is no address of one host"),
-        (("192.0.2.255", "packets"), "it is no address of one host"),
-        (("127.0.0.1", "agent"), "it is no address of one host"),
-        (("fe80::7", "agent"), "it is no address of one host"),
+        (("192.0.2.0", "packets"), "it is not a host address"),
+        (("192.0.2.255", "packets"), "it is not a host address"),
+        (("127.0.0.1", "agent"), "it is not a host address"),
+        (("fe80::7", "agent"), "it is not a host address"),
         (("192.0.2.9", "packets"), "02:00:00:00:00:99 answers for it"),
         (("192.0.2.9", "agent"), "02:00:00:00:00:99 answers for it"),
     ],
@@ -152,7 +152,7 @@ def test_a_liar_does_not_displace_who_was_there_before() -> None:
     honest, liar = web((X, "packets"), seen=seen(WEB, X)), db((X, "packets"), (Y, "packets"))
     assert believed(honest, liar) == {"web1": [X], "db1": [Y]}
     verdict = plans.judge([honest, liar], LINKS, settled=True)
-    assert verdict.refused["2"] == (f"{X} (packets): web1 has it",)
+    assert verdict.refused["2"] == (f"{X} (packets): web1 uses it",)
     assert not verdict.lost
 
 

@@ -221,7 +221,7 @@ REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
     (
         wanted("present", base=image(uses=(OFF,))),
         NOTHING,
-        ["cannot stand on", "debian.qcow2", "web1 (off)", "clone: copy"],
+        ["cannot use", "debian.qcow2", "web1 (off)", "clone: copy"],
     ),
     (
         wanted("present", base=image(uses=(RUNS,)), copy=True),
@@ -230,15 +230,15 @@ REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
     ),
     (wanted("present", base=image(locked=True), copy=True), NOTHING, ["cannot copy", f"fuser -v {BASE}"]),
     (wanted("present", base=ANY), FoundDisk("link"), ["an image"]),
-    (wanted("present", base=ANY), FoundDisk("other"), ["no file"]),
+    (wanted("present", base=ANY), FoundDisk("other"), ["not a file"]),
     (wanted("present", base=ANY), here(backing="/images/o.qcow2"), ["/images/o.qcow2", "state: rebased"]),
-    (wanted("present", format="raw"), here(), ["into raw", "format: qcow2"]),
+    (wanted("present", format="raw"), here(), ["to raw", "format: qcow2"]),
     (wanted("present", base=ANY, size_bytes=GIB), NOTHING, ["1 GiB", "2 GiB", "allow_shrink"]),
     (wanted("present", size_bytes=3 * GIB), here(), ["from 4 GiB to 3 GiB", "allow_shrink"]),
     (
         wanted("present", size_bytes=5 * GIB),
         here(uses=(BELOW,)),
-        ["grow disk disk.qcow2", "web2", "beneath another image"],
+        ["grow disk disk.qcow2", "web2", "as a backing file"],
     ),
     (wanted("present", size_bytes=5 * GIB), here(uses=(SAVED,)), ["web1 (saved)", "managedsave-remove"]),
     (wanted("present", size_bytes=3 * GIB, allow_shrink=True), here(uses=(RUNS,)), ["web1 (running)", "shrink"]),

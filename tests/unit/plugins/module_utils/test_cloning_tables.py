@@ -110,7 +110,7 @@ def test_files_of_devices_are_one_guest_s() -> None:
     after = cloned.own_files(cloned.document(XML, name="web3", uuid=UUID))
     assert after == mine, "what libvirt named after the guest, it names anew"
     with pytest.raises(
-        Refused, match=r"a copy of web1: devices of both would use /log/web1, .*/srv/web1\.sock.*; give those of web3"
+        Refused, match=r"a copy of web1: devices of both would use /log/web1, .*/srv/web1\.sock.*; set others for web3"
     ):
         cloning.check_files(COPY, cloned.own_files(XML), after)
     cloning.check_files(COPY, cloned.own_files(XML), {"/log/web3"})
@@ -119,16 +119,16 @@ def test_files_of_devices_are_one_guest_s() -> None:
 @pytest.mark.parametrize(
     ("original", "more", "said"),
     [
-        (None, {}, "there is no guest web1 here; a copy is made on the host that has the guest"),
+        (None, {}, "there is no guest web1 here; a copy is created on the host that has the guest"),
         (
             dataclasses.replace(OFF, state="running", live_xml="<domain/>"),
             {},
-            "web1 is running, and writes to its disks .* shut it down first",
+            "web1 is running, and would write to its disks .* shut it down first",
         ),
         (
             OFF,
             {"memory": {"moving": "h2"}},
-            "web1 is being moved, or .* finish it with virt_migrate .playbook migrate.$",
+            "the migration of web1 is in progress or .* finish it with virt_migrate .playbook migrate.$",
         ),
         (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
@@ -136,7 +136,7 @@ def test_files_of_devices_are_one_guest_s() -> None:
     ],
 )
 def test_what_is_not_copied(original: FoundGuest | None, more: dict[str, t.Any], said: str) -> None:
-    with pytest.raises(VirtError, match=f"^cannot make web3 as a copy of web1: {said}"):
+    with pytest.raises(VirtError, match=f"^cannot create web3 as a copy of web1: {said}"):
         cloning.checked(COPY, original, **{"keeps": (), "memory": {}, "seed": False, **more})
 
 
@@ -163,23 +163,23 @@ def read(xml: str) -> OriginalDisk:
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/></disk>", ("raw", False, "")),
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/><readonly/></disk>", ("raw", True, "")),
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/><shareable/></disk>", ("raw", True, "")),
-        ("<disk type='file' device='cdrom'><target dev='sda'/></disk>", ("raw", True, "it is no file")),
+        ("<disk type='file' device='cdrom'><target dev='sda'/></disk>", ("raw", True, "it is not a file")),
         (
             "<disk type='file' device='floppy'><source file='/p/a'/><target dev='fda'/></disk>",
-            ("raw", True, "it is no file"),
+            ("raw", True, "it is not a file"),
         ),
-        ("<disk type='block'><source dev='/dev/vg/a'/><target dev='vda'/></disk>", ("raw", False, "it is no file")),
+        ("<disk type='block'><source dev='/dev/vg/a'/><target dev='vda'/></disk>", ("raw", False, "it is not a file")),
         (
             "<disk type='file' device='lun'><source file='/p/a'/><target dev='sda'/></disk>",
-            ("raw", False, "it is no file"),
+            ("raw", False, "it is not a file"),
         ),
         (
             "<disk type='volume'><source pool='a' volume='b'/><target dev='vda'/></disk>",
-            ("raw", False, "it is no file"),
+            ("raw", False, "it is not a file"),
         ),
         (
             "<disk type='network'><source protocol='nfs' name='/p/a'/><target dev='vda'/></disk>",
-            ("raw", False, "it is no file"),
+            ("raw", False, "it is not a file"),
         ),
         (
             "<disk type='file'><source file='/p/a'><encryption format='luks'/></source><target dev='vda'/></disk>",
@@ -187,7 +187,7 @@ def read(xml: str) -> OriginalDisk:
         ),
         (
             "<disk type='file'><source file='/p/a'><slices/></source><target dev='vda'/></disk>",
-            ("raw", False, "it is a part of its file"),
+            ("raw", False, "it is only a part of its file"),
         ),
     ],
 )
@@ -202,7 +202,7 @@ def test_the_seed_of_the_original_is_none_of_its_disks() -> None:
 
 def test_which_disks_a_copy_gets_its_own_of() -> None:
     data = dataclasses.replace(SYSTEM, name="data", target="vdb", path="/p/b.img", format="raw")
-    media = dataclasses.replace(SYSTEM, name="cd", target="sda", shared=True, obstacle="it is no file")
+    media = dataclasses.replace(SYSTEM, name="cd", target="sda", shared=True, obstacle="it is not a file")
     system, more = cloning.described(COPY, [SYSTEM, data, media]).disks or ()
     assert system == Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", SYSTEM.path, "qcow2"))
     assert more == Disk("data", fields={"format": "raw"}, copy_of=Original("web1", data.path, "raw"))
@@ -210,7 +210,9 @@ def test_which_disks_a_copy_gets_its_own_of() -> None:
 
 def test_a_disk_that_cannot_be_copied_must_be_spoken_of() -> None:
     found = dataclasses.replace(SYSTEM, obstacle="it is encrypted")
-    with pytest.raises(BadInput, match="cannot copy disk system of web1 for web3: it is encrypted; give web3 a disk"):
+    with pytest.raises(
+        BadInput, match="cannot copy disk system of web1 for web3: it is encrypted; list a disk of that name for web3"
+    ):
         cloning.described(COPY, [found])
     for name in ("system", "vda"):
         for item in (Disk(name, state="absent"), Disk(name, image="a.qcow2")):
@@ -256,9 +258,11 @@ def test_an_interrupted_copy_goes_on_with_what_is_missing() -> None:
 def test_half_a_copy_of_one_guest_is_not_completed_with_another(
     original: FoundGuest, disks: list[OriginalDisk], said: str
 ) -> None:
-    with pytest.raises(Refused, match=f"cannot go on making web3.*{said}"):
+    with pytest.raises(Refused, match=f"cannot finish web3.*{said}"):
         cloning.resumed(COPY, original, disks, HALF, BEGUN)
-    with pytest.raises(Refused, match=r"cannot change web3: an interrupted run was making it as a copy.*say clone_of"):
+    with pytest.raises(
+        Refused, match=r"cannot change web3: an interrupted run was creating it as a copy.*set clone_of"
+    ):
         cloning.refuse_half(COPY)
 
 
@@ -282,15 +286,15 @@ def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wan
     ("item", "origin", "said"),
     [
         ({"size_bytes": GIB}, ORIGIN, "size 1 GiB is smaller than disk system of web1"),
-        ({}, None, "there is no /p/web1-system.qcow2"),
+        ({}, None, "/p/web1-system.qcow2 does not exist"),
         ({}, dataclasses.replace(ORIGIN, here=False, uri="qemu+ssh://h/system"), "over qemu.ssh://h/system: from here"),
-        ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 has it as qcow2, and its first bytes say raw"),
+        ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 uses it as qcow2, and its first bytes say raw"),
         (
             {},
             dataclasses.replace(ORIGIN, written=True),
-            "a QEMU process, perhaps of another host, writes to /p/web1-system.qcow2",
+            "a QEMU process, perhaps on another host, writes to /p/web1-system.qcow2",
         ),
-        ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 has it as qcow2, and its first bytes say raw"),
+        ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 uses it as qcow2, and its first bytes say raw"),
     ],
 )
 def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: Origin | None, said: str) -> None:
@@ -301,7 +305,7 @@ def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: Origin | None
 
 def test_what_a_guest_wrote_into_a_raw_disk_is_not_believed() -> None:
     wanted = Disk("system", fields={"format": "raw"}, copy_of=Original("web1", ORIGIN.path, "raw"))
-    with pytest.raises(Refused, match="web1 has it as raw, and its first bytes say qcow2"):
+    with pytest.raises(Refused, match="web1 uses it as raw, and its first bytes say qcow2"):
         new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
 
 
@@ -350,7 +354,7 @@ def test_a_copy_is_a_new_instance_whatever_its_disk_has_seen() -> None:
 
 def test_what_keeps_the_seed_out_is_refused() -> None:
     said = {"user_data": {"vendor_data": {"enabled": False}, "ssh_keys": {"rsa_private": "x"}}}
-    with pytest.raises(BadInput, match=r"vendor_data\.enabled: false keeps out what gives a copy a machine ID"):
+    with pytest.raises(BadInput, match=r"vendor_data\.enabled: false disables what gives a copy its own machine ID"):
         seed_of(said)
 
 

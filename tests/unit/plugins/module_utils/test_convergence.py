@@ -72,8 +72,8 @@ def test_at_the_deadline_what_was_chosen_and_later_the_end(action: str) -> None:
 
 def test_the_rate_of_writing_tells_what_can_work() -> None:
     assert not can_work(0, Tuning(bandwidth_mib_s=100))
-    assert "by itself" in can_work(10, Tuning(bandwidth_mib_s=100))
-    assert "auto_converge must help" in can_work(90, Tuning(bandwidth_mib_s=100))
+    assert "on its own" in can_work(10, Tuning(bandwidth_mib_s=100))
+    assert "converges only with auto_converge" in can_work(90, Tuning(bandwidth_mib_s=100))
     assert "will not converge" in can_work(90, Tuning(bandwidth_mib_s=100, auto_converge=False))
 
 

@@ -252,7 +252,7 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
         {"on_change": "next_boot"},
         ["cloud_init.on_change {} the disk is written once, before the first start; choose ignore or refuse"],
     ),
-    ({"vendor_data": "#!/bin/sh\n"}, ["cloud_init.vendor_data {} nobody reads it; say it in user_data"]),
+    ({"vendor_data": "#!/bin/sh\n"}, ["cloud_init.vendor_data {} it is not read; use user_data instead"]),
     ({"user_data": "#!/bin/sh\n"}, ["cloud_init.user_data {} it must be a #cloud-config"]),
     ({"network_config": {"version": 1, "config": []}}, ["cloud_init.network_config {} it must be of version 2"]),
     (

@@ -116,7 +116,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known({"data": DATA}),
         Size(3 * GIB),
         (
-            "Refused: cannot shrink disk data of web1 from 3 GiB to 2 GiB: data would be lost; shrink what is in it, "
+            "Refused: cannot shrink disk data of web1 from 3 GiB to 2 GiB: data would be lost; shrink its content, "
             "shut the guest down, and use virt_image with allow_shrink: true"
         ),
     ),
@@ -153,7 +153,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known(volumes=(SYSTEM,)),
         Site(IMAGES, GIB),
         (
-            f"Refused: cannot make disk data of web1: {DATA} exists already; remove it, or use it as it is with "
+            f"Refused: cannot create disk data of web1: {DATA} exists already; remove it, or use it as it is with "
             f"disks[].source: {DATA}"
         ),
     ),
@@ -226,7 +226,7 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         "raw on qcow2",
         {"fields": {"format": "raw"}},
         {},
-        "BadInput: disk system of web1: only qcow2 can stand on an image; set clone: copy, or format: qcow2",
+        "BadInput: disk system of web1: only qcow2 can have a backing file; set clone: copy, or format: qcow2",
     ),
     (
         "raw copy",
@@ -246,7 +246,7 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {"here": False, "uri": "qemu+ssh://a/system"},
         (
             "Refused: cannot create web1 on image debian.qcow2 over qemu+ssh://a/system: from here the content behind "
-            "that name cannot be told; name the content (as virt_image returns it), say clone: copy, or run the "
+            "that name cannot be determined; name the content (as virt_image returns it), set clone: copy, or run the "
             "module on the hypervisor"
         ),
     ),
@@ -267,9 +267,9 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"header": Header("raw")},
         (
-            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: by its name it is qcow2, by "
-            "its first bytes raw, which a guest may have written; rename it to what it is if you know where it comes "
-            "from, or bring it anew with virt_image"
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: its name says qcow2, but "
+            "its first bytes, which a guest may have written, say raw; rename it to match its format if you know where "
+            "it comes from, or import it again with virt_image"
         ),
     ),
     (
@@ -277,9 +277,9 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"header": Header("qcow2", "/etc/shadow")},
         (
-            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: it stands on /etc/shadow, "
-            "which is no image from virt_image; let it stand alone (virt_image state: flattened), or bring what it "
-            "stands on with virt_image"
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: its backing file is "
+            "/etc/shadow, which is not an image from virt_image; flatten it (virt_image state: flattened), or import "
+            "its backing file with virt_image"
         ),
     ),
     (
@@ -293,8 +293,8 @@ ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
         {},
         {"format": "raw"},
         (
-            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: libvirt takes it for raw; refresh "
-            "pool default and look"
+            "Refused: cannot create web1 from image /images/debian.0123456789ab.qcow2: libvirt detects it as raw; "
+            "refresh pool default and check it"
         ),
     ),
 ]
@@ -326,15 +326,13 @@ def test_steps_hold_all_that_their_doers_need() -> None:
 
 
 def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
-    with pytest.raises(
-        NotFound, match=r"there is no image debian\.qcow2 in pool default; bring it there with virt_image"
-    ):
+    with pytest.raises(NotFound, match=r"there is no image debian\.qcow2 in pool default; import it with virt_image"):
         planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
 
 
 @pytest.mark.parametrize("pool", [Pool("lvm", "logical", "/dev/vg"), Pool("default", "dir", None)])
 def test_a_disk_is_a_file(pool: Pool) -> None:
-    expected = f"cannot make web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
+    expected = f"cannot create web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
     with pytest.raises(Refused, match=expected):
         planned(Disk("data"), Known(), Site(pool))
 
@@ -354,7 +352,7 @@ def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves
     if serves:
         assert pool_files.directory(pool, "images") == "/images"
     else:
-        with pytest.raises(Refused, match="cannot keep images in pool default: it is no directory of this machine"):
+        with pytest.raises(Refused, match="cannot keep images in pool default: it is not a directory on this machine"):
             pool_files.directory(pool, "images")
 
 
@@ -438,7 +436,7 @@ def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
     wish, of = wanted(state=state), known(making=(SYSTEM, DATA))
     if refused:
         expected = re.escape(
-            f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; say its disks again"
+            f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; list its disks again"
         )
         with pytest.raises(Refused, match=expected):
             disk.plan(wish, of, {}, xml_of)

@@ -147,9 +147,9 @@ def test_names_are_always_checked(place: str) -> None:
     ("xml", "message"),
     [
         ("<domain", "xml of web1: must be well-formed XML"),
-        ("<domain><name>x</name></domain>", "must not hold <name>: that belongs to its own option"),
-        ("<domain><uuid>x</uuid></domain>", "must not hold <uuid>"),
-        ("<domain><metadata/></domain>", "must not hold <metadata>"),
+        ("<domain><name>x</name></domain>", "must not contain <name>: it has its own option"),
+        ("<domain><uuid>x</uuid></domain>", "must not contain <uuid>"),
+        ("<domain><metadata/></domain>", "must not contain <metadata>"),
         ("<network/>", "must be a <domain> element without attributes"),
         ("<domain type='kvm'/>", "must be a <domain> element without attributes"),
         (
@@ -203,23 +203,23 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ),
         (
             {"disks": [{"name": "a", "clone": "copy"}]},
-            "disk a of web1: clone says how it is made from image; give that too",
+            "disk a of web1: clone says how it is created from image; set image too",
         ),
         ({"disks": [{"name": "a", "source": "../a"}]}, "must be an absolute path without '..', not '../a'"),
         ({"disks": [{"name": "a", "url": "gopher://x/y"}]}, r"disks\[a\].url of web1: must be http://"),
-        ({"disks": [{"name": "a", "source": "/a"}], "image": "b"}, "image of web1: none of its disks is made"),
-        ({"disks": [{"name": "a", "image": "c"}], "image": "b"}, "disk a has an image of its own, c; leave out one"),
+        ({"disks": [{"name": "a", "source": "/a"}], "image": "b"}, "image of web1: none of its disks is created"),
+        ({"disks": [{"name": "a", "image": "c"}], "image": "b"}, "disk a has its own image, c; omit one"),
         ({"interfaces": [{"name": "a", "mac": "01:00:00:00:00:00"}]}, "not a unicast MAC"),
         (
             {"interfaces": [{"name": "a", "bridge": "a-name-that-is-too-long"}]},
             "name of a network device, 15 characters at most",
         ),
-        ({"graphics": {"type": "vnc", "password": "123456789"}}, "VNC looks at 8 characters only; give at most 8"),
+        ({"graphics": {"type": "vnc", "password": "123456789"}}, "VNC uses only 8 characters; set at most 8"),
         (
             {"graphics": {"type": "vnc", "port": 80}},
             "graphics.port of web1: must be a whole number from 5900 to 65535, not 80",
         ),
-        ({"secure_boot": True, "firmware": "bios"}, "secure_boot of web1: it belongs to firmware efi, not bios"),
+        ({"secure_boot": True, "firmware": "bios"}, "secure_boot of web1: it applies to firmware efi, not bios"),
         (
             {"stop_on_reboot": True, "on_reboot": "restart"},
             "stop_on_reboot of web1: it is short for on_reboot: destroy; set only one",

@@ -106,9 +106,9 @@ def test_bad_ports_are_refused(port: str) -> None:
 @pytest.mark.parametrize("source", ["hyper1", "192.0.2.7/24", "company.example.org", "fe80::1%eth0", ""])
 def test_bad_sources_are_refused(source: str) -> None:
     """`any` inside a word is nobody; the address of a link means another host on each link."""
-    with pytest.raises(BadInput, match=r"sources: .*any for everybody") as caught:
+    with pytest.raises(BadInput, match=r"sources: .*any for everyone") as caught:
         spec(source)
-    assert ("'fe80::1%eth0' is an address of one link only" in str(caught.value)) is ("%" in source)
+    assert ("'fe80::1%eth0' is valid on one link only" in str(caught.value)) is ("%" in source)
 
 
 def test_all_problems_are_reported_at_once() -> None:

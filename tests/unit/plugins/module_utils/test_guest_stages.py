@@ -134,7 +134,7 @@ def test_a_new_guest() -> None:
 
 def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
     host = Host()
-    with pytest.raises(BadInput, match="vcpus and memory must be given"):
+    with pytest.raises(BadInput, match="creating it requires vcpus and memory"):
         planned(host)
     assert host.asked == {"find"}
 

@@ -162,7 +162,7 @@ def test_absent(found: Present, expected: list[str]) -> None:
     [
         (
             lambda: plans.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)),
-            "plain file .* move it away",
+            "regular file .* move it away",
         ),
         (
             lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}),
@@ -170,7 +170,7 @@ def test_absent(found: Present, expected: list[str]) -> None:
         ),
         (
             lambda: plans.absent(image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}),
-            f"web1-system.qcow2 stands on {CONTENT}; remove or flatten that first",
+            f"web1-system.qcow2 uses {CONTENT}; remove or flatten that first",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_refused(ask: t.Callable[[], object], message: str) -> None:
 
 
 def test_an_image_must_come_from_somewhere() -> None:
-    with pytest.raises(BadInput, match="say where it comes from with url, src or origin"):
+    with pytest.raises(BadInput, match="set its source with url, src or origin"):
         plans.present(image(None, None), Present(None, frozenset()))
 
 
@@ -195,7 +195,7 @@ def test_content_names(name: str, expected: str) -> None:
     ("users", "steps", "removed", "kept"),
     [
         ({}, [], [OLD], []),
-        ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 stands on it"]),
+        ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 uses it"]),
         ({}, [plans.Point(image(), OLD)], [CONTENT], []),
         ({CONTENT: "web1"}, [], [OLD], []),
     ],
@@ -228,9 +228,9 @@ def test_whose_content_it_is(name: str, file: str, expected: bool) -> None:
 def test_a_content_that_was_changed_is_fetched_anew_only_where_nobody_uses_it() -> None:
     content = image().content_name(CHECKSUM.hex)
     assert [type(step).__name__ for step in plans.replaced(image(), {"other": "web1"})] == ["Fetch"]
-    with pytest.raises(Refused, match="web1 stands on it"):
+    with pytest.raises(Refused, match="web1 uses it"):
         plans.replaced(image(), {content: "web1"})
-    with pytest.raises(Refused, match="say where it comes from"):
+    with pytest.raises(Refused, match="set its source with url"):
         plans.replaced(image(source=None), {})
 
 
@@ -242,4 +242,4 @@ def test_a_file_that_only_its_name_makes_a_content_stays() -> None:
         "remove debian-12.qcow2",
         f"remove {CONTENT}",
     ]
-    assert plans.strangers(found) == [f"kept {OLD}: no manifest says that this collection brought it"]
+    assert plans.strangers(found) == [f"kept {OLD}: no manifest says that this collection imported it"]

@@ -47,10 +47,10 @@ def params(**said: t.Any) -> dict[str, t.Any]:
         ({"name": "x", "state": "absent"}, []),
         ({"max_size": "much"}, ["max_size"]),
         ({"reserve": "much"}, ["reserve"]),
-        ({**URL, "src": "/x"}, ["url and src exclude each other"]),
+        ({**URL, "src": "/x"}, ["url and src are mutually exclusive"]),
         (
             {"src": "/x", "origin": "hyper1", "checksum": "odd"},
-            ["src and origin exclude each other", "checksum: cannot read"],
+            ["src and origin are mutually exclusive", "checksum: cannot read"],
         ),
         ({**URL, "url": "ftp://there/x"}, ["url: 'ftp://there/x' must begin"]),
         ({**URL, "url": "http://there/x"}, []),
@@ -59,13 +59,13 @@ def params(**said: t.Any) -> dict[str, t.Any]:
         ({**URL, "current": False, "state": "absent"}, ["current: false"]),
         ({**URL, "current": False, "prune": True}, ["current: false"]),
         ({"retries": 0}, []),
-        ({"retries": -1}, ["retries: must not be below 0"]),
+        ({"retries": -1}, ["retries: must be at least 0, not -1"]),
         ({**URL, "checksum": SUMS, "signature": "inline", "keyring": "k"}, []),
         ({**URL, "checksum": SUMS, "signature": "https://there/sig", "keyring": "k"}, []),
         ({**URL, "checksum": SUMS, "signature": "sig", "keyring": "k"}, ["signature: 'sig' must be inline"]),
-        ({**URL, "checksum": SUMS, "signature": "inline"}, ["signature: say with keyring"]),
-        ({**URL, "checksum": SUMS, "keyring": "k"}, ["keyring: say with signature"]),
-        ({**URL, "signature": "inline", "keyring": "k"}, ["signature: a list of checksums is signed"]),
+        ({**URL, "checksum": SUMS, "signature": "inline"}, ["signature: set keyring"]),
+        ({**URL, "checksum": SUMS, "keyring": "k"}, ["keyring: set signature"]),
+        ({**URL, "signature": "inline", "keyring": "k"}, ["signature: it signs a list of checksums"]),
     ],
 )
 def test_contradictions(said: dict[str, t.Any], problems: list[str]) -> None:
@@ -167,7 +167,7 @@ def test_strangers() -> None:
     assert plans.stranger(IMAGE, Present(None, frozenset({CONTENT}))) is None
     assert plans.stranger(image(checksum=None), there) is None
     plans.refuse_stranger(IMAGE, CONTENT, same=True)
-    with pytest.raises(Refused, match="holds something else"):
+    with pytest.raises(Refused, match="has other content"):
         plans.refuse_stranger(IMAGE, CONTENT, same=False)
 
 
@@ -246,11 +246,11 @@ UNPACKED = manifest(as_published=False, sha256="0" * 64)
     [
         (image(), [None, manifest()], manifest()),
         (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64), manifest()], manifest()),
-        (image(), [None, None], "NotFound has no " + CONTENT),
-        (image(checksum=None), [None], "NotFound has no debian-12.qcow2 that"),
+        (image(), [None, None], "NotFound contains no " + CONTENT),
+        (image(checksum=None), [None], "NotFound contains no debian-12.qcow2 imported"),
         (image(), [UNPACKED], "Refused unpacked or converted there"),
-        (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)], "Refused not what was asked for"),
-        (image(checksum=None), [manifest(content="other.raw")], "Refused not what was asked for"),
+        (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)], "Refused not what was requested"),
+        (image(checksum=None), [manifest(content="other.raw")], "Refused not what was requested"),
     ],
 )
 def test_what_is_taken_of_another_hypervisor(
@@ -270,9 +270,9 @@ def test_what_is_taken_of_another_hypervisor(
 def test_a_list_must_have_the_file() -> None:
     source = Source("url", "https://there/x.raw")
     assert arrival.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
-    with pytest.raises(Failed, match=r"holds no sha512, sha384 or sha256 of x\.raw; is it"):
+    with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of x\.raw; is it"):
         arrival.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
-    with pytest.raises(Failed, match=r"holds no sha512 of x\.raw"):
+    with pytest.raises(Failed, match=r"contains no sha512 of x\.raw"):
         arrival.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
 
 

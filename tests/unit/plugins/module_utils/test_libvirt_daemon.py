@@ -112,7 +112,7 @@ def test_settings_are_written_as_libvirt_reads_them(value: t.Any, written: str) 
     assert isinstance(step, WriteFile) and (step.path, step.mode) == (CONF, 0o644)
     assert step.content == f"{BEGIN}a = 1\nb = {written}\n{END}c = 3\n"
     assert (change.where, change.before, change.after) == (CONF, None, f"a = 1\nb = {written}\n")
-    assert restart and restart.what == f"{DAEMON}, which runs with what {CONF} held before"
+    assert restart and restart.what == f"{DAEMON}, which runs with the former content of {CONF}"
 
 
 @pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", None, {}, 1.5, [1.5], [["a"]]])
@@ -156,7 +156,7 @@ def test_no_password_is_in_the_diff() -> None:
 def test_a_masked_socket_is_refused() -> None:
     there = facts(libvirtd_admin=Unit(exists=True, masked=True))
     with pytest.raises(
-        Refused, match=r"libvirtd-admin\.socket listen: masked on this host; systemctl unmask libvirtd-admin\.socket"
+        Refused, match=r"libvirtd-admin\.socket: masked on this host; run systemctl unmask libvirtd-admin\.socket"
     ):
         plan.decide(plan.spec(params(sockets=True)), MONOLITHIC, there)
 
@@ -239,7 +239,7 @@ def test_each_socket_is_of_a_daemon_that_systemd_is_asked_for(kind: t.Any) -> No
 @pytest.mark.parametrize(("later_s", "due"), [(-1, False), (0, False), (1, True), (3600, True)])
 def test_a_daemon_is_due_when_it_started_before_its_file_changed(later_s: float, due: bool) -> None:
     found = plan.due(MONOLITHIC, facts(changed={CONF: NOW + later_s}))
-    assert [each.reason for each in found] == [f"runs with what {CONF} held before"] * due
+    assert [each.reason for each in found] == [f"runs with the former content of {CONF}"] * due
 
 
 def test_a_daemon_that_does_not_run_is_not_due_unless_it_failed() -> None:
@@ -539,7 +539,7 @@ def test_it_waits_for_jobs_and_tells_them_when_it_is_late(host: Systemd, monkeyp
     assert converge(check_mode=True)["jobs"] == jobs
     late = converge(restart_timeout=0)
     assert late["failed"] and late["jobs"] == jobs and not late["changed"] and late["steps"] == [] and not host.calls
-    assert "not in force yet" in late["msg"] and "; ".join(jobs) in late["msg"] and DAEMON in late["msg"]
+    assert "not in effect yet" in late["msg"] and "; ".join(jobs) in late["msg"] and DAEMON in late["msg"]
     Libvirt(copying, copying, copying, []).connect(monkeypatch)
     assert converge(restart_timeout=10)["changed"] and host.calls == ["start again"]
 

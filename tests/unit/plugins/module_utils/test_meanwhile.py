@@ -24,30 +24,30 @@ CASES: list[tuple[t.Callable[[], object], str]] = [
     (lambda: meanwhile.check_wanted("web1", interrupted=False), ""),
     (
         lambda: meanwhile.check_wanted("web1", interrupted=True),
-        "cannot migrate web1: it was interrupted; it is where it was",
+        "cannot migrate web1: the migration was interrupted; the guest is where it was",
     ),
     (lambda: meanwhile.check_begun("web1", interrupted=False), ""),
     (
         lambda: meanwhile.check_begun("web1", interrupted=True),
-        "cannot migrate web1: all of it was interrupted; it is where it was",
+        "cannot migrate web1: all migrations were interrupted; the guest is where it was",
     ),
     (lambda: meanwhile.check_there("/a", SEEN), ""),
     (lambda: meanwhile.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
     (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
-    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}), "somebody wrote to it meanwhile"),
-    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}), "somebody wrote to it meanwhile"),
+    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}), "it was written to in the meantime"),
+    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}), "it was written to in the meantime"),
     (lambda: meanwhile.check_room("/a", user=None, taken=False), ""),
     (
         lambda: meanwhile.check_room("/a", user="db1", taken=False),
-        "guest db1 of the destination uses a file of that name",
+        "guest db1 on the destination uses a file with this name",
     ),
-    (lambda: meanwhile.check_room("/a", user=None, taken=True), "no migration of this guest made; look at it"),
+    (lambda: meanwhile.check_room("/a", user=None, taken=True), "no migration of this guest created; inspect it"),
     (lambda: meanwhile.check_off("web1", "shutdown"), ""),
     (lambda: meanwhile.check_off("web1", "crashed"), ""),
-    (lambda: meanwhile.check_off("web1", "running"), "cannot move web1: it was started meanwhile"),
-    (lambda: meanwhile.check_off("web1", "paused"), "it was started meanwhile"),
+    (lambda: meanwhile.check_off("web1", "running"), "cannot migrate web1: it was started in the meantime"),
+    (lambda: meanwhile.check_off("web1", "paused"), "it was started in the meantime"),
     (lambda: check_local("web1", "qemu:///system"), ""),
-    (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be moved only by the host that has it"),
+    (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be migrated only by the host that has it"),
     (
         lambda: check_all([("a", {}, ["x is wrong"]), ("b", {}, ["y is wrong"])], 1),
         "guests: a: x is wrong; guests: b: y is wrong",
@@ -83,10 +83,10 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
         (
             [shared],
             {"waiting": ["/b", "/a"]},
-            "disk /a waits for the next boot; plug it in or take it out first; disk /b waits",
+            "disk /a is pending until the next boot; attach or detach it first; disk /b is pending",
         ),
-        ([shared], {"unknown": ["vdx"]}, "cannot migrate web1 to hyper2: disk_storage: it has no disk vdx"),
-        ([bad], {"unknown": ["vdx"], "waiting": ["/a"]}, "to hyper2: disk /a waits"),
+        ([shared], {"unknown": ["vdx"]}, "cannot migrate web1 to hyper2: disk_storage: the guest has no disk vdx"),
+        ([bad], {"unknown": ["vdx"], "waiting": ["/a"]}, "to hyper2: disk /a is pending"),
     ]:
         with pytest.raises(Refused, match=re.escape(told)):
             ways("web1", "hyper2", disks, active=True, **t.cast("dict[str, t.Any]", more))

@@ -34,7 +34,7 @@ NUMBERS = (
 )  # and two that need `postcopy` beside them
 POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
 ANY_TEXT = {"dest_uri"}  # what is no URI, or nobody's, libvirt says
-NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, 63 at most"
+NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, at most 63 characters"
 
 # Values that Ansible refuses by their type.
 TYPES: dict[str, tuple[object, str]] = {
@@ -55,26 +55,26 @@ REFUSED: list[tuple[Said, str]] = [
     *[({option: value}, f"{option}: must be at least 1, not {value}") for option in NUMBERS for value in (0, -1)],
     ({"reserve": "much"}, "reserve: cannot read 'much' as a size; write 512MiB, 8GiB or a number of GiB; 0 reserves nothing"),
     *[({"postcopy": True, option: 0}, f"{option}: must be at least 1, not 0") for option in POSTCOPY_AFTER],
-    ({"disk_storage": {"vda": "half"}}, "disk_storage: vda cannot be 'half'; one of auto, shared, delta, full"),
-    ({"disk_storage": {"data": None}}, "disk_storage: data cannot be None; one of auto, shared, delta, full"),
+    ({"disk_storage": {"vda": "half"}}, "disk_storage: vda cannot be 'half'; choose one of auto, shared, delta, full"),
+    ({"disk_storage": {"data": None}}, "disk_storage: data cannot be None; choose one of auto, shared, delta, full"),
     *[
-        ({"transport": "tunnelled", **copy}, "transport: a tunnel carries no storage copy; use tls, or shared storage")
+        ({"transport": "tunnelled", **copy}, "transport: a tunnel cannot carry a storage copy; use tls, or shared storage")
         for mode in COPIED
         for copy in ({"storage": mode}, {"disk_storage": {"vda": mode}})
     ],
-    ({"transport": "tunnelled", "parallel": 2}, "parallel: a tunnel has one connection; use tls, or leave it out"),
+    ({"transport": "tunnelled", "parallel": 2}, "parallel: a tunnel has one connection; use tls, or omit it"),
     *[
-        ({"transport": "tunnelled", option: value}, f"{option}: a tunnel cannot carry post-copy; use tls, or leave it out")
+        ({"transport": "tunnelled", option: value}, f"{option}: a tunnel cannot carry post-copy; use tls, or omit it")
         for option, value in (("postcopy", True), ("schedule", "postcopy"), ("timeout_action", "postcopy"))
     ],
-    *[({option: 3}, f"{option}: they say when postcopy follows; set postcopy: true") for option in POSTCOPY_AFTER],
+    *[({option: 3}, f"{option}: valid only with postcopy: true") for option in POSTCOPY_AFTER],
     (
         dict.fromkeys(POSTCOPY_AFTER, 3),
-        "postcopy_after and postcopy_after_passes: they say when postcopy follows; set postcopy: true",
+        "postcopy_after and postcopy_after_passes: valid only with postcopy: true",
     ),
-    *[({"compression": [one]}, "compression: zlib and zstd are for parallel connections; give parallel") for one in ("zlib", "zstd")],
-    ({"compression": ["zlib", "zstd"], "parallel": 2}, "compression: zlib and zstd do not go together; leave out one"),
-    ({"compression": ["xbzrle"], "parallel": 2}, "compression: xbzrle does not go with parallel; leave out one"),
+    *[({"compression": [one]}, "compression: zlib and zstd require parallel connections; set parallel") for one in ("zlib", "zstd")],
+    ({"compression": ["zlib", "zstd"], "parallel": 2}, "compression: zlib and zstd are mutually exclusive; omit one"),
+    ({"compression": ["xbzrle"], "parallel": 2}, "compression: xbzrle and parallel are mutually exclusive; omit one"),
 ]  # fmt: skip
 
 

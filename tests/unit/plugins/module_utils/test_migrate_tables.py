@@ -57,7 +57,7 @@ WAS_PAUSED = {
 }
 # Words that tell one reason for the same action from another.
 MEANINGS = {
-    ("running", "running", False): "both ends",
+    ("running", "running", False): "both hosts",
     ("running", "absent", False): "still on the source",
     ("running", "paused", False): "a dead copy",
     ("running", "unknown", False): "unclear",
@@ -79,7 +79,7 @@ MEANINGS = {
     ("migrated", "incoming", False): "before all of it arrived",
     ("migrated", "absent", False): "its disks",
     ("unknown", "running", False): "unclear",
-    ("unreachable", "running", False): "cannot be seen",
+    ("unreachable", "running", False): "cannot be reached",
     ("postcopy", "running", False): "postcopy-resume",
     ("postcopy", "absent", False): "is lost",
     ("postcopy", "shutdown", False): "is lost",
@@ -130,7 +130,7 @@ def test_only_an_end_that_went_down_is_superseded() -> None:
 def test_judge_tells_the_reason() -> None:
     found = {case: judge(case[0], case[1], was_paused=case[2]).meaning for case in MEANINGS}
     assert not {case: text for case, text in found.items() if MEANINGS[case] not in text}
-    assert "at work" in judge("running", "absent", was_paused=False, job_active=True).meaning
+    assert "running a job" in judge("running", "absent", was_paused=False, job_active=True).meaning
     assert "postcopy-resume" in judge("postcopy", "running", was_paused=False, job_active=True).meaning
 
 

@@ -32,7 +32,7 @@ def test_what_runs_at_first_follows_the_maximum(said: dict[str, t.Any], follows:
 
 @pytest.mark.parametrize(("said", "lacks"), [(VCPUS, "memory"), (MEMORY, "vcpus"), ({}, "vcpus and memory")])
 def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
-    with pytest.raises(BadInput, match=f"no such guest here, and {lacks} must be given"):
+    with pytest.raises(BadInput, match=f"no such guest here, and creating it requires {lacks}"):
         new_guest.described(GuestSpec("web1", fields=said))
 
 
@@ -76,12 +76,12 @@ def test_its_disk_and_interface() -> None:
     [
         ({"br0"}, {"default"}, ""),
         (None, {"default"}, ""),  # another machine's, which nobody can see from here
-        ({"br1"}, {"default"}, r"no bridge br0 \(interface a\); make it with role corral\.virt\.bridge, or"),
-        ({"br0"}, set(), r"no network default \(interface b\); make it with virt_network, or"),
+        ({"br1"}, {"default"}, r"no bridge br0 \(interface a\); create it with role corral\.virt\.bridge, or"),
+        ({"br0"}, set(), r"no network default \(interface b\); create it with virt_network, or"),
         (
             set(),
             set(),
-            r"no bridge br0 \(interface a\) and no network default \(interface b\); .*, make it with virt_network",
+            r"no bridge br0 \(interface a\) and no network default \(interface b\); .*, create it with virt_network",
         ),
     ],
 )
@@ -119,12 +119,12 @@ def test_image_is_short_for_that_of_the_first_disk(
 @pytest.mark.parametrize(
     ("image", "disks", "problem"),
     [
-        (IMAGE, (GIVEN,), "none of its disks is made"),
-        (IMAGE, (Disk("system", image=OTHER),), "disk system has an image of its own, centos.qcow2; leave out one"),
+        (IMAGE, (GIVEN,), "none of its disks is created"),
+        (IMAGE, (Disk("system", image=OTHER),), "disk system has its own image, centos.qcow2; omit one"),
         (
             IMAGE,
             (Disk("system"), Disk("data", clone="copy")),
-            "disk data of web1: clone says how it is made from image",
+            "disk data of web1: clone says how it is created from image",
         ),
     ],
 )
@@ -144,7 +144,9 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
     if state == "present":
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
         return
-    with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it is being moved"):
+    with pytest.raises(
+        Refused, match=f"cannot bring web1 to state {state}: its migration is in progress or was interrupted"
+    ):
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
 
 

@@ -59,7 +59,7 @@ def test_rules_that_always_work_are_taken(protocol: str) -> None:
 def test_rules_that_no_packet_meets_are_refused(protocol: str, call: str) -> None:
     for calls in ({}, OFF, {**ON, call: False}):
         (problem,) = idle(protocol, "mac", calls=calls)
-        assert f"the rules of own for {protocol} do nothing on this host" in problem
+        assert f"the rules of own for {protocol} have no effect on this host" in problem
         assert "clean-traffic" in problem and f"net.bridge.{call}=1" in problem and "bridge_filter_guests" in problem
     assert idle(protocol, calls={**OFF, call: True}) == idle(protocol, calls=None) == []
 
@@ -73,14 +73,14 @@ def test_filters_that_are_referred_to_count() -> None:
         "other": NetworkFilter(frozenset({"tcp"})),
     }
     (problem,) = problems("web1", {"eth0": "own"}, filters, OFF)
-    assert "the rules of own for udp do nothing" in problem
+    assert "the rules of own for udp have no effect" in problem
 
 
 def test_a_filter_that_is_missing_is_told_before_a_start_fails() -> None:
     (problem,) = problems("web1", {"eth0": "typo"}, {"clean-traffic": NetworkFilter(frozenset())}, ON)
     assert problem == (
         "filterref of interface eth0 of web1: this host has no network filter typo; define it (virsh nwfilter-define), "
-        "or take one of: clean-traffic"
+        "or choose one of: clean-traffic"
     )
 
 

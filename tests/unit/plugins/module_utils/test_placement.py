@@ -137,7 +137,7 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     assert item.host is None
     assert item.why == (
         "it needs 2 vcpus and 2048 MiB, and no hypervisor fits: hyper1: 1024 MiB of memory left; hyper2: 1 vcpus left; "
-        "hyper3: has no bridge br0; hyper4: has a guest of group db, which stay apart; hyper5: has no active storage "
+        "hyper3: has no bridge br0; hyper4: has a guest of group db, whose guests stay apart; hyper5: has no active storage "
         "pool default"
     )
 
@@ -154,7 +154,7 @@ HOSTS = [
         (Guest("web1", 1, 512), Placement("web1", "hyper1", "it is there", exists=True)),
         (
             Guest("web1", 1, 512, host="hyper2"),
-            Placement("web1", "hyper1", "it is there; move it to hyper2 with playbook migrate", exists=True),
+            Placement("web1", "hyper1", "it is there; migrate it to hyper2 with playbook migrate", exists=True),
         ),
         (
             Guest("two", 1, 512),
@@ -168,9 +168,9 @@ HOSTS = [
         (Guest("off", 1, 999999), Placement("off", "hyper2", "it is there", exists=True)),
         (
             Guest("new", 1, 512, host="hyper7"),
-            Placement("new", None, "there is no hypervisor hyper7; there are hyper1, hyper2"),
+            Placement("new", None, "there is no hypervisor hyper7; choose one of hyper1, hyper2"),
         ),
-        (Guest("new", 1, 512, host="hyper2"), Placement("new", "hyper2", "asked for")),
+        (Guest("new", 1, 512, host="hyper2"), Placement("new", "hyper2", "requested")),
     ],
     ids=lambda value: value.guest if isinstance(value, Placement) else "",
 )
@@ -203,7 +203,7 @@ def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
     (seen,) = place([Guest("web1", 1, 1024)], hosts, unreached=["b"])
     assert (seen.host, seen.deferred) == (None, True)
     assert seen.why.startswith(
-        "b could not be reached and may have it running, a has it shut off; bring b back, or take it out of the"
+        "b could not be reached and may have it running, and it is shut off on a; bring b back online, or remove it from the"
     )
     assert seen.why.endswith("; where it is dead: -e gone=b")
     (settled,) = place([Guest("web1", 1, 1024)], hosts)
@@ -265,11 +265,11 @@ def test_an_ordinary_migration_is_no_split_brain(copies: tuple[Copy, Copy | None
     old, new = ({"web1": copy} if copy else {} for copy in copies)
     hosts = [Host("old", 8, 9000, guests=old), Host("new", 8, 9000, guests=new), Host("other", 8, 9000)]
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
-    assert (item.host, item.exists, item.why) == ("new", False, "it is moving to new")
+    assert (item.host, item.exists, item.why) == ("new", False, "it is being migrated to new")
     for leave in ((), ("new",)):
         (item,) = place([Guest("web1", 1, 64)], hosts, leave=leave)
         assert item.host is None and item.deferred
-        assert "it is moving to new; run again when it is there" in item.why and "destroy" not in item.why
+        assert "it is being migrated to new; run again when it is there" in item.why and "destroy" not in item.why
 
 
 def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> None:
@@ -279,7 +279,7 @@ def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> No
     ]
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
     assert item.host is None and item.deferred and "destroy" not in item.why
-    assert item.why.startswith("it is running on old and paused on new, as while somebody migrates it")
+    assert item.why.startswith("it is running on old and paused on new, as during a migration")
 
 
 def test_two_guests_of_one_name_are_not_two_copies() -> None:

@@ -197,7 +197,7 @@ def test_devices_come_and_go_live() -> None:
     now = live.Now(GuestSpec("web1"), running, running, {})
     result = plan(GuestSpec("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
     assert texts(result) == [
-        "define web1 (disks to be made)",
+        "define web1 (disks to be created)",
         "create disk /a (9.31e-10 GiB, qcow2)",
         "define web1 (complete)",
         "attach disks[new] to running web1",
@@ -296,7 +296,7 @@ def test_absent_tells_of_files_left_over() -> None:
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
     assert result.notes == (
-        f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; look at it; to delete it: {command}",
+        f"disk /web1-data.qcow2 may be left over from web1: no guest uses it; inspect it; to delete it: {command}",
     )
 
 
@@ -399,7 +399,7 @@ def test_a_namesake_is_not_removed() -> None:
     here = found()
     other = GuestSpec("web1", state="absent", uuid="00000000-0000-0000-0000-000000000009")
     with pytest.raises(
-        Refused, match=f"cannot remove web1: the guest of that name has UUID {here.uuid}, not {other.uuid}"
+        Refused, match=f"cannot remove web1: the guest with this name has UUID {here.uuid}, not {other.uuid}"
     ):
         absent(other, here, keeps=(), owned=(), in_use={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)

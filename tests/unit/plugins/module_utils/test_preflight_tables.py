@@ -60,7 +60,7 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({}, []),
     # one identity, one guest
     ({"dest": {"uuid": "1111"}}, ["hyper1 and hyper2", "host UUID 1111"]),
-    ({"dest": {"guests": {"web1": ("aaaa", "running")}}}, ["the same guest", "(running)"]),
+    ({"dest": {"guests": {"web1": ("aaaa", "running")}}}, ["already has this guest", "(running)"]),
     ({"dest": {"guests": {"web1": ("eeee", "shutdown")}}}, ["another guest", "(shutdown, UUID eeee)", "rename"]),
     ({"dest": {"guests": {"web2": ("aaaa", "shutdown")}}}, ["web2", "same UUID aaaa"]),
     # memory and room
@@ -71,9 +71,9 @@ CASES: list[tuple[Parts, list[str]]] = [
     # a pool keeps the larger of 1 GiB and 5 %, or what was asked for
     ({"move": {"disks": (disk("a", room=3 * GIB),), "reserve_bytes": 0}}, []),
     ({"move": {"disks": (disk("a", room=GIB),), "reserve_bytes": 2 * GIB}}, []),
-    ({"move": {"disks": (disk("a", room=GIB + 1),), "reserve_bytes": 2 * GIB}}, ["must leave 2 GiB free"]),
+    ({"move": {"disks": (disk("a", room=GIB + 1),), "reserve_bytes": 2 * GIB}}, ["2 GiB must stay free"]),
     ({"move": {"disks": (disk("a", pool="fast"),)}}, []),
-    ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["must leave 2 GiB free (reserve)"]),
+    ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["2 GiB must stay free (reserve)"]),
     ({"move": {"disks": (disk("a"), disk("b"), disk("c", pool="fast"), disk("d", SHARED))}}, []),
     ({"move": {"disks": (disk("a", pool="fast"), disk("b", pool="fast"))}}, ["pool fast"]),
     ({"move": {"disks": (disk("a", CARRY, room=3 * GIB),), "active": False}}, ["pool default"]),
@@ -92,8 +92,8 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"guest": {"bridges": ("br0", "br1")}}, []),
     ({"guest": {"bridges": ("br0", "br2")}}, ["no bridge br2"]),
     ({"guest": {"bridges": ("br2",)}, "dest": {"links": None}}, []),
-    ({"guest": {"networks": ("lan", "dmz")}}, ["no virtual network dmz"]),
-    ({"guest": {"bridges": ("br2",), "networks": ("dmz",)}}, ["bridge br2, no virtual network dmz"]),
+    ({"guest": {"networks": ("lan", "dmz")}}, ["no active virtual network dmz"]),
+    ({"guest": {"bridges": ("br2",), "networks": ("dmz",)}}, ["bridge br2, no active virtual network dmz"]),
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
     ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),
@@ -181,12 +181,12 @@ def test_all_of_it_is_refused_at_once() -> None:
     move = Move("web1", "aaaa", "hyper2", "", Tuning())
     check(move, GUEST, SOURCE, DEST)
     cpu, ports = {"lacks": "no avx"}, {"deaf": "port 49152 of hyper2 cannot be reached"}
-    lacking, silent = "cannot give it its processor: no avx; give the guest a CPU model that both have", ports["deaf"]
+    lacking, silent = "cannot provide its CPU: no avx; set a CPU model that both hosts support", ports["deaf"]
     for more, told in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
         with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(told)}$"):
             check(move, GUEST, SOURCE, DEST, **more)
     taken = dataclasses.replace(DEST, guests={"web1": ("cccc", "running")})
-    with pytest.raises(Refused, match=r"another guest of that name .*; port 49152"):
+    with pytest.raises(Refused, match=r"another guest with this name .*; port 49152"):
         check(move, GUEST, SOURCE, taken, **ports)
 
 

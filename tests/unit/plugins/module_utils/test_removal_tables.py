@@ -111,7 +111,7 @@ def test_a_definition_is_written_only_for_a_reason() -> None:
     assert [shown(step) for step in planned(wish, None).steps] == ["Define"]
     assert planned(wish, found("shutdown")).steps == ()
     remembered = planned(wish, found("shutdown"), record_changed=True).steps
-    assert [shown(step) for step in remembered] == ["Define"] and "remember" in str(remembered[0])
+    assert [shown(step) for step in remembered] == ["Define"] and "its record" in str(remembered[0])
     changes = [Change(f"disks[{name}].cache", None, "none") for name in "edcba"]
     shortened = "disks[a].cache, disks[b].cache, disks[c].cache, disks[d].cache and 1 more"
     assert shortened in str(planned(wish, found("shutdown"), *changes).steps[0])

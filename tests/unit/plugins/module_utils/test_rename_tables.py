@@ -28,7 +28,7 @@ def test_a_guest_is_renamed_once() -> None:
     ("wanted", "found", "former", "more", "said"),
     [
         (RENAMED, None, None, {}, "there is no guest web1 here"),
-        (RENAMED, OTHER, OFF, {}, r"another guest has that name \(UUID u2\)"),
+        (RENAMED, OTHER, OFF, {}, r"another guest has this name \(UUID u2\)"),
         (dataclasses.replace(RENAMED, uuid="u9"), None, OFF, {}, "has UUID u1, not u9"),
         (
             RENAMED,
@@ -37,7 +37,7 @@ def test_a_guest_is_renamed_once() -> None:
             {},
             "it is paused; shut it down first",
         ),
-        (RENAMED, None, OFF, {"memory": {"moving": "h2"}}, "it is being moved"),
+        (RENAMED, None, OFF, {"memory": {"moving": "h2"}}, "its migration is in progress or was interrupted"),
         (RENAMED, None, OFF, {"memory": {"making": ["/a"]}}, "left /a incomplete"),
         (
             RENAMED,

@@ -89,7 +89,7 @@ def test_disks_are_files_of_this_machine(uri: str, ours: bool) -> None:
 
 def test_an_image_has_to_be_there() -> None:
     clone_spec.check_image("debian-12.qcow2", "default", there=True)
-    with pytest.raises(NotFound, match=r"no image debian-12\.qcow2 in pool default; bring it there"):
+    with pytest.raises(NotFound, match=r"no image debian-12\.qcow2 in pool default; import it"):
         clone_spec.check_image("debian-12.qcow2", "default", there=False)
 
 

@@ -173,7 +173,7 @@ REFUSALS: list[tuple[Seed, Known, DiskPlan, SeedSite | None, str]] = [
         Known(),
         NEW,
         dataclasses.replace(SITE, exists=True),
-        f"{ISO} exists and belongs to no guest of ours; remove it first",
+        f"{ISO} exists and belongs to no guest of this collection; remove it first",
     ),
     (
         OFFLINE,
@@ -182,7 +182,7 @@ REFUSALS: list[tuple[Seed, Known, DiskPlan, SeedSite | None, str]] = [
         dataclasses.replace(SITE, here=False, uri="qemu+ssh://a/system"),
         r"over qemu\+ssh://a/system: it needs the",
     ),
-    (OFFLINE, known(), OLD, None, "none of its disks is made from an image now"),
+    (OFFLINE, known(), OLD, None, "none of its disks is created from an image now"),
     (
         dataclasses.replace(NOCLOUD, on_change="refuse"),
         known("other"),
@@ -201,7 +201,9 @@ def test_what_is_refused(what: Seed, of: Known, disks: DiskPlan, site: SeedSite 
 
 def test_a_seed_that_stays_changes_nothing() -> None:
     assert planned(NOCLOUD, known(NOCLOUD.digest), OLD) == seeding.Seeding(OLD)
-    note = "cloud_init of web1 differs from the seed it was made with; nothing was done (cloud_init.on_change: ignore)"
+    note = (
+        "cloud_init of web1 differs from the seed it was created with; nothing was done (cloud_init.on_change: ignore)"
+    )
     assert planned(NOCLOUD, known("other"), OLD) == seeding.Seeding(OLD, notes=(note,))
 
 
@@ -212,7 +214,7 @@ def test_a_seed_that_is_incomplete_and_not_spoken_of(state: str, refused: bool) 
     of = known(making=(SYSTEM, ISO))
     if refused:
         with pytest.raises(
-            Refused, match=f"an interrupted run left its seed {ISO} incomplete; say its cloud_init again"
+            Refused, match=f"an interrupted run left its seed {ISO} incomplete; set its cloud_init again"
         ):
             planned(None, of, OLD, state=state)
     else:

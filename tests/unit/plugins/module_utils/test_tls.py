@@ -128,7 +128,7 @@ def test_what_another_controller_revoked_stays_revoked() -> None:
 
 def test_a_host_of_another_authority_is_refused_unless_it_is_meant() -> None:
     state = found(state={"authorities": ("CN=theirs (SHA-256 cc)",)})
-    with pytest.raises(Refused, match=r"There: CN=theirs \(SHA-256 cc\). Here: the CA. Bring the directory"):
+    with pytest.raises(Refused, match=r"There: CN=theirs \(SHA-256 cc\). Here: the CA. Copy the directory"):
         refuse_foreign([(GOAL, state)])
     refuse_foreign([(dataclasses.replace(GOAL, replace_authority=True), state), (GOAL, found())])
 

@@ -41,7 +41,7 @@ def test_on_the_same_base_only_its_own_clusters_travel() -> None:
     [
         ({"base_there": None}, "is not on the destination"),
         ({"base_altered": True}, "was written to"),
-        ({"base_there": File(NAMED, "qcow2", 4096 * MIB, 1)}, "of another size"),
+        ({"base_there": File(NAMED, "qcow2", 4096 * MIB, 1)}, "has another size"),
     ],
 )
 def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.Any], why: str) -> None:
@@ -64,10 +64,12 @@ def test_one_disk_that_travels_whole_takes_the_others_along() -> None:
         ("full", False),
         ("carry", False),
     ]
-    assert "vda travels whole" in moves[1].why and moves[1].volume and moves[1].volume.backing_path is None
+    assert "vda is copied in full" in moves[1].why and moves[1].volume and moves[1].volume.backing_path is None
     assert moves[1].bytes_to_move == moves[1].room_bytes == 450 * MIB and not problems
     moves, problems = travel([whole, dataclasses.replace(other, mode="delta")], active=True)
-    assert "disk vdb: vda travels whole" in problems[0] and "use storage: full for it, or delta for vda" in problems[0]
+    assert (
+        "disk vdb: vda is copied in full" in problems[0] and "use storage: full for it, or delta for vda" in problems[0]
+    )
     assert [move.how for move in travel([other, disk(None, target="vdc")], active=True)[0]] == ["delta", "full"]
 
 
@@ -109,7 +111,7 @@ def test_what_nobody_writes_to_is_carried() -> None:
     ("told", "why"),
     [
         ({"pool": None}, "no active storage pool"),
-        ({"taken": True}, "no migration of ours made it"),
+        ({"taken": True}, "no migration of this guest created it"),
         ({"shareable": True}, "shareable"),
         ({"file": None}, "no active storage pool of the source"),
     ],

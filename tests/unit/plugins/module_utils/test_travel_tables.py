@@ -124,17 +124,17 @@ def test_what_is_made_on_the_destination() -> None:
 
 
 REASONS: list[tuple[TravellingDisk, bool, str]] = [
-    (disk(ALONE, "shared"), True, "storage that you call shared"),
+    (disk(ALONE, "shared"), True, "storage declared as shared"),
     (disk(ALONE, shared_on="nfs4"), True, "on nfs4"),
-    (disk(ALONE), True, "stands alone"),
+    (disk(ALONE), True, "no backing file"),
     (disk(ALONE), False, "the guest is off"),
-    (disk(ALONE, fixed=True), False, "nobody writes to it"),
+    (disk(ALONE, fixed=True), False, "nothing writes to it"),
     (disk(ON_NAMED), True, f"{NAMED} is there"),
-    (disk(ON_NAMED, there=False, assumed=True), True, f"{NAMED} is brought"),
-    (disk(ON_NAMED, "full"), True, "all of it was asked for"),
+    (disk(ON_NAMED, there=False, assumed=True), True, f"{NAMED} is imported"),
+    (disk(ON_NAMED, "full"), True, "a full copy was requested"),
     (disk(ON_NAMED, there=False), True, f"{NAMED} is not on the destination"),
     (disk(ON_NAMED, base_altered=True), True, f"{NAMED} was written to"),
-    (disk(ON_NAMED, base_there=RESIZED), True, "of another size"),
+    (disk(ON_NAMED, base_there=RESIZED), True, "has another size"),
     (disk(ON_OTHER), True, f"{OTHER} is not known to be the same"),
 ]
 

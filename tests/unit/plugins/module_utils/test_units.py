@@ -215,7 +215,7 @@ def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
     [
         (
             "/root/debian.qcow2",
-            "is a path, .* virt_image (name=debian.qcow2 src=/root/debian.qcow2) .* give the name: debian.qcow2",
+            "is a path, .* virt_image (name=debian.qcow2 src=/root/debian.qcow2) .* set the name: debian.qcow2",
         ),
         ("~/a.qcow2", "is a path, .* virt_image (name=a.qcow2 src=~/a.qcow2)"),
         (

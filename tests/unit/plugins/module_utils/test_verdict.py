@@ -112,7 +112,7 @@ TASKS: list[tuple[Observation, str, str]] = [
     (
         Observation("running", "absent", **ELSEWHERE),
         "on its way",
-        "its migration to hyper3 is under way, or was interrupted",
+        "its migration to hyper3 is in progress or was interrupted",
     ),
     (Observation("running", "absent", **HERE), "here", "move"),
     (Observation("paused", "absent", **HERE), "here, paused", "settle"),
@@ -218,17 +218,19 @@ def test_what_failed_is_told_with_what_was_seen() -> None:
     with pytest.raises(Failed, match=r"reset\. Seen on both hosts: unclear$"):
         verdicts.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
     error = verdicts.unsettled("web1", "hyper2", "reset", Failed("busy"))
-    assert str(error).endswith("hyper2: reset. What it left was not settled: busy; run again")
+    assert str(error).endswith("hyper2: reset. What it left was not cleaned up: busy; run again")
     verdicts.check_settled(seen_as("rolled_back"), "web1", "hyper2")
     for verdict, still in ((seen_as("nothing", "split"), False), (seen_as("done", "split"), True)):
-        with pytest.raises(Failed, match=r"^cannot settle the migration of web1 to hyper2: seen on both hosts: split$"):
+        with pytest.raises(
+            Failed, match=r"^cannot resolve the migration of web1 to hyper2: seen on both hosts: split$"
+        ):
             verdicts.check_settled(verdict, "web1", "hyper2", still=still)
 
 
 def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
     for state in ("running", "paused", "absent", "unreachable"):
         verdicts.check_abort("web1", state)
-    with pytest.raises(Refused, match="cannot end the migration of web1: in post-copy it would be lost"):
+    with pytest.raises(Refused, match="cannot abort the migration of web1: in post-copy the guest would be lost"):
         verdicts.check_abort("web1", "postcopy")
 
 
@@ -240,6 +242,5 @@ def test_who_is_alone_clears_away_what_moves_there() -> None:
         steps for *_case, steps in cases
     ]
     assert (
-        str(settling(move)) == "settle the migration of web1 to hyper2 that was interrupted"
-        and settling(move).verb == "settle"
+        str(settling(move)) == "resolve the interrupted migration of web1 to hyper2" and settling(move).verb == "settle"
     )

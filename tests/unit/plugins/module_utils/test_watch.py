@@ -61,4 +61,4 @@ def test_a_schedule_that_is_at_its_end_says_why() -> None:
         if watch.why:
             break
     assert verbs == ["downtime", "downtime", "downtime", "postcopy", "abort"]
-    assert "passes did not get it nearer to its end" in watch.why
+    assert "passes made no progress" in watch.why
