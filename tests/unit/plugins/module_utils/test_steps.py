@@ -137,10 +137,10 @@ TEXTS: list[tuple[steps.Step, str]] = [
     (steps.Reset("web1"), "reset web1"),
     (steps.Undefine("web1"), "undefine web1"),
     (steps.Undefine("web1", ("nvram", "snapshots")), "undefine web1 with its nvram, snapshots"),
-    (steps.RecordAddresses("web1", (), ""), "forget where web1 was seen"),
+    (steps.RecordAddresses("web1", (), ""), "remove the recorded addresses of web1"),
     (
         steps.RecordAddresses("web1", ("192.0.2.7", "192.0.2.8"), "<a/>"),
-        "record 192.0.2.7 and 192.0.2.8 as where web1 was seen",
+        "record that web1 was seen at 192.0.2.7 and 192.0.2.8",
     ),
 ]
 
