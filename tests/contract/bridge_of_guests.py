@@ -85,7 +85,7 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
     Path(place).write_text(f"<node>{''.join(texts)}</node>")
     told: dict[str, t.Any] = {}
     with opened(f"test://{place}") as connection:
-        addresses._LOCAL = connection.getURI()
+        vars(addresses)["SYSTEM"] = connection.getURI()  # whose bridges are here
         talk = "ping -c 20 -i 0.2 -W 1 192.0.2.1"  # also with a tag, where there are such links
         talkers = [subprocess.Popen(["nsenter", "-t", str(pids[at]), "-n", *talk.split()], stdout=-3) for at in (1, 3)]
         begun_s = time.monotonic()
