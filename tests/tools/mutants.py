@@ -76,7 +76,8 @@ def _kind(statement: cst.CSTNode) -> str | None:
         return "class"
     if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], (cst.Assign, cst.AnnAssign)):
         value = statement.body[0].value
-        alias = isinstance(value, cst.Subscript)  # a type has no behaviour
+        # a type has no behaviour
+        alias = isinstance(value, cst.Subscript) or (isinstance(value, cst.Call) and _name(value.func) == "t.TypeVar")
         return None if alias or value is None or _UNTOUCHED_NAMES & set(_names(statement)) else "constant"
     return None
 

@@ -16,6 +16,7 @@ same. No mutant is sampled or left out. Leaves build/mutation.json.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import collections
 import dataclasses
@@ -322,11 +323,32 @@ def apply(mutant: Mutant) -> None:
             _replace_function(old, new)
         elif mutant.kind == "class":
             _replace_members(old, new)
-        elif isinstance(old, (dict, list, set)) and type(old) is type(new):
-            old.clear()
-            old.extend(new) if isinstance(old, list) else old.update(new)
         else:
-            _rebind(name, old, new)
+            _replace_constant(name, old, new)
+    if mutant.kind != "class":
+        for name, source in _computed((ROOT / mutant.file).read_text(), set(mutant.names)):
+            builtins.exec(compile(source, mutant.file, "exec", flags=annotations_flag(), dont_inherit=True), namespace)
+            _replace_constant(name, vars(module)[name], namespace[name])
+
+
+def _computed(source: str, changed: set[str]) -> t.Iterator[tuple[str, str]]:
+    """Constants that the module computes from what changed when it is imported, in order, each with its statement."""
+    for statement in ast.parse(source).body:
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+            continue
+        target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+        used = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+        if isinstance(target, ast.Name) and target.id not in changed and used & changed:
+            changed.add(target.id)
+            yield target.id, ast.unparse(statement)
+
+
+def _replace_constant(name: str, old: t.Any, new: t.Any) -> None:
+    if isinstance(old, (dict, list, set)) and type(old) is type(new):
+        old.clear()
+        old.extend(new) if isinstance(old, list) else old.update(new)
+    else:
+        _rebind(name, old, new)
 
 
 def annotations_flag() -> int:

@@ -1,0 +1,318 @@
+"""Every rule of networks and pools on both sides: what is refused or noted, and the nearest that is not."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.network import Neighbour, NetworkHost, User
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import network, pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Define, NounPlan, Rule, Start, Stop
+
+Values = dict[str, t.Any]
+THERE = Found("u", persistent=True, autostart=False, xml="<network/>")
+ACTIVE = Found("u", persistent=True, autostart=False, xml="<network/>", live_xml="<network/>")
+ALL = ("mode", "ips", "bridge", "interfaces", "pf", "nat", "vlan", "portgroups", "virtualport", "bandwidth")
+
+
+def told(
+    after: Values,
+    *changed: str,
+    rules: t.Sequence[Rule] = network.RULES,
+    found: Found | None = None,
+    before: Values | None = None,
+    running: Values | None = None,
+    host: NetworkHost | None = None,
+    steps: t.Sequence[str] = (),
+    state: str = "active",
+    force: bool = False,
+) -> list[str]:
+    """What the rules say of a new network; or of one that is there, after those places `changed`."""
+    kinds: dict[str, t.Any] = {"start": Start, "stop": Stop}
+    made = [kinds[step]("network", "lab") if step in kinds else Define("network", "lab", "") for step in steps]
+    changes = tuple(Change(where, "a", "b") for where in changed)
+    stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after)
+    runs = None if running is None else Edited("", changes, running, after)
+    case = Case(Spec("lab", state, force=force), Facts(found, host), stored, runs)
+    plan = NounPlan(tuple(made))
+    return [str(finding) for rule in rules for finding in rule(case, plan)]
+
+
+IP4 = {"address": "192.168.150.1", "prefix": 24}
+NAT: Values = {"mode": "nat", "ips": [IP4]}
+BRIDGED: Values = {"mode": "bridge", "bridge": "br0"}
+OF = "of network lab:"
+
+
+@pytest.mark.parametrize(
+    ("after", "problem"),
+    [
+        *(({"mode": mode}, f"ips {OF} mode {mode} requires an address") for mode in ("nat", "route", "open")),
+        ({"mode": "isolated"}, ""),
+        *(({"mode": mode, "ips": [IP4]}, "") for mode in ("nat", "route", "open")),
+        ({"mode": "bridge"}, f"bridge {OF} mode bridge requires bridge or interfaces"),
+        (BRIDGED, ""),
+        ({"mode": "bridge", "interfaces": ["eth1"]}, ""),
+        *(
+            ({"mode": mode}, f"interfaces {OF} mode {mode} requires interfaces or pf")
+            for mode in ("passthrough", "hostdev")
+        ),
+        *(({"mode": mode}, f"interfaces {OF} mode {mode} requires interfaces") for mode in ("private", "vepa")),
+        ({"mode": "hostdev", "pf": "eth1"}, ""),
+        (
+            {**BRIDGED, "interfaces": ["eth1"]},
+            f"bridge {OF} it and interfaces are mutually exclusive; omit one of the two",
+        ),
+        (
+            {"mode": "hostdev", "interfaces": ["eth1"], "pf": "eth2"},
+            f"pf {OF} it and interfaces are mutually exclusive; omit one of the two",
+        ),
+        *(
+            ({**NAT, f"nat.{what}_{end}": 5}, f"nat.{what}_start {OF} it requires nat.{what}_end, and vice versa")
+            for what in ("address", "port")
+            for end in ("start", "end")
+        ),
+        ({**NAT, "nat.port_start": 5, "nat.port_end": 6}, ""),
+    ],
+    ids=str,
+)
+def test_what_a_mode_requires(after: Values, problem: str) -> None:
+    wanted = [problem] if problem else []
+    assert told(after) == wanted
+    assert told(after, found=THERE) == [], "what nobody touches is left alone"
+    assert told(after, state="absent") == []
+    where = next((place for place in ALL if place in after or any(key.startswith(place) for key in after)), "mode")
+    assert told(after, "mode", *(["nat"] if "nat" in problem else [where]), found=THERE) == wanted
+
+
+@pytest.mark.parametrize("changed", ["mode", "ips", "ips[192.168.150.1]", "bridge", "interfaces[eth1]", "pf"])
+def test_any_change_of_its_place_asks_again(changed: str) -> None:
+    assert told({"mode": "nat"}, changed, found=THERE) == [f"ips {OF} mode nat requires an address"]
+    assert told({"mode": "nat"}, "mtu", found=THERE) == []
+
+
+BRIDGES = NetworkHost(frozenset({"br1"}))
+MISSING = (
+    "cannot put network lab on bridge br0: this host has no such bridge; create it with role corral.virt.bridge, or "
+    "name one that exists"
+)
+
+
+def test_a_bridge_of_the_host_must_be_there() -> None:
+    assert told(BRIDGED, host=BRIDGES) == [MISSING]
+    for changed in ("mode", "bridge"):
+        assert told(BRIDGED, changed, found=THERE, host=BRIDGES) == [MISSING]
+    assert told(BRIDGED, "mtu", found=THERE, host=BRIDGES) == []
+    assert told({**BRIDGED, "virtualport": "openvswitch"}, host=BRIDGES) == []
+    assert told({**BRIDGED, "bridge": "br1"}, host=BRIDGES) == []
+    assert told(BRIDGED, host=NetworkHost()) == [], "nobody can tell from here"
+    assert told({"mode": "bridge", "interfaces": ["eth1"]}, host=BRIDGES) == []
+
+
+TAKEN = "choose another, or set mode: bridge to use it as it is"
+
+
+def test_a_bridge_that_libvirt_makes_is_nobody_elses() -> None:
+    after, others = {**NAT, "bridge": "virbr1"}, NetworkHost(neighbours=(Neighbour("other", False, "virbr1", ()),))
+    refused = [f"cannot create bridge virbr1 for network lab: network other has one with this name; {TAKEN}"]
+    assert told(after, host=others) == refused
+    for changed in ("mode", "bridge"):
+        assert told(after, changed, found=THERE, host=others) == refused
+    assert told(after, "mtu", found=THERE, host=others) == []
+    assert told({**after, "bridge": "virbr2"}, host=others) == [] == told(NAT, host=others)
+    here = NetworkHost(frozenset({"virbr1"}))
+    taken = [f"cannot create bridge virbr1 for network lab: this host already has one with this name; {TAKEN}"]
+    assert told(after, host=here) == taken
+    assert told(after, "mode", found=ACTIVE, host=here, running={"mode": "nat", "bridge": "virbr1"}) == []
+    assert told(after, "mode", found=ACTIVE, host=here, running={"mode": "nat", "bridge": "virbr9"}) == taken
+
+
+def test_of_two_networks_with_the_same_addresses_one_runs() -> None:
+    def at(subnet: str, active: bool = True) -> NetworkHost:
+        return NetworkHost(neighbours=(Neighbour("other", active, None, (subnet,)),))
+
+    refused = [
+        "cannot use 192.168.150.0/24 for network lab: it overlaps with network other, which is active; choose other addresses, or stop that one"
+    ]
+    assert told(NAT, host=at("192.168.150.128/25"), steps=["define", "start"]) == refused
+    assert told(NAT, host=at("192.168.0.0/16"), steps=["start"]) == refused
+    assert told(NAT, host=at("192.168.151.0/24"), steps=["start"]) == []
+    assert told(NAT, host=at("fd00::/64"), steps=["start"]) == []
+    assert told(NAT, host=at("no subnet"), steps=["start"]) == []
+    assert told(NAT, host=at("192.168.150.0/24", active=False), steps=["start"]) == []
+    assert told(NAT, host=at("192.168.150.0/24"), steps=["define"]) == []
+    odd = {"mode": "nat", "ips": [{"address": "x", "prefix": 24}]}
+    assert told(odd, found=THERE, host=at("192.168.150.0/24"), steps=["start"]) == []
+    live: Values = {"found": ACTIVE, "running": NAT, "host": at("192.168.150.0/24")}
+    assert told(NAT, "ips[192.168.150.1]", **live) == refused
+    assert told(NAT, "mtu", **live) == []
+
+
+RANGE, HOST = {"start": "192.168.150.10", "end": "192.168.150.20"}, {"mac": "x", "ip": "192.168.150.9"}
+
+
+@pytest.mark.parametrize(
+    ("more", "problems"),
+    [
+        ({"dhcp.ranges": [RANGE], "dhcp.hosts": [HOST, {"mac": "y", "name": "z"}]}, []),
+        (
+            {"dhcp.ranges": [{**RANGE, "end": "192.168.151.20"}]},
+            [f"ips[192.168.150.1].dhcp.ranges[192.168.150.10-192.168.151.20] {OF} it is not within 192.168.150.0/24"],
+        ),
+        (
+            {"dhcp.ranges": [{**RANGE, "start": "192.168.149.1"}]},
+            [f"ips[192.168.150.1].dhcp.ranges[192.168.149.1-192.168.150.20] {OF} it is not within 192.168.150.0/24"],
+        ),
+        (
+            {"dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]},
+            [f"ips[192.168.150.1].dhcp.hosts[192.168.151.9] {OF} it is not within 192.168.150.0/24"],
+        ),
+    ],
+    ids=str,
+)
+def test_dhcp_gives_addresses_of_its_subnet(more: Values, problems: list[str]) -> None:
+    after = {"mode": "nat", "ips": [{**IP4, **more}]}
+    assert told(after) == told(after, "ips[192.168.150.1]", found=THERE) == problems
+    assert told(after, "mtu", found=THERE) == [] == told(after, state="absent")
+
+
+def test_one_subnet_of_each_family_has_dhcp() -> None:
+    second = {"address": "192.168.151.1", "prefix": 24, "dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]}
+    sixth = {"address": "fd00::1", "prefix": 64, "dhcp.ranges": [{"start": "fd00::2", "end": "fd00::3"}]}
+    first = {**IP4, "dhcp.ranges": [RANGE]}
+    reason = f"ips {OF} only one IPv4 address can have DHCP, not 192.168.150.1 and 192.168.151.1"
+    assert told({"mode": "nat", "ips": [first, second]}) == [reason]
+    assert told({"mode": "nat", "ips": [first, sixth]}) == []
+    assert told({"mode": "nat", "ips": [first, {**second, "dhcp.hosts": []}]}) == []
+
+
+TAGS = (
+    "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges support "
+    "them since libvirt 11.0"
+)
+NEW = NetworkHost(version=11_000_000)
+GROUP: Values = {"name": "g", "vlan": [5]}
+
+
+@pytest.mark.parametrize(
+    ("after", "host", "places"),
+    [
+        ({**NAT, "vlan": [5]}, NEW, ["vlan"]),
+        ({**BRIDGED, "vlan": [5]}, None, ["vlan"]),
+        ({**BRIDGED, "vlan": [5]}, NetworkHost(version=10_999_999), ["vlan"]),
+        ({**BRIDGED, "vlan": [5]}, NEW, []),
+        ({"mode": "bridge", "interfaces": ["eth1"], "vlan": [5]}, NEW, ["vlan"]),
+        ({**BRIDGED, "vlan": [5], "virtualport": "openvswitch"}, None, []),
+        *(({"mode": mode, "pf": "eth1", "vlan": [5]}, None, []) for mode in ("passthrough", "hostdev")),
+        ({"mode": "passthrough", "pf": "eth1", "vlan": [5], "virtualport": "802.1Qbh"}, None, ["vlan"]),
+        ({"mode": "vepa", "interfaces": ["eth1"], "vlan": [5]}, NEW, ["vlan"]),
+        ({**NAT, "portgroups": [GROUP, {"name": "h"}]}, None, ["portgroups[g].vlan"]),
+        ({**BRIDGED, "portgroups": [{**GROUP, "virtualport": "openvswitch"}]}, None, []),
+        ({**BRIDGED, "virtualport": "openvswitch", "portgroups": [GROUP]}, None, []),
+        (
+            {**BRIDGED, "virtualport": "openvswitch", "portgroups": [{**GROUP, "virtualport": "x"}]},
+            None,
+            ["portgroups[g].vlan"],
+        ),
+        ({**BRIDGED, "vlan": [5], "portgroups": [{"name": "g", "default": True}]}, None, ["vlan"]),
+        (
+            {**BRIDGED, "vlan": [5], "portgroups": [{"name": "g", "default": True, "virtualport": "openvswitch"}]},
+            None,
+            [],
+        ),
+        ({**BRIDGED, "vlan": [5], "portgroups": [{"name": "g", "virtualport": "openvswitch"}]}, None, ["vlan"]),
+    ],
+    ids=str,
+)
+def test_vlan_tags_stand_where_libvirt_sets_them(after: Values, host: NetworkHost | None, places: list[str]) -> None:
+    wanted = [f"{place} {OF} {TAGS}" for place in places]
+    assert told(after, host=host) == wanted
+    for changed in ("mode", "vlan", "portgroups[g]", "virtualport", "bridge"):
+        assert told(after, changed, found=THERE, host=host) == wanted
+    assert told(after, "mtu", found=THERE, host=host) == []
+
+
+def test_one_portgroup_is_the_default() -> None:
+    groups = [{"name": name, "default": default} for name, default in (("a", True), ("b", False), ("c", True))]
+    after = {**NAT, "portgroups": groups}
+    reason = [f"portgroups {OF} only one can be the default, not a and c"]
+    assert told(after) == told(after, "portgroups[c].default", found=THERE) == reason
+    assert told(after, "mtu", found=THERE) == [] == told({**NAT, "portgroups": groups[:2]})
+
+
+LIMIT = {"bandwidth.inbound.average": 5}
+ONLY = "bandwidth can be limited on bridges only; omit it"
+
+
+@pytest.mark.parametrize(
+    ("after", "places"),
+    [
+        ({**NAT, **LIMIT}, []),
+        ({**BRIDGED, **LIMIT}, []),
+        ({"mode": "bridge", "interfaces": ["eth1"], **LIMIT}, ["bandwidth"]),
+        ({"mode": "vepa", "interfaces": ["eth1"], "bridge": "", **LIMIT}, ["bandwidth"]),
+        (
+            {"mode": "vepa", "interfaces": ["eth1"], "portgroups": [{"name": "g", **LIMIT}, {"name": "h"}]},
+            ["portgroups[g].bandwidth"],
+        ),
+        ({"mode": "vepa", "interfaces": ["eth1"]}, []),
+    ],
+    ids=str,
+)
+def test_bandwidth_is_limited_on_bridges(after: Values, places: list[str]) -> None:
+    wanted = [f"{place} {OF} {ONLY}" for place in places]
+    assert told(after) == wanted
+    for changed in ("mode", "bandwidth.inbound.average", "portgroups[g]", "bridge"):
+        assert told(after, changed, found=THERE) == wanted
+    assert told(after, "mtu", found=THERE) == []
+
+
+def test_nobody_is_cut_off_without_a_word() -> None:
+    users = NetworkHost(users=(User("web2", True), User("db1", False), User("web1", True)))
+    live: Values = {"found": ACTIVE, "running": {"mode": "nat"}, "host": users}
+    mend = "running guests would lose it: web1, web2; shut them down first, or set force: true"
+    assert told(NAT, steps=["stop"], **live) == [f"cannot stop network lab: {mend}"]
+    assert told(NAT, steps=["stop", "start"], **live) == [f"cannot restart network lab: {mend}"]
+    forced = ["guests lose network lab until they are restarted: web1, web2"]
+    assert told(NAT, steps=["stop"], force=True, **live) == forced
+    stay = ["running guests stay on their devices while network lab is off: web1, web2"]
+    assert told(BRIDGED, steps=["stop"], **{**live, "running": BRIDGED}) == stay
+    assert told(NAT, steps=["stop"], found=ACTIVE, host=users, before=BRIDGED) == stay, "what it was is what is lost"
+    assert told(NAT, steps=["define"], **live) == []
+    off = NetworkHost(users=(User("db1", False),))
+    assert told(NAT, steps=["stop"], **{**live, "host": off}) == []
+    gone = ["guests that use network lab cannot start without it: db1"]
+    assert told(NAT, state="absent", found=THERE, host=off) == gone
+    assert told(NAT, found=THERE, host=off) == [] == told(NAT, state="absent", host=off)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found", "state", "problem"),
+    [
+        ({}, {"type": "dir"}, None, "active", "path of pool lab: it is required for a new pool"),
+        ({}, {"type": "dir", "path": "/p"}, None, "active", ""),
+        ({}, {"type": "dir"}, None, "absent", ""),
+        (
+            {"type": "netfs"},
+            {"type": "netfs"},
+            THERE,
+            "active",
+            "cannot use pool lab: it is of type netfs, not a directory; choose another name",
+        ),
+        ({"type": "netfs"}, {"type": "netfs"}, THERE, "absent", ""),
+        (
+            {"type": "dir", "path": "/a"},
+            {"type": "dir", "path": "/b"},
+            THERE,
+            "active",
+            "cannot move pool lab from /a to /b: the disks of guests would stay behind; choose another name, or remove the pool first (state: absent keeps the files)",
+        ),
+    ],
+)
+def test_rules_of_pools(before: Values, after: Values, found: Found | None, state: str, problem: str) -> None:
+    changed = ("path",) if before.get("path") != after.get("path") else ()
+    said = told(after, *changed, rules=pool.RULES, found=found, before=before, state=state)
+    assert said == ([problem] if problem else [])
