@@ -141,3 +141,118 @@ def test_hosts_without_processor_or_memory_are_left_out() -> None:
     hosts = [host("a", cpus=0), host("b", memory_mib=0), host("c", cpus=1)]
     assert placed([guest(vcpus=1)], hosts) == {"web1": "c"}
     assert placed([guest(vcpus=0, memory_mib=0)], hosts[:2]) == {"web1": None}
+
+
+def bridged(*names: str) -> frozenset[str]:
+    """Bridges, which say where a guest can go."""
+    return frozenset(names)
+
+
+def chosen(guests: list[Guest], hosts: list[Host], **more: t.Any) -> dict[str, tuple[str | None, str]]:
+    """Where each goes, and why."""
+    return {one.guest: (one.host, one.why) for one in place(guests, hosts, policy=TIGHT, **more)}
+
+
+MADE_ROOM = "made room by placing a smaller new guest elsewhere"
+
+
+def test_room_is_made_and_counted_on_both_hosts() -> None:
+    hosts = [host("a", 8, 2000, bridges=bridged("x")), host("b", 8, 2000, bridges=bridged())]
+    guests = [guest("p", 8, 100), guest("q", 1, 1900, bridges=bridged("x")), guest("r", 7, 100), guest("s", 1, 1)]
+    assert chosen(guests, hosts) == {
+        "p": ("b", "made room for q on a"),
+        "q": ("a", MADE_ROOM),
+        "r": ("a", "the only one with room"),
+        "s": (None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: a: 0 MiB of memory left; b: 0 vcpus left"),
+    }
+
+
+def four_hosts() -> list[Host]:
+    return [
+        host("a", 8, 2000, bridges=bridged("x", "p")),
+        host("b", 8, 3000, bridges=bridged("x", "q")),
+        host("c", 8, 5000, bridges=bridged("p", "q")),
+        host("d", 8, 4000, bridges=bridged("q")),
+    ]
+
+
+def test_room_is_made_where_most_memory_is_left_and_who_goes_goes_where_it_is_cheapest() -> None:
+    """Guests whose host was asked for stay."""
+    p, q, big = guest("p", 8, 100, bridges=bridged("p")), guest("q", 8, 100, bridges=bridged("q")), "made room for g on"
+    g = guest("g", 1, 1900, bridges=bridged("x"))
+    assert chosen([p, q, g], four_hosts()) == {
+        "p": ("a", "least loaded with it, of 2"),
+        "q": ("d", f"{big} b"),
+        "g": ("b", MADE_ROOM),
+    }
+    pinned = Guest("q", 8, 100, host="b", bridges=bridged("q"))
+    assert chosen([p, pinned, g], four_hosts()) == {
+        "p": ("c", f"{big} a"),
+        "q": ("b", "requested"),
+        "g": ("a", MADE_ROOM),
+    }
+    both = [pinned, Guest("p", 8, 100, host="a", bridges=bridged("p")), g]
+    assert chosen(both, four_hosts())["g"][0] is None
+
+
+def test_the_smallest_goes_first_where_several_could() -> None:
+    hosts = [host("a", 8, 2000, bridges=bridged("x")), host("b", 8, 40000, bridges=bridged())]
+    guests = [guest("p", 4, 90), guest("q", 4, 80), guest("g", 1, 1800, bridges=bridged("x"))]
+    found = chosen(guests, hosts)
+    assert (found["p"][0], found["q"], found["g"]) == ("a", ("b", "made room for g on a"), ("a", MADE_ROOM))
+
+
+def test_what_cannot_be_decided_now_is_deferred() -> None:
+    """And what is refused is not."""
+    off, moving = Copy("shutdown", UUID), Copy("running", UUID, moving="h3")
+    here = [host("h1", guests={"web1": off}), host("h2")]
+    cases: list[tuple[list[Host], dict[str, t.Any], tuple[str | None, bool]]] = [
+        (here, {"unreached": ["h9"]}, (None, True)),
+        ([host("h1")], {"unreached": ["h9"]}, (None, True)),
+        ([host("h1", guests={"web1": moving}), host("h2")], {}, (None, True)),
+        ([host("h1", guests={"web1": moving}), host("h3")], {"leave": ["h1"]}, ("h3", False)),
+        ([host("h1", guests={"web1": moving}), host("h3")], {"leave": ["h1", "h3"]}, (None, True)),
+        ([host("h1", guests={"web1": moving}), host("h2")], {"leave": ["h1"]}, (None, True)),
+        (
+            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("paused", UUID)})],
+            {},
+            (None, True),
+        ),
+        (
+            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("running", UUID)})],
+            {},
+            (None, False),
+        ),
+        (
+            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("running", "other")})],
+            {},
+            (None, False),
+        ),
+    ]
+    for hosts, more, wanted in cases:
+        [one] = place([guest()], hosts, **more)
+        assert (one.host, one.deferred) == wanted, one
+        assert not one.exists
+
+
+def test_a_guest_that_arrives_is_known_by_either_end() -> None:
+    arriving = Copy("paused", UUID, moving="h2", moving_from="u")
+    [one] = place([guest()], [host("h1"), host("h2", guests={"web1": arriving})])
+    assert one.why.startswith("it is being migrated to h2; run again when it is there") and one.deferred
+    both = [host("h1", guests={"web1": Copy("running", UUID, moving="h2")}), host("h2", guests={"web1": arriving})]
+    [one] = place([guest()], both, leave=["h1"])
+    assert (one.host, one.why) == ("h2", "it is being migrated to h2")
+
+
+def test_groups_that_stay_apart_count_what_is_there() -> None:
+    there = host("h1", guests={"web1": Copy("running", UUID)})
+    placed = place([guest(apart="web"), guest("web2", apart="web")], [there, host("h2")], policy=TIGHT)
+    assert [(one.host, one.exists) for one in placed] == [("h1", True), ("h2", False)]
+
+
+def test_a_host_without_processors_or_memory_takes_nobody() -> None:
+    for empty in (host("h1", cpus=0), host("h1", memory_mib=0)):
+        [one] = place([guest()], [empty])
+        assert one.host is None and one.why.endswith("no hypervisor fits: there is none")
+    [one] = place([guest(vcpus=1, memory_mib=1)], [host("h1", cpus=1, memory_mib=1)], policy=TIGHT)
+    assert one.host == "h1"
