@@ -260,7 +260,7 @@ CREATE = (
     [
         pytest.param(
             ("ansible-playbook", *CREATE, "-e", "host=hyper9"),
-            ["no hypervisor hyper9", "hyper1, hyper2"],
+            ["hyper9 is not a host of the group hyper", "hyper1, hyper2"],
             id="unknown hypervisor",
         ),
         pytest.param(
