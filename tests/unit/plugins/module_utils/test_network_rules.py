@@ -289,6 +289,12 @@ def test_nobody_is_cut_off_without_a_word() -> None:
     assert told(NAT, found=THERE, host=off) == [] == told(NAT, state="absent", host=off)
 
 
+MOVED = (
+    "cannot move pool lab from /a to /b: the disks of guests would stay behind; choose another name, or remove the pool "
+    "first (state: absent keeps the files)"
+)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "found", "state", "problem"),
     [
@@ -308,7 +314,7 @@ def test_nobody_is_cut_off_without_a_word() -> None:
             {"type": "dir", "path": "/b"},
             THERE,
             "active",
-            "cannot move pool lab from /a to /b: the disks of guests would stay behind; choose another name, or remove the pool first (state: absent keeps the files)",
+            MOVED,
         ),
     ],
 )
