@@ -88,11 +88,11 @@ def main() -> None:
     module = GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
     at_once = module.params["at_once"]
     with failures(module):
-        wanted = many.all_wanted(module.params["domains"], at_once)
+        wanted = domain_options.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
             made = many.each(wanted, lambda one: guest.converge(connection, one, gate), at_once=at_once)
-            results = many.waited(connection, made)
+            results = guest.waited(connection, made)
     summary = many.summary(results)
     for note in summary.pop("notes"):
         module.warn(note)

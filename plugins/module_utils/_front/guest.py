@@ -10,9 +10,8 @@ import contextlib
 import typing as t
 import uuid
 
-from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import disks, seeds
+from ansible_collections.corral.virt.plugins.module_utils._front import disks, many, seeds
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
@@ -30,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import caps
 
-__all__ = ["converge"]
+__all__ = ["converge", "waited"]
 
 
 def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
@@ -39,15 +38,20 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
         plan = guest.plan(wanted, _Host(connection, held))
         gate.run(plan.steps, lambda step: _do(connection, plan.uuid, step))
     return {
-        "name": wanted.name,
-        "changed": any(step.changes for step in plan.steps),
-        "steps": [str(step) for step in plan.steps if step.changes],
-        "pending": list(plan.pending),
-        "notes": list(plan.notes),
-        "diff": _changes.diff(plan.changes),
+        **many.result(wanted.name, plan),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise={}),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
     }
+
+
+def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The results after all guests that were to have an address have one, or failed to; they wait side by side."""
+    if not any("awaits" in one for one in results):
+        return results
+    # compiled only where it is needed
+    from ansible_collections.corral.virt.plugins.module_utils._front import addresses
+
+    return addresses.wait_for(connection, results)
 
 
 class _Host:

@@ -2,31 +2,32 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Many guests in one call: all checked first, then each on its own, one result for all."""
+"""Many guests in one call: each on its own, one result for all."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import functools
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import diff
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Plan
 
-__all__ = ["all_wanted", "each", "summary", "waited"]
+__all__ = ["each", "result", "summary"]
 
 
-def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[GuestSpec]:
-    """Every guest as wanted; raises BadInput with the problems of all of them."""
-    problems = Problems()
-    found = [problems.tried(functools.partial(domain_options.wanted, item)) for item in items]
-    originals = {item["name"]: item["clone_of"] for item in items if item.get("clone_of")}
-    problems.found += contradictions([item["name"] for item in items], at_once, originals)
-    problems.refuse()
-    return [one for one in found if one]
+def result(name: str, plan: Plan[t.Any]) -> dict[str, t.Any]:
+    """The result of one guest."""
+    return {
+        "name": name,
+        "changed": any(step.changes for step in plan.steps),
+        "steps": [str(step) for step in plan.steps if step.changes],
+        "pending": list(plan.pending),
+        "notes": list(plan.notes),
+        "diff": diff(plan.changes),
+    }
 
 
 def each(
@@ -34,7 +35,7 @@ def each(
 ) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
 
-    def result(one: GuestSpec) -> dict[str, t.Any]:
+    def outcome(one: GuestSpec) -> dict[str, t.Any]:
         try:
             return converge(one)
         except VirtError as error:
@@ -42,19 +43,9 @@ def each(
             return {"name": one.name, "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
 
     if at_once == 1:
-        return [result(one) for one in wanted]
+        return [outcome(one) for one in wanted]
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(result, wanted))
-
-
-def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The results after all guests that were to have an address have one, or failed to; they wait side by side."""
-    if not any("awaits" in one for one in results):
-        return results
-    # compiled only where it is needed
-    from ansible_collections.corral.virt.plugins.module_utils._front import addresses
-
-    return addresses.wait_for(connection, results)
+        return list(pool.map(outcome, wanted))
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:

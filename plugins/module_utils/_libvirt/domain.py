@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import power, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -37,58 +37,6 @@ def _define(connection: Connection, step: steps.Define) -> None:
 def _rename(domain: t.Any, step: steps.Rename) -> None:
     with explained("rename", f"{step.guest} to {step.to}"):
         domain.rename(step.to, 0)
-
-
-def _start(domain: t.Any, step: steps.Start) -> None:
-    with explained("start", step.guest):
-        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
-
-
-def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
-    with explained("shut down", step.guest):
-        if not _obeys(domain, step, "shutdown"):
-            _switch_off(domain)
-
-
-def _destroy(domain: t.Any, step: steps.Destroy) -> None:
-    with explained("destroy", step.guest):
-        _switch_off(domain)
-
-
-def _switch_off(domain: t.Any) -> None:
-    """Pull the plug; a guest that powers off at this moment is as it is wanted."""
-    try:
-        domain.destroy()
-    except libvirt.libvirtError:
-        if not wait.is_off(domain):
-            raise
-
-
-def _reboot(domain: t.Any, step: steps.Reboot) -> None:
-    with explained("reboot", step.guest):
-        if not _obeys(domain, step, "reboot"):
-            domain.reset(0)
-        elif wait.is_off(domain):
-            domain.create()
-
-
-def _resume(domain: t.Any, step: steps.Resume) -> None:
-    with explained("resume", step.guest):
-        if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
-            domain.pMWakeup()
-        else:
-            domain.resume()
-
-
-def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:
-    """Whether asking was enough; raises Timeout where nothing else is allowed."""
-    if not step.wait:
-        wait.ask(domain.connect(), domain, verb)
-    elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
-        if not step.force:
-            raise Timeout(step.too_late(wait.observe(domain.connect(), domain)))
-        return False
-    return True
 
 
 _UNDEFINE = {
@@ -231,16 +179,6 @@ def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
         domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
-def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], None]:
-    """A verb of virDomain that needs nothing but the guest."""
-
-    def do_plain(domain: t.Any, step: steps.Step) -> None:
-        with explained(verb, step.guest):
-            getattr(domain, verb)(*arguments)
-
-    return do_plain
-
-
 def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
     element = (
         libvirt.VIR_DOMAIN_METADATA_ELEMENT,
@@ -260,9 +198,8 @@ _ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
 }
 _ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
+    **power.DOERS,
     steps.Rename: _rename,
-    steps.Start: _start,
-    steps.Shutdown: _shutdown,
     steps.Undefine: _undefine,
     steps.Attach: _attach,
     steps.Detach: _detach,
@@ -277,10 +214,5 @@ _ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
     steps.SetLifecycle: _set_lifecycle,
     steps.SetStatsPeriod: _set_stats_period,
     steps.GrowRunningDisk: _grow_running,
-    steps.Destroy: _destroy,
-    steps.Suspend: _plain("suspend"),
-    steps.Resume: _resume,
-    steps.Reset: _plain("reset", 0),
-    steps.Reboot: _reboot,
     steps.RecordAddresses: _record_addresses,
 }

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Seen
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["ask", "balloon", "is_off", "obeyed", "observe", "removal"]

@@ -10,14 +10,40 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, Power
+from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import step
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Step
 
-__all__ = ["check_state", "power_off", "state_change", "state_steps"]
+__all__ = ["check_state", "plan", "power_off", "state_change", "state_steps", "waiting_problems"]
+
+Found = t.Union[FoundGuest, Power]
 
 
-def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) -> None:
+def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[Step]:
+    """Steps of a guest that must be there; raises NotFound and Refused."""
+    if found is None:
+        which = f" with UUID {wanted.uuid}" if wanted.uuid else ""
+        raise NotFound(f"cannot bring {wanted.name} to state {wanted.state}: there is no such guest{which} here")
+    if found.name != wanted.name:
+        raise Refused(
+            f"cannot bring {wanted.name} to state {wanted.state}: the guest with UUID {found.uuid} is called "
+            f"{found.name} now"
+        )
+    check_state(wanted, found, moving=found.moving)
+    made = state_steps(wanted, found)
+    return step.Plan(tuple(made), tuple(state_change(wanted, found, made)))
+
+
+def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | None) -> t.Iterator[str]:
+    """What is wrong with how long a guest is waited for."""
+    if timeout_s is not None and timeout_s < 1:
+        yield f"wait_timeout of {guest}: must be at least 1 s, not {timeout_s}"
+    if force and not wait:
+        yield f"wait of {guest}: force requires waiting; omit one of wait: false and force: true"
+
+
+def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None:
     """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
     if found is None and wanted.state in ("reset", "rebooted"):
         raise NotFound(
@@ -30,7 +56,7 @@ def check_state(wanted: GuestSpec, found: FoundGuest | None, *, moving: bool) ->
         )
 
 
-def state_steps(wanted: GuestSpec, found: FoundGuest | None) -> list[Step]:
+def state_steps(wanted: GuestSpec, found: Found | None) -> list[Step]:
     """What brings it into the wanted state; raises Refused."""
     name, state = wanted.name, wanted.state
     now = found.state if found is not None and found.active else "shutdown"
@@ -59,7 +85,7 @@ def state_steps(wanted: GuestSpec, found: FoundGuest | None) -> list[Step]:
     return table.get((state, now), [])
 
 
-def power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> list[Step]:
+def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Step]:
     """A paused guest would not hear that it shall shut down.
 
     One that crashed is kept (on_crash) because somebody wants to look at it.
@@ -75,7 +101,7 @@ def power_off(wanted: GuestSpec, found: FoundGuest, *, wait: bool = True) -> lis
     return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
 
 
-def state_change(wanted: GuestSpec, found: FoundGuest | None, made: t.Sequence[Step]) -> list[Change]:
+def state_change(wanted: GuestSpec, found: Found | None, made: t.Sequence[Step]) -> list[Change]:
     """How the steps show in a diff."""
     after = {
         steps.Start: "paused" if wanted.state == "paused" else "running",

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import many
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, many
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 
 NAMES = ("a", "b", "c")
@@ -41,4 +41,4 @@ def test_guests_are_waited_for_together() -> None:
 
 def test_at_once_is_a_number_of_guests() -> None:
     with pytest.raises(BadInput, match="at_once: must be at least 1, not 0"):
-        many.all_wanted([], 0)
+        domain_options.all_wanted([], 0)

@@ -1,0 +1,59 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring a guest that is there to a state. Free of Ansible, and without the model of a guest, so that little travels."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._front import many
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import power as doers
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._plan import power
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name, uuid_of
+
+__all__ = ["OPTIONS", "all_wanted", "converge"]
+
+OPTIONS: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "uuid": {"type": "str"},
+    "state": {
+        "type": "str",
+        "required": True,
+        "choices": ["running", "paused", "shutdown", "destroyed", "rebooted", "reset"],
+    },
+    "force": {"type": "bool", "default": False},
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 300},
+}
+
+
+def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int) -> list[GuestSpec]:
+    """Every guest as wanted; raises BadInput with the problems of all of them."""
+    problems = Problems(contradictions([item["name"] for item in items], at_once))
+    found = [_wanted(item, problems) for item in items]
+    problems.refuse()
+    return found
+
+
+def _wanted(item: t.Mapping[str, t.Any], problems: Problems) -> GuestSpec:
+    guest, waiting = item["name"], {"force": item["force"], "wait": item["wait"]}
+    problems.tried(functools.partial(check_given_name, guest, what="name"))
+    problems.found += power.waiting_problems(guest, timeout_s=item["wait_timeout"], **waiting)
+    uuid = item.get("uuid") and problems.tried(functools.partial(uuid_of, item["uuid"], what=f"uuid of {guest}"))
+    return GuestSpec(
+        item["name"], state=item["state"], uuid=uuid or None, wait_timeout_s=item["wait_timeout"], **waiting
+    )
+
+
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
+    """Bring one guest to its state and return its result."""
+    found = doers.find(connection, wanted.name, wanted.uuid)
+    plan = power.plan(wanted, found)
+    gate.run(plan.steps, lambda step: doers.do(connection, found.uuid if found else "", step))
+    return many.result(wanted.name, plan)

@@ -1,0 +1,113 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry out the steps between the states of a guest: one verb each, no choices."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Power
+from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+__all__ = ["DOERS", "do", "find"]
+
+
+def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
+    """The guest with that UUID, else of that name; None where there is none."""
+    with contextlib.suppress(NotFound), explained("read guest", name):
+        domain = connection.lookupByUUIDString(uuid) if uuid else connection.lookupByName(name)
+        return Power(
+            name=domain.name(),
+            uuid=domain.UUIDString(),
+            state=states.of(domain),
+            active=bool(domain.isActive()),
+            moving=brief.moving(states.record(domain)),
+        )
+    return None
+
+
+def do(connection: Connection, uuid: str, step: steps.Step) -> None:
+    """Do one step on the guest with that UUID, and on no other that has its name by now."""
+    with explained("find guest", f"{step.guest} ({uuid})"):
+        domain = connection.lookupByUUIDString(uuid)
+    DOERS[type(step)](domain, step)
+
+
+def _start(domain: t.Any, step: steps.Start) -> None:
+    with explained("start", step.guest):
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
+
+
+def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
+    with explained("shut down", step.guest):
+        if not _obeys(domain, step, "shutdown"):
+            _switch_off(domain)
+
+
+def _destroy(domain: t.Any, step: steps.Destroy) -> None:
+    with explained("destroy", step.guest):
+        _switch_off(domain)
+
+
+def _switch_off(domain: t.Any) -> None:
+    """Pull the plug; a guest that powers off at this moment is as it is wanted."""
+    try:
+        domain.destroy()
+    except libvirt.libvirtError:
+        if not wait.is_off(domain):
+            raise
+
+
+def _reboot(domain: t.Any, step: steps.Reboot) -> None:
+    with explained("reboot", step.guest):
+        if not _obeys(domain, step, "reboot"):
+            domain.reset(0)
+        elif wait.is_off(domain):
+            domain.create()
+
+
+def _resume(domain: t.Any, step: steps.Resume) -> None:
+    with explained("resume", step.guest):
+        if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
+            domain.pMWakeup()
+        else:
+            domain.resume()
+
+
+def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:
+    """Whether asking was enough; raises Timeout where nothing else is allowed."""
+    if not step.wait:
+        wait.ask(domain.connect(), domain, verb)
+    elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
+        if not step.force:
+            raise Timeout(step.too_late(wait.observe(domain.connect(), domain)))
+        return False
+    return True
+
+
+def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], None]:
+    """A verb of virDomain that needs nothing but the guest."""
+
+    def do_plain(domain: t.Any, step: steps.Step) -> None:
+        with explained(verb, step.guest):
+            getattr(domain, verb)(*arguments)
+
+    return do_plain
+
+
+DOERS: dict[type[steps.Step], t.Callable[[t.Any, t.Any], None]] = {
+    steps.Start: _start,
+    steps.Shutdown: _shutdown,
+    steps.Destroy: _destroy,
+    steps.Suspend: _plain("suspend"),
+    steps.Resume: _resume,
+    steps.Reset: _plain("reset", 0),
+    steps.Reboot: _reboot,
+}
