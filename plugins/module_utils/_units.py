@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 __all__ = [
     "CONTENT_NAME",
     "bytes_of",
+    "check_given_name",
     "check_image",
     "check_name",
     "control_characters",
@@ -28,12 +29,17 @@ __all__ = [
     "mac_of",
     "mib_text",
     "uuid_of",
+    "written",
 ]
 
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTP]?)(iB|B)?)\s*$", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_MOST_BYTES = 2**63 - 1  # what libvirt, QEMU and file systems count sizes with
+_LONG = 100  # characters of a value in a message
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGTPE]?)(iB|B)?)\s*$", re.IGNORECASE | re.ASCII)
 # libvirt forbids "/" in names; we also forbid what breaks file names, shells, inventories and terminals.
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+# Guests that others made keep theirs.
+_GIVEN = re.compile(r"[^/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{1,255}")
 # An immutable image: the first twelve digits of its source's checksum stand before its ending.
 CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
 _FORMATS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
@@ -45,18 +51,33 @@ def bytes_of(value: int | str, *, bare: str, what: str) -> int:
 
     Raises BadInput naming `what`.
     """
-    match = _SIZE.match(str(value))
+    text = written(value)
+    match = _SIZE.match(text if isinstance(value, int) else str(value))
     if isinstance(value, bool) or not match:
-        raise BadInput(f"{what}: cannot read {value!r} as a size; write 512MiB, 8GiB or a number of {bare}iB")
+        raise BadInput(f"{what}: cannot read {text} as a size; write 512MiB, 8GiB or a number of {bare}iB")
     number, unit, suffix = match.group(1), (match.group(2) or "").upper(), (match.group(3) or "").lower()
     if not unit and not suffix:
         unit = bare
     # "GB" is decimal everywhere in libvirt and virt-install; "G" and "GiB" are binary.
     factor = 1000 if unit and suffix == "b" else 1024
+    most = f"{what}: must be at most {_MOST_BYTES} bytes (8EiB less one byte), not {text}"
+    if len(number) > _LONG:
+        raise BadInput(most)
     size = int(Fraction(number) * factor ** _POWERS[unit])
     if size <= 0:
-        raise BadInput(f"{what}: must be larger than zero, not {value!r}")
+        raise BadInput(f"{what}: must be larger than zero, not {text}")
+    if size > _MOST_BYTES:
+        raise BadInput(most)
     return size
+
+
+def written(value: object) -> str:
+    """A value as Python writes it, for a message; one that is very long in part."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write a number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONG else f"{text[:_LONG]}... ({len(text)} characters)"
 
 
 def kib_of(value: int | str, *, what: str) -> int:
@@ -82,6 +103,13 @@ def check_name(name: object, *, what: str) -> str:
             f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or "
             "digit, at most 63 characters"
         )
+    return name
+
+
+def check_given_name(name: object, *, what: str) -> str:
+    """The name itself when libvirt may have a guest of that name, whoever gave it; raises BadInput."""
+    if not isinstance(name, str) or not _GIVEN.fullmatch(name) or name in (".", ".."):
+        raise BadInput(f"{what}: {name!r} is not a valid name; no guest has '/' or control characters in its name")
     return name
 
 
@@ -166,7 +194,7 @@ def cpuset_of(value: object, *, what: str) -> str:
         # libvirt's sets end at 16383. It lets ^N before N stand without effect; whoever writes that means something
         # else.
         if isinstance(value, bool) or not these or max(these) > 16383 or (out and not these <= cpus):
-            raise BadInput(f"{what}: cannot read {value!r} as a set of CPUs; write 0-3,8 or 0-7,^3")
+            raise BadInput(f"{what}: cannot read {written(value)} as a set of CPUs; write 0-3,8 or 0-7,^3")
         cpus = cpus - these if out else cpus | these
     if not cpus:
         raise BadInput(f"{what}: {value!r} leaves no CPU")

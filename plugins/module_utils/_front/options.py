@@ -8,10 +8,12 @@ back into words.
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._units import written
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     Flag,
@@ -96,8 +98,8 @@ def items_of(
         rest = {field: one for field, one in row.table.items() if field != row.key}
         fields = fields_of(rest, entry, guest, problems, f"{where}[{name}].")
         found.append(Item(name, state=entry.get("state") or "present", fields=fields))
-    names = [item.name for item in found]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    counts = collections.Counter(item.name for item in found)
+    for name in sorted(name for name, count in counts.items() if count > 1):
         problems.append(f"{where} of {guest}: {name} is given twice; names must be unique")
     return tuple(found)
 
@@ -111,10 +113,9 @@ def _named(kind: Kind, value: t.Any) -> t.Any:
 
 def problem(place: str, guest: str, reason: str, value: object) -> str:
     """One thing that is wrong: where, of whom, what it must be, what it is."""
-    shown = repr(value)
-    return f"{place} of {guest}: {reason}" + (
-        "" if value is None or (isinstance(value, str) and shown in reason) else f", not {shown}"
-    )
+    shown = written(value)
+    told = value is None or reason.endswith(f"not {shown}") or (isinstance(value, str) and shown in reason)
+    return f"{place} of {guest}: {reason}" + ("" if told else f", not {shown}")
 
 
 def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
@@ -156,9 +157,10 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]] | None:
     """Entries that have a name to be known by; of two with the same name neither can be told from the other."""
     names = [tuple(entry.get(key) for key in row.keys) for entry in found]
+    counts = collections.Counter(names)
     entries = []
     for entry, name in zip(found, names):
-        if names.count(name) == 1 and all(takes(kind, part) for kind, part in zip(row.keys.values(), name)):
+        if counts[name] == 1 and all(takes(kind, part) for kind, part in zip(row.keys.values(), name)):
             rest = {field: one for field, one in row.table.items() if field != row.key}
             entries.append({**dict(zip(row.keys, name)), **words(rest, entry)})
     return entries or None
