@@ -289,9 +289,51 @@ disks[].device: Device type. A C(lun) passes SCSI commands through to a block de
 disks[].source: An existing file, or a block device below C(/dev). Excludes O(disks[].image), O(disks[].clone) and
   O(disks[].size). V('') ejects the medium of a CD-ROM.
 disks[].volume: An existing volume, as C(pool/volume).
-disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd or iscsi.
+disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd or iscsi. For others, and for those that
+  need a login, use O(disks[].network).
+disks[].network:
+  - A disk on the network that O(disks[].url) cannot describe. It excludes O(disks[].source), O(disks[].volume),
+    O(disks[].url) and O(disks[].nvme). The disk exists already; the collection neither creates nor removes its content.
+  - Changing where a disk is replaces its whole source, also the login. O(disks[].format) stays as it is; a new disk is
+    V(raw).
+disks[].network.protocol: Protocol. Required, also to change another option of O(disks[].network).
+disks[].network.name: Image in Ceph, as C(pool/image) or C(pool/namespace/image); export of an NBD server, which can
+  have one without a name; or IQN and LUN of an iSCSI target, as C(iqn.2026-01.org.example:disk/1).
+disks[].network.hosts: All servers; V(nbd) and V(iscsi) have one. A server that is not listed is removed. Without any,
+  the Ceph monitors are those of O(disks[].network.config), by default C(/etc/ceph/ceph.conf) on the host.
+disks[].network.hosts[].name: Host name or IP address.
+disks[].network.hosts[].port: Port. Defaults to that of the protocol.
+disks[].network.hosts[].state: V(absent) removes the server, as omitting it does.
+disks[].network.socket: UNIX socket of an NBD server on the host. Excludes O(disks[].network.hosts).
+disks[].network.tls: Whether the connection to the NBD server is encrypted; QEMU's configuration on the host has the
+  certificates.
+disks[].network.snapshot: Snapshot of the image. V('') for the image itself.
+disks[].network.config: Configuration file of the Ceph cluster on the host.
+disks[].network.initiator: IQN with which the guest logs in to the iSCSI target.
+disks[].network.auth:
+  - User who logs in. The secret itself is never part of the definition, and no option takes it; it is stored in
+    libvirt on each host that runs the guest.
+  - 'Describe the secret in a file: for Ceph C(<secret ephemeral="no" private="yes"><uuid>UUID</uuid><usage
+    type="ceph"><name>NAME</name></usage></secret>). Define it with C(virsh secret-define FILE), and set its value
+    with C(virsh secret-set-value UUID --file KEYFILE), where the file holds the value in base64 as C(ceph auth get-key)
+    prints it.'
+  - For iSCSI, the C(usage) of the secret has C(type="iscsi") and C(<target>NAME</target>). With C(--plain), the file
+    holds the password itself, without a newline.
+disks[].network.auth.username: Name of the user; for Ceph without C(client.). V('') removes the login.
+disks[].network.auth.secret_uuid: UUID of libvirt's secret. Excludes O(disks[].network.auth.secret_usage).
+disks[].network.auth.secret_usage: Usage name of libvirt's secret. Excludes O(disks[].network.auth.secret_uuid).
+disks[].nvme:
+  - An NVMe device of the host, which QEMU drives by itself. It excludes O(disks[].source), O(disks[].volume),
+    O(disks[].url) and O(disks[].network).
+  - Like a host device, it ties the guest to its host. While the guest runs, the host has no access to the device.
+disks[].nvme.address: PCI address of the NVMe controller, as C(lspci -D) prints it. Required, also to change another
+  option of O(disks[].nvme).
+disks[].nvme.namespace: Namespace on the controller. Required for a new disk; the first one is V(1).
+disks[].nvme.managed: Whether libvirt detaches the controller from the host's driver at start, and returns it when the
+  guest stops. Defaults to V(true) for a disk that becomes an NVMe device.
 disks[].startup_policy: Action if the medium is missing at start; for CD-ROMs and floppies.
-disks[].format: Format of the file. Defaults to V(qcow2) for disks and V(raw) for media and block devices.
+disks[].format: Format of the file. Defaults to V(qcow2) for disks and V(raw) for media, block devices, NVMe devices and
+  disks on the network.
 disks[].bus: Bus. Defaults to V(virtio) for disks, V(sata) for CD-ROMs, V(scsi) for LUNs and V(fdc) for floppies.
 disks[].target: Device name on the bus (V(vdb)). Defaults to the next free name.
 disks[].rotation_rate: Rotations per minute reported to the guest; 1 for an SSD.
@@ -358,6 +400,8 @@ interfaces[].filterref.parameters[].value: Value.
 interfaces[].trust_guest_rx_filters: Allow the guest to change its MAC address and receive filters.
 interfaces[].target: Name of the device on the host.
 interfaces[].boot_order: Position in the boot order.
+interfaces[].guest_address: PCI address of the interface in the guest, from which systems derive its name (C(enp1s0)). A
+  new interface gets one from libvirt.
 interfaces[].bandwidth: Traffic limits.
 interfaces[].bandwidth.inbound: Towards the guest.
 interfaces[].bandwidth.outbound: From the guest.

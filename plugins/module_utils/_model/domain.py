@@ -16,6 +16,7 @@ __all__ = [
     "ACTIONS",
     "APPLY",
     "OFFLINE",
+    "PLACES",
     "STATES",
     "Disk",
     "FoundGuest",
@@ -23,6 +24,7 @@ __all__ = [
     "GuestSpec",
     "Original",
     "OriginalDisk",
+    "Power",
     "Seed",
     "Volume",
 ]
@@ -54,6 +56,10 @@ class OriginalDisk:
     obstacle: str = ""  # why it cannot be copied
 
 
+# The options that say where the bytes of a disk are, and the fields that decide it.
+PLACES = {"source": "source", "volume": "volume", "url": "url", "network": "network.protocol", "nvme": "nvme.address"}
+
+
 @dataclasses.dataclass(frozen=True)
 class Disk(Item):
     """A disk, and how its volume is made."""
@@ -63,6 +69,11 @@ class Disk(Item):
     image: str | None = None
     clone: str | None = None  # of the image: overlay (when silent) or copy
     copy_of: Original | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The options that say where its bytes are."""
+        return tuple(option for option, field in PLACES.items() if self.fields.get(field))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +153,16 @@ class FoundGuest:
     def active(self) -> bool:
         """Whether a hypervisor process exists for it."""
         return self.live_xml is not None
+
+
+class Power(t.NamedTuple):
+    """A guest as libvirt has it, without its document; `moving` where our record says so."""
+
+    name: str
+    uuid: str
+    state: str
+    active: bool
+    moving: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -190,8 +190,7 @@ def _standing(path: str, known: Known, site: Site) -> str:
 
 def _given(item: Disk) -> bool:
     """Whether nothing is made or grown: the disk goes, names what is there, or is a drive that needs no medium."""
-    named = any(item.fields.get(way) for way in ("source", "volume", "url"))
-    return item.state == "absent" or named or item.fields.get("device", "disk") != "disk"
+    return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
 
 
 def _defined(item: Disk, known: Known) -> Device | None:

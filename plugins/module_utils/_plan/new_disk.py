@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, check_name, gib_text
 
 __all__ = ["file_name", "format_of", "site", "volume"]
 
@@ -28,6 +28,7 @@ def format_of(item: Disk) -> str:
 def file_name(guest: str, item: Disk) -> str:
     """The name that its file has in its pool."""
     form = format_of(item)
+    check_name(guest, what=f"a new file for disk {item.name} is named after its guest")
     return f"{guest}-{item.name}.{'img' if form == 'raw' else form}"
 
 

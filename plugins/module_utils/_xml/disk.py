@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml import remote, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse
 
@@ -54,8 +55,7 @@ class Source(Row):
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the disk's type and its source; an empty text ejects the medium."""
-        for old in (*element.findall("source"), *element.findall("backingStore"), *element.findall("mirror")):
-            element.remove(old)
+        remote.forget_source(element)
         if value == "":
             return
         source = make(element, "source")
@@ -85,7 +85,8 @@ class Source(Row):
             return source.get("file") if kind == "file" else source.get("dev") if kind == "block" else None
         if self.path == "source/@volume":
             return f"{source.get('pool')}/{source.get('volume')}" if kind == "volume" else None
-        host = source.find("host")
+        hosts = source.findall("host")
+        host = hosts[0] if len(hosts) == 1 else None
         if kind != "network" or source.get("protocol") not in _URL_PORTS or host is None or not host.get("name"):
             return None
         port = "" if host.get("port") in (None, str(_URL_PORTS[source.get("protocol")])) else ":" + host.get("port")
@@ -123,11 +124,13 @@ DISK: row.Table = {
         "source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")
     ),
     "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
+    **remote.NETWORK,
+    **remote.NVME,
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
     "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
     "target": Row(
         "target/@dev",
-        k.matching(r"(fd|hd|sd|vd)[a-z]{1,2}", "must be a device name such as vdb or sda"),
+        k.matching(r"(fd|hd|sd|vd)[a-z]{1,3}", "must be a device name such as vdb or sda"),
         same=lambda found, wanted: wanted in ("", found),
     ),
     "rotation_rate": Row(
@@ -169,15 +172,13 @@ def name_of(device: Element) -> str:
     return alias_name(device) or ("" if target is None else target.get("dev") or "")
 
 
-def _find(root: Element, item: Item) -> Element | None:
-    named = None
-    for device in root.findall("devices/disk"):
-        target = device.find("target")
-        if alias_name(device) == item.name:
-            return device
-        if target is not None and target.get("dev") == item.name:
-            named = device
-    return named
+def _marks(device: Element) -> t.Iterator[Mark]:
+    target = device.find("target")
+    yield "target", "" if target is None else target.get("dev")
+
+
+def _sought(item: Item) -> tuple[Mark, ...]:
+    return (("target", item.name),)
 
 
 def _new(device: Element, item: Item) -> None:
@@ -186,9 +187,10 @@ def _new(device: Element, item: Item) -> None:
     bus = item.fields.get("bus") or {"cdrom": "sata", "floppy": "fdc", "lun": "scsi"}.get(kind, "virtio")
     device.set("type", "file")
     device.set("device", kind)
-    whole = kind != "disk" or item.fields.get("url") or str(item.fields.get("source")).startswith("/dev/")
+    elsewhere = any(item.fields.get(field) for field in ("url", "network.protocol", "nvme.address"))
+    whole = kind != "disk" or elsewhere or str(item.fields.get("source")).startswith("/dev/")
     make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if whole else "qcow2"))
-    make(device, "target", dev=item.fields.get("target") or _next_target(device.getparent(), bus), bus=bus)
+    make(device, "target", dev=item.fields.get("target") or "", bus=bus)
     make(device, "alias", name=f"ua-{item.name}")
     if kind == "cdrom":
         child(device, "readonly")
@@ -197,20 +199,30 @@ def _new(device: Element, item: Item) -> None:
 _PREFIX = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "sd": "sd", "ide": "hd", "fdc": "fd"}
 
 
-def _next_target(devices: Element, bus: str) -> str:
-    """`vda`, `vdb`, … `vdz`, `vdaa`: the first that no disk has."""
-    taken: set[str | None] = {target.get("dev") for target in devices.findall("disk/target")}
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    names: list[str] = [*letters] + [a + b for a in letters for b in letters]
-    return next(_PREFIX[bus] + name for name in names if _PREFIX[bus] + name not in taken)
+def _letters(number: int) -> str:
+    """`a`, `b`, … `z`, `aa`, … for 0, 1, …"""
+    before, last = divmod(number, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("a") + last)
+
+
+def _seat(device: Element, index: Index) -> None:
+    """The first target that no disk has, where the user says none."""
+    target = device.find("target")
+    if not target.get("dev"):
+        prefix = _PREFIX[target.get("bus")]
+        number = index.first_free(prefix, lambda number: ("target", prefix + _letters(number)))
+        target.set("dev", prefix + _letters(number))
 
 
 def _settle(device: Element) -> None:
-    """A place on one bus is none on another: libvirt then finds a new one."""
-    address, bus = device.find("address"), device.find("target").get("bus")
+    """A place on one bus is none on another: libvirt then finds a new one. And who reads the bytes is QEMU."""
+    address, bus, driver = device.find("address"), device.find("target").get("bus"), device.find("driver")
+    if driver is not None and not driver.get("name"):
+        driver.set("name", "qemu")
     kinds = {"virtio": ("pci", "ccw", "virtio-mmio"), "usb": ("usb",)}.get(bus, ("drive", "sd"))
     if address is not None and bus and address.get("type") not in (*kinds, "spapr-vio", "unassigned"):
         device.remove(address)
+    remote.settle(device)
 
 
 _BUSES = {
@@ -233,12 +245,15 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
             "a lun is a block device of the host, passed through; set its path below /dev and no format, or device: "
             "disk"
         )
+    elif device == "lun" and element.get("type") == "network" and element.find("source").get("protocol") != "iscsi":
+        yield "a lun on the network must be of protocol iscsi; use device: disk for others"
     if values["readonly"] and device == "disk" and bus in ("ide", "sata"):
         yield f"a disk on bus {bus} cannot be readonly; use bus virtio or scsi, or device: cdrom"
     if values.get("io") == "native" and values.get("cache") not in ("none", "directsync"):
         yield "io native requires cache none or directsync; set both"
     if values.get("startup_policy") == "requisite" and device not in ("cdrom", "floppy"):
         yield "startup_policy requisite is for media of a cdrom or floppy; use mandatory or optional"
+    yield from remote.check(values)
     for unit in ("bytes_sec", "iops_sec", "bytes_sec_max", "iops_sec_max"):
         if values.get(f"iotune.total_{unit}") and (
             values.get(f"iotune.read_{unit}") or values.get(f"iotune.write_{unit}")
@@ -246,15 +261,41 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
             yield f"iotune.total_{unit} and a limit for reading or writing are mutually exclusive; set one of them to 0"
 
 
-DISKS = Items(
+def _once(values: row.Values) -> dict[str, t.Any]:
+    """The fields of a disk, with the place of its bytes told once: as a URL, where that says all of it."""
+    more = {field for field in values if field.startswith("network.")}
+    url = str(values.get("url") or "")
+    enough = bool(url) and more <= {"network.protocol", "network.name", "network.hosts"} and _is_url(url)
+    dropped = more if enough else {"url"} if more else ()
+    return {field: value for field, value in values.items() if field not in dropped}
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return bool(_url_of(text))
+    except ValueError:
+        return False
+
+
+class Disks(Items):
+    """The disks of a guest."""
+
+    def values(self, element: Element) -> dict[str, t.Any]:
+        """With the place of its bytes told in one way."""
+        return _once(super().values(element))
+
+
+DISKS = Disks(
     "devices/disk",
     table=DISK,
     name_of=name_of,
-    find=_find,
+    marks=_marks,
+    sought=_sought,
     new=_new,
+    seat=_seat,
     settle=_settle,
     check=_check,
-    shown=("source", "volume", "url"),
+    shown=("source", "volume", "url", "network.protocol", "network.name", "nvme.address"),
 )
 
 
@@ -262,7 +303,7 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
     """Every disk with its name, fields, and where its bytes are (file, block device, volume or network)."""
     found = []
     for device in root.findall("devices/disk"):
-        values = {"name": name_of(device), **row.read(device, DISK)}
+        values = {"name": name_of(device), **DISKS.values(device)}
         values["url"] = DISK["url"].display(values.get("url"))
         source = device.find("source")
         if source is not None:

@@ -18,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
-    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI", "TAG",
-    "TEXT", "WORD", "YESNO", "Kind", "choice", "integer", "matching",
+    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI",
+    "SECRET_USAGE", "SECRET_UUID", "TAG", "TEXT", "WORD", "YESNO", "Kind", "choice", "integer", "matching",
 ]  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def matching(pattern: str, must: str, *, kind: str = "str", **option: t.Any) -> 
 def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()) -> Kind:
     """A whole number in a range."""
 
-    must = f"must be a whole number from {low}" + (f" to {high}" if high < 2**31 - 1 else "")
+    must = f"must be a whole number from {low} to {high}"
 
     def check(value: t.Any) -> int:
         try:
@@ -162,6 +162,9 @@ TEXT = Kind({"type": "str"})
 LINE = matching(r"[^\n\t]*", "must be a single line")
 WORD = matching(r"[A-Za-z0-9_.+:-]{1,64}", "must be a word of letters, digits and . _ + : -")
 NAME = _of_units(_units.check_name)
+# The name of a secret is none.
+SECRET_UUID = _of_units(_units.uuid_of, no_log=False)
+SECRET_USAGE = matching(r"[^/\n\t]+", "must be a single line without '/'", no_log=False)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
 ALIAS = matching(

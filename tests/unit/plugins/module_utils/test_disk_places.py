@@ -1,0 +1,138 @@
+"""Where the bytes of a disk are: each way to say it replaces each other one, and comes back from an import."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+
+UUID = "2ec115d7-3a88-3ceb-bc12-0ac909a6fd87"
+WAYS: dict[str, dict[str, t.Any]] = {
+    "file": {"source": "/srv/a.img"},
+    "block": {"source": "/dev/sdx"},
+    "volume": {"volume": "default/a.img"},
+    "http": {"url": "https://h.example.org/a.img"},
+    "nbd by url": {"url": "nbd://h.example.org/a"},
+    "rbd": {
+        "network": {
+            "protocol": "rbd",
+            "name": "pool/a",
+            "hosts": [{"name": "m1"}, {"name": "m2", "port": 3300}],
+            "snapshot": "s",
+            "config": "/etc/ceph/c.conf",
+            "auth": {"username": "u", "secret_uuid": UUID},
+        }
+    },
+    "nbd": {"network": {"protocol": "nbd", "name": "a", "hosts": [{"name": "h", "port": 10810}], "tls": True}},
+    "nbd on a socket": {"network": {"protocol": "nbd", "name": "a", "socket": "/run/nbd.sock"}},
+    "iscsi": {
+        "network": {
+            "protocol": "iscsi",
+            "name": "iqn.x:y/1",
+            "hosts": [{"name": "h", "port": 3260}],
+            "initiator": "iqn.x:z",
+            "auth": {"username": "u", "secret_usage": "n"},
+        }
+    },
+    "nvme": {"nvme": {"address": "0000:01:00.0", "namespace": 1, "managed": True}},
+    "nvme of the user": {"nvme": {"address": "0000:02:00.0", "namespace": 2, "managed": False}},
+}
+
+
+def guest(way: str) -> t.Any:
+    """A guest with such a disk, as options."""
+    return said.understood({"disks": [{"name": "a", "format": "raw", **WAYS[way]}]})
+
+
+def place(xml: str) -> dict[str, t.Any]:
+    """What an import says of where the bytes are."""
+    [entry] = arguments(xml, autostart=False)["disks"]
+    return {option: entry[option] for option in PLACES if option in entry}
+
+
+# Within a protocol, what is not said stays (tls).
+PAIRS = [pair for pair in itertools.permutations(WAYS, 2) if pair != ("nbd", "nbd on a socket")]
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_another_way_replaces_all_of_the_former(before: str, after: str) -> None:
+    found = said.grafted(guest(before), said.bases()["bare"]).xml
+    found = found.replace(
+        "<target ", "<backingStore type='file'><format type='raw'/><source file='/b'/></backingStore><target ", 1
+    )
+    told = said.grafted(guest(after), found)
+    assert place(told.xml) == WAYS[after]
+    assert not said.grafted(guest(after), said.stored(told.xml)).changes
+    [disk] = parse(told.xml).findall("devices/disk")
+    assert len(disk.findall("source")) == 1 and disk.find("backingStore") is None
+    assert len(disk.findall(".//auth")) == ("auth" in WAYS[after].get("network", {}))
+
+
+def test_within_a_protocol_what_is_not_said_stays() -> None:
+    found = said.grafted(guest("nbd"), said.bases()["bare"]).xml
+    told = said.grafted(guest("nbd on a socket"), found)
+    assert place(told.xml)["network"] == {**WAYS["nbd on a socket"]["network"], "tls": True}
+    assert [str(change) for change in told.changes] == ["disks[a].network.socket: (unset) -> /run/nbd.sock"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"protocol": "nbd"}, "network.protocol nbd requires one host, not 0; set network.hosts or network.socket"),
+        (
+            {"protocol": "iscsi", "name": "a/1", "hosts": [{"name": "h"}, {"name": "i"}]},
+            "network.protocol iscsi requires one host, not 2; set network.hosts",
+        ),
+        ({"protocol": "rbd"}, "rbd requires network.name"),
+        (
+            {"protocol": "rbd", "name": "a/b", "auth": {"username": "u"}},
+            "network.auth.username requires network.auth.secret_uuid or network.auth.secret_usage; store the secret",
+        ),
+        (
+            {"protocol": "rbd", "name": "a/b", "auth": {"secret_usage": "u"}},
+            "network.auth.secret_usage.* it requires network.auth.username",
+        ),
+    ],
+)
+def test_what_is_incomplete_is_refused(options: dict[str, t.Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        said.grafted(said.understood({"disks": [{"name": "a", "network": options}]}), said.bases()["new"])
+
+
+def test_a_lun_on_the_network_is_of_iscsi() -> None:
+    for way, taken in (("iscsi", True), ("rbd", False), ("http", False)):
+        wanted = said.understood({"disks": [{"name": "a", "device": "lun", **WAYS[way]}]})
+        if taken:
+            assert said.grafted(wanted, said.bases()["new"])
+        else:
+            with pytest.raises(BadInput, match="a lun on the network must be of protocol iscsi; use device: disk"):
+                said.grafted(wanted, said.bases()["new"])
+
+
+def test_an_nvme_device_is_one_of_its_namespaces() -> None:
+    wanted = said.understood({"disks": [{"name": "a", "nvme": {"address": "0000:01:00.0"}}]})
+    with pytest.raises(BadInput, match=r"nvme.address requires nvme.namespace; the first one is 1"):
+        said.grafted(wanted, said.bases()["new"])
+
+
+def test_servers_and_login_go_when_that_is_said() -> None:
+    found = said.grafted(guest("rbd"), said.bases()["new"]).xml
+    less = {"protocol": "rbd", "hosts": [], "snapshot": "", "config": "", "auth": {"username": ""}}
+    told = said.grafted(said.understood({"disks": [{"name": "a", "network": less}]}), found)
+    assert place(told.xml) == {"network": {"protocol": "rbd", "name": "pool/a"}}
+    [source] = parse(said.stored(told.xml)).findall("devices/disk/source")
+    assert not len(source)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_new_disk_comes_back_from_an_import(way: str) -> None:
+    made = said.grafted(guest(way), said.bases()["new"]).xml
+    assert place(said.stored(made)) == WAYS[way]
+    assert "<disk" not in (arguments(made, autostart=False).get("xml") or "")
