@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.item import Ite
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug, forget_source
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
@@ -127,18 +128,21 @@ def _of_kind(kind: str, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _hostdev_name(device: Element) -> str:
     values = _of_kind(device.get("type"), row.read(device, HOSTDEV))
-    return alias_name(device) or f"{device.get('type')}-" + "-".join(map(str, values.values())).replace(":", "-")
+    own = "-".join(map(str, values.values())).replace(":", "-").replace(".", "-")
+    return alias_name(device) or f"{device.get('type')}-{own}"
 
 
-def _hostdev(root: Element, item: Item) -> Element | None:
-    """The device of that name, or the same device of the host under another one."""
+def _hostdev_marks(device: Element) -> t.Iterator[Mark]:
+    """The device of the host that it is, whatever its name."""
+    kind = device.get("type")
+    yield kind, tuple(_of_kind(kind, row.read(device, HOSTDEV)).items())
+
+
+def _hostdev_sought(item: Item) -> t.Iterator[Mark]:
     kind = _kind_of(item.fields)
-    wanted = _of_kind(kind, item.fields)
-    for device in root.findall("devices/hostdev"):
-        same = device.get("type") == kind and _of_kind(kind, row.read(device, HOSTDEV)) == wanted
-        if _hostdev_name(device) == item.name or (same and wanted):
-            return device
-    return None
+    told = tuple(_of_kind(kind, item.fields).items())
+    if told:
+        yield kind, told
 
 
 def _new_hostdev(device: Element, item: Item) -> None:
@@ -158,11 +162,20 @@ HOSTDEVS = Items(
     "devices/hostdev",
     table=HOSTDEV,
     name_of=_hostdev_name,
-    find=_hostdev,
+    marks=_hostdev_marks,
+    sought=_hostdev_sought,
     new=_new_hostdev,
     check=_check_hostdev,
     shown=("type", *_IDENTITY),
 )
+
+
+class Driver(Row):
+    """What shares a folder; silence is 9p."""
+
+    def read(self, element: Element) -> t.Any:
+        """virtiofs or path."""
+        return super().read(element) or ("path" if element.get("type") == "mount" else None)
 
 
 def _new_filesystem(device: Element, item: Item) -> None:
@@ -192,7 +205,7 @@ FILESYSTEMS = Items(
     table={
         "name": Row("target/@dir", k.TAG),
         "source": Row("source/@dir", k.PATH),
-        "driver": Row("driver/@type", k.choice("virtiofs", "path"), on_change=_forget_access),
+        "driver": Driver("driver/@type", k.choice("virtiofs", "path"), on_change=_forget_access),
         "accessmode": Row("./@accessmode", k.choice("passthrough", "mapped", "squash")),
         "readonly": Flag("readonly", k.ONOFF),
         "queue": Row("driver/@queue", k.integer(1, 1024), only=_VIRTIOFS),
@@ -230,10 +243,22 @@ INPUTS = Items(
 )
 
 
-def _controller_name(device: Element) -> str:
-    """Its type and number; libvirt gives numbers by place where there are none."""
-    before = device.xpath("preceding-sibling::controller[@type=$type]", type=device.get("type") or "")
-    return f"{device.get('type')}-{device.get('index') or len(before)}"
+class Controllers(Items):
+    """Known by type and number; libvirt gives numbers by place where there are none."""
+
+    def name(self, element: Element) -> str:
+        """The name of a controller among its like."""
+        return next(name for name, found in self.names(element.getparent().getparent()) if found is element)
+
+    def names(self, root: Element) -> list[tuple[str, Element]]:
+        """All controllers, counted by type."""
+        before: dict[str, int] = {}
+        found = []
+        for device in self.elements(root):
+            kind = str(device.get("type"))
+            found.append((f"{kind}-{device.get('index') or before.get(kind, 0)}", device))
+            before[kind] = before.get(kind, 0) + 1
+        return found
 
 
 def _new_controller(device: Element, item: Item) -> None:
@@ -298,7 +323,7 @@ def _check_controller(_element: Element, values: row.Values) -> t.Iterator[str]:
         yield "iothread requires model virtio-scsi"
 
 
-CONTROLLERS = Items(
+CONTROLLERS = Controllers(
     "devices/controller",
     parts={
         "type": k.choice("scsi", "usb", "virtio-serial", "sata", "pci", "ide", "fdc", "ccid"),
@@ -312,7 +337,6 @@ CONTROLLERS = Items(
         "ports": Row("./@ports", k.integer(1, 64), only={"type": ("virtio-serial", "usb")}),
         "vectors": Row("./@vectors", k.integer(0, 64), only=_SERIAL),
     },
-    name_of=_controller_name,
     new=_new_controller,
     check=_check_controller,
     shown=("model",),

@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry
 from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
@@ -56,36 +57,57 @@ def edit(
     )
 
 
+class _Places:
+    """A document in which entries are looked up by place."""
+
+    def __init__(self, root: Element, table: Table) -> None:
+        self._root = root
+        self._table = table
+        self._indexes: dict[str, Index] = {}  # by the place of the list
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def at(self, place: str) -> Element | None:
+        """The element of an entry, or None."""
+        element, table = self._root, self._table
+        for match in _ENTRY.finditer(place):
+            rows, way = t.cast(Items, table[match.group(1)]), place[: match.end(1)]
+            if element is None:
+                return None
+            if way not in self._indexes:
+                self._indexes[way] = rows.index(element)
+            element, table = rows.entry(self._indexes[way], Item(match.group(2))), rows.table
+        return element
+
+    def number(self, field: str, name: str) -> int:
+        """Which one in its list an entry of the document is; -1 when it is in none."""
+        if field not in self._numbers:
+            names = [one for one, _element in t.cast(Items, self._table[field]).names(self._root)]
+            self._numbers[field] = {one: number for number, one in reversed(list(enumerate(names)))}
+        return self._numbers[field].get(name, -1)
+
+
 def _entries(changes: t.Iterable[Change], found: Element, root: Element, table: Table) -> dict[str, Entry]:
     """Every entry with a change, and those it is a part of, by place."""
     entries: dict[str, Entry] = {}
+    was, now = _Places(found, table), _Places(root, table)
     for change in changes:
         for match in _ENTRY.finditer(change.where):
             place = change.where[: match.end()].rstrip(".")
             if place not in entries:
-                entries[place] = _entry(place, found, root, table)
+                entries[place] = _entry(place, was, now, table)
     return entries
 
 
-def _entry(place: str, found: Element, root: Element, table: Table) -> Entry:
-    before, after = _at(place, found, table), _at(place, root, table)
+def _entry(place: str, was: _Places, now: _Places, table: Table) -> Entry:
+    before, after = was.at(place), now.at(place)
     rows, name = _rows(place, table)
+    parents = _ENTRY.findall(place)[:-1]
     return Entry(
         found=before is not None,
         xml=None if after is None else text(after),
         identity_xml=text(rows.bare(Item(name))),
-        parent=_place_of_parent(place, found, table),
+        parent=was.number(*parents[0]) if parents else -1,
     )
-
-
-def _place_of_parent(place: str, root: Element, table: Table) -> int:
-    parts = _ENTRY.findall(place)
-    if len(parts) == 1:
-        return -1
-    field, name = parts[0]
-    rows = t.cast(Items, table[field])
-    names = [rows.name(element) for element in rows.elements(root)]
-    return names.index(name) if name in names else -1
 
 
 def _rows(place: str, table: Table) -> tuple[Items, str]:
@@ -94,11 +116,3 @@ def _rows(place: str, table: Table) -> tuple[Items, str]:
     for step, _name in way:
         table = t.cast(Items, table[step]).table
     return t.cast(Items, table[field]), name
-
-
-def _at(place: str, element: Element | None, table: Table) -> Element | None:
-    for field, name in _ENTRY.findall(place):
-        rows = t.cast(Items, table[field])
-        element = None if element is None else rows.entry(element, Item(name))
-        table = rows.table
-    return element

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     Flag,
     Items,
@@ -25,39 +26,75 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["misfits"]
 
-Places = t.Collection[str]
 Misfits = t.Iterator["tuple[str, str]"]  # place and reason
 
 
+class _Edit:
+    """The places that an edit changed (`disks[system].cache`)."""
+
+    def __init__(self, places: t.Iterable[str]) -> None:
+        self._places = set(places)
+        self._fields: dict[str, set[str]] = {}
+        for place in self._places:
+            for start in (0, *_starts(place)):
+                self._fields.setdefault(place[:start], set()).add(re.sub(r"\[.*", "", place[start:]))
+
+    def fields(self, where: str) -> t.Collection[str]:
+        """What changed below a place (`disks[system].`): the first word of each."""
+        return self._fields.get(where, ())
+
+    def touched(self, place: str) -> bool:
+        """Whether an entry, or anything of it, changed, or is new."""
+        return self.made(place + ".") or f"{place}." in self._fields
+
+    def made(self, where: str) -> bool:
+        """Whether what stands there, or what that is a part of, is new."""
+        return any(where[: start - 1] in self._places for start in _starts(where))
+
+
+def _starts(place: str) -> list[int]:
+    """Where the words of a place start, but the first."""
+    return [number for number, letter in enumerate(place, start=1) if letter == "."]
+
+
 def misfits(
-    table: Table, said: Values, element: Element | None = None, changed: Places | None = None, where: str = ""
+    table: Table,
+    said: Values,
+    element: Element | None = None,
+    changed: t.Collection[str] | None = None,
+    where: str = "",
 ) -> Misfits:
     """Every field that does not fit to the others.
 
     Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit
     that changed those places. What nobody touched is left alone.
     """
+    return _misfits(table, said, element, None if changed is None else _Edit(changed), where)
+
+
+def _misfits(table: Table, said: Values, element: Element | None, edit: _Edit | None, where: str) -> Misfits:
+    new = edit is None or edit.made(where)
+    touched = {field for field in table if edit is None or new or field in edit.fields(where)}
+    if not touched:
+        return
     values = said if element is None else {**_identity(table, said), **read(element, table)}
-    new = changed is None or _made(where, changed)
-    edited = {re.sub(r"\[.*", "", place[len(where) :]) for place in changed or () if place.startswith(where)}
-    touched = {field for field in table if new or field in edited}
     for field, row in table.items():
         if isinstance(row, Items):
-            for item in [item for item in said.get(field) or () if item.state == "present"]:
-                yield from _of_entry(row, item, element, changed, f"{where}{field}[{item.name}]")
+            items = [item for item in said.get(field) or () if item.state == "present"]
+            index = None if element is None or not items else row.index(element)
+            for item in items:
+                yield from _of_entry(row, item, index, edit, f"{where}{field}[{item.name}]")
         if row.only:
             yield from _alone(field, row, values, touched, where, silent=element is None)
-        if row.due and element is not None:
+        if element is not None:
             yield from _incomplete(field, row, values, touched, where)
 
 
-def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | None, place: str) -> Misfits:
+def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, place: str) -> Misfits:
     said = {**row.identity(item.name), **item.fields}
-    entry = None if root is None else row.entry(root, item)
-    yield from misfits(row.table, said, entry, changed, place + ".")
-    places = changed or ()
-    edited = any(one == place or one.startswith(place + ".") for one in places)
-    if entry is not None and (edited or _made(place + ".", places)):
+    entry = None if index is None else row.entry(index, item)
+    yield from _misfits(row.table, said, entry, edit, place + ".")
+    if entry is not None and edit is not None and edit.touched(place):
         values = {**_identity(row.table, said), **read(entry, row.table)}
         missing = [option_of(field) for field in row.needed if values.get(field) is None]
         if missing:
@@ -65,16 +102,11 @@ def _of_entry(row: Items, item: Item, root: Element | None, changed: Places | No
         yield from ((place, reason) for reason in row.check(entry, values))
 
 
-def _made(where: str, changed: Places) -> bool:
-    """Whether what stands there, or what that is a part of, is new."""
-    return any(where.startswith(one + ".") for one in changed)
-
-
 def _identity(table: Table, said: Values) -> Values:
     return {key: value for key, value in said.items() if key not in table}
 
 
-def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *, silent: bool) -> Misfits:
+def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], where: str, *, silent: bool) -> Misfits:
     """A field that means nothing without another one, or beside its value."""
     value = values.get(field)
     if silent and isinstance(row, Items):
@@ -91,7 +123,7 @@ def _alone(field: str, row: Row, values: Values, touched: Places, where: str, *,
             yield where + option_of(field), f"it applies to {option_of(other)}{_either(fits)}, not {_shown(there)}"
 
 
-def _incomplete(field: str, row: Row, values: Values, touched: Places, where: str) -> Misfits:
+def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Misfits:
     """A value that means nothing without another field."""
     for other, asks in row.due.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
@@ -104,4 +136,5 @@ def _either(values: t.Iterable[t.Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A word of libvirt's, all of which are in lower case, or a number; yes and no as YAML spells them."""
+    return str(value).lower()

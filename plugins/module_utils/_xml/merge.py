@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import re
@@ -13,9 +14,22 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
 
-__all__ = ["Shape", "checked", "merge", "secrets"]
+__all__ = [
+    "IDENTITIES",
+    "Children",
+    "Shape",
+    "checked",
+    "has_secret",
+    "holds",
+    "identity",
+    "merge",
+    "secrets",
+    "signature_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,19 +37,27 @@ class Shape:
     """How documents of a noun are built."""
 
     tag: str
-    ours: tuple[str, ...] = ("name", "uuid", "metadata")  # have options of their own, or belong to us
+    ours: tuple[str, ...] = ("name", "uuid")  # have options of their own
     # Below one parent most elements stand once: they are edited. These are added beside their like, as is all in a
-    # holder.
+    # holder but what has an identity.
     several: frozenset[str] = frozenset()
     holders: tuple[str, ...] = ()
 
 
 # What holds a secret: an attribute, element or pair of such a name, and what follows such a word in an argument.
 _WORDS = r"passw(?:or)?d|passphrase|secret|token|cookie|credential|query|(?:private|session|api|access)[-_.]?key"
-_NAMED = re.compile(rf"(?:.*[-_.])?(?:{_WORDS})(?:[-_.].*)?", re.IGNORECASE)
+_NAMED = re.compile(rf"(?:.*[-_./])?(?:{_WORDS})s?(?:[-_./].*)?", re.IGNORECASE)
 _FOLLOWS = re.compile(rf"((?:{_WORDS})[\w.-]*[=:]|\bdata=)([^\s,]+)", re.IGNORECASE)
 _PAIRS = ("entry", "env", "initenv")  # their name tells what they hold
 _KEPT = ("name", "type")
+IDENTITIES = {
+    "disk": ("target", "dev"),
+    "interface": ("mac", "address"),
+    "channel": ("target", "name"),
+    "filesystem": ("target", "dir"),
+}
+_SHARED = ("interface", "graphics")  # several may have the same identity
+_ONLY = ("memballoon", "vsock", "iommu")  # devices of which a guest has one
 
 
 def checked(xml: str, shape: Shape) -> str:
@@ -51,6 +73,9 @@ def checked(xml: str, shape: Shape) -> str:
     taken = [tag for tag in shape.ours if root.find(tag) is not None]
     if taken:
         raise ValueError(f"must not contain <{taken[0]}>: it has its own option")
+    for kept in root.findall("metadata/*"):
+        if kept.tag[:1] != "{" or kept.tag[1:].partition("}")[0] in (CORRAL, SEEN):
+            raise ValueError("must not contain <metadata> of the collection, or without a namespace")
     return xml
 
 
@@ -66,24 +91,27 @@ def merge(root: Element, xml: str, shape: Shape) -> list[Change]:
 
 
 def _into(parent: Element, piece: Element, where: str, changes: list[Change], shape: Shape) -> None:
+    there = Children(parent)
     for wanted in piece.iterchildren(tag=t.cast(t.Any, "*")):
         tag = wanted.tag.rpartition("}")[2]
         place = f"{where}.{tag}"
-        alike = parent.findall(wanted.tag)
-        if any(_holds(one, wanted) for one in alike):
+        if wanted.tag not in shape.holders and there.has(wanted):
             continue
         several = parent.tag in shape.holders or tag in shape.several
-        if several or not alike:
-            parent.append(copied(wanted))
-            changes.append(Change(place, None, _shown(wanted)))
+        twin = there.twin(wanted) if several else there.first(wanted.tag)
+        if twin is not None:
+            _edit(twin, wanted, f"{place}[{identity(wanted)}]" if several else place, changes, shape)
             continue
-        _edit(alike[0], wanted, place, changes, shape)
+        added = copied(wanted)
+        parent.append(added)
+        there.add(added)
+        changes.append(Change(place, None, _shown(wanted)))
 
 
 def _edit(found: Element, wanted: Element, where: str, changes: list[Change], shape: Shape) -> None:
     """One element in place: its attributes and text, then what is in it."""
     for name, value in wanted.attrib.items():
-        if found.get(name) != value:
+        if not _says(found, name, value):
             before = found.get(name)
             changes.append(
                 Change(f"{where}.{name}", before and _display(found, name, before), _display(wanted, name, value))
@@ -98,14 +126,109 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
     _into(found, wanted, where, changes, shape)
 
 
-def _holds(found: Element, wanted: Element) -> bool:
+class Children:
+    """The elements below a parent. What is asked for twice must be there twice: each is given to one who asks."""
+
+    def __init__(self, parent: Element) -> None:
+        self._like: dict[object, list[Element]] = {}
+        self._same: dict[object, list[Element]] = {}
+        self._given: dict[Element, Element] = {}
+        for one in parent.iterchildren(tag=t.cast(t.Any, "*")):
+            self._put(one)
+
+    def _put(self, element: Element) -> None:
+        for mark in (element.tag, *((element.tag, mark) for mark in _marks(element))):
+            self._like.setdefault(mark, []).append(element)
+        self._same.setdefault(signature_of(element), []).append(element)
+
+    def add(self, element: Element) -> None:
+        """One more, for who asked."""
+        self._put(element)
+        self._given[element] = element
+
+    def has(self, wanted: Element) -> bool:
+        """Whether all that is wanted is there; more may be."""
+        same = self._same.get(signature_of(wanted), [])
+        while same:
+            one = same.pop()
+            if one not in self._given:
+                self._given[one] = wanted
+                return True
+        return self._finds(wanted, set())
+
+    def _finds(self, wanted: Element, tried: set[Element]) -> bool:
+        """Give it one, if need be by giving another one to who has that."""
+        fits = [one for one in self._alike(wanted) if one not in tried and holds(one, wanted)]
+        tried.update(fits)
+        free = next((one for one in fits if one not in self._given), None)
+        found = next((one for one in fits if self._finds(self._given[one], tried)), None) if free is None else free
+        if found is not None:
+            self._given[found] = wanted
+        return found is not None
+
+    def first(self, tag: str) -> Element | None:
+        """The first of that tag."""
+        return next(iter(self._like.get(tag, ())), None)
+
+    def twin(self, wanted: Element) -> Element | None:
+        """The one with the same identity; of devices that may share it, one that nobody has."""
+        if not identity(wanted):
+            return None
+        shared = wanted.tag in _SHARED
+        one = next((one for one in self._alike(wanted) if not shared or one not in self._given), None)
+        if one is not None:
+            self._given[one] = wanted
+        return one
+
+    def _alike(self, wanted: Element) -> t.Sequence[Element]:
+        name = identity(wanted)
+        return self._like.get((wanted.tag, name) if name else wanted.tag, ())
+
+
+def identity(element: Element) -> str:
+    """What tells a device from its like, whatever else changes: the alias that its user gave it, the target of a disk,
+    the MAC address of an interface, the type of a display. Empty for one that has none.
+    """
+    return next(_marks(element), "")
+
+
+def _marks(element: Element) -> t.Iterator[str]:
+    if alias_name(element):
+        yield alias_name(element)
+    if element.tag in _ONLY:
+        yield str(element.tag)
+    elif element.tag == "graphics":
+        yield element.get("type") or ""
+    elif element.tag == "controller" and element.get("type") != "usb" and element.get("index"):
+        yield f"{element.get('type')}-{element.get('index')}"  # USB's have companions
+    elif element.tag in IDENTITIES:
+        tag, attribute = IDENTITIES[element.tag]
+        found = element.find(tag)
+        if found is not None and found.get(attribute):
+            yield found.get(attribute).lower() if tag == "mac" else found.get(attribute)
+
+
+def signature_of(element: Element) -> object:
+    """Equal for elements that say the same, in any order."""
+    parts = collections.Counter(signature_of(one) for one in element.iterchildren(tag=t.cast(t.Any, "*")))
+    own = element.tag, frozenset(element.attrib.items()), (element.text or "").strip()
+    return own, frozenset(parts.items())
+
+
+def _says(element: Element, attribute: str, value: str) -> bool:
+    """Whether an attribute has that value. libvirt prints MAC addresses in small letters."""
+    found = element.get(attribute)
+    return bool(found == value or (element.tag == "mac" and found is not None and found.lower() == value.lower()))
+
+
+def holds(found: Element, wanted: Element) -> bool:
     """Whether all that is wanted is there; more may be."""
     text = (wanted.text or "").strip()
     return (
-        all(found.get(name) == value for name, value in wanted.attrib.items())
+        all(_says(found, name, value) for name, value in wanted.attrib.items())
         and (not text or (found.text or "").strip() == text)
         and all(
-            any(_holds(one, part) for one in found.findall(part.tag))
+            any(holds(one, part) for one in found.findall(part.tag))
             for part in wanted.iterchildren(tag=t.cast(t.Any, "*"))
         )
     )
@@ -127,11 +250,20 @@ def _holds_secret(element: Element, attribute: str) -> bool:
     return attribute not in _KEPT and any(map(_NAMED.fullmatch, names))
 
 
+def has_secret(element: Element) -> bool:
+    """Whether an attribute or the text of it must not be shown."""
+    return any(_secrets(element))
+
+
 def secrets(xml: str) -> t.Iterator[str]:
     """What nobody may see of a piece of a document; nothing where it cannot be read."""
     with contextlib.suppress(VirtError):
         for element in parse(xml).iter(t.cast(t.Any, "*")):
-            for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
-                if _holds_secret(element, attribute):
-                    yield value
-                yield from (found for _word, found in _FOLLOWS.findall(value))
+            yield from _secrets(element)
+
+
+def _secrets(element: Element) -> t.Iterator[str]:
+    for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
+        if _holds_secret(element, attribute):
+            yield value
+        yield from (found for _word, found in _FOLLOWS.findall(value))

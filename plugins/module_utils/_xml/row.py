@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve
 
@@ -113,10 +114,11 @@ class Row:
 
 
 def _in_kib(raw: str, unit: str) -> t.Any:
+    """KiB; a text that is no option's value for what nobody can read or store."""
     try:
         return int(raw) // 1024 if unit in ("b", "bytes") else bytes_of(raw + unit, bare="K", what="") // 1024
     except (BadInput, ValueError):
-        return raw
+        return raw + unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,9 +207,12 @@ class Items(Row):
     check: t.Callable[[Element, Values], t.Iterable[str]] = lambda _element, _values: ()
     # What an entry of a kind of its own needs beyond its rows.
     name_of: t.Callable[[Element], str] | None = None
-    find: t.Callable[[Element, Item], Element | None] | None = None
+    # What an entry is known by beside its name, and what an item is looked for by where no entry has its name.
+    marks: t.Callable[[Element], t.Iterable[Mark]] | None = None
+    sought: t.Callable[[Item], t.Iterable[Mark]] = lambda _item: ()
     # what libvirt needs and the user need not say
     new: t.Callable[[Element, Item], None] = lambda _element, _item: None
+    seat: t.Callable[[Element, Index], None] = lambda _element, _index: None  # what no other entry has
     settle: t.Callable[[Element], None] = lambda _element: None  # after an edit
     shown: t.Sequence[str] = ()  # the fields that stand for an entry in a diff
 
@@ -224,18 +229,32 @@ class Items(Row):
         """The identity of an entry."""
         return self.name_of(element) if self.name_of else str(self.table[self.key].read(element))
 
-    def entry(self, root: Element, item: Item) -> Element | None:
+    def names(self, root: Element) -> list[tuple[str, Element]]:
+        """All entries with their identities."""
+        return [(self.name(found), found) for found in self.elements(root)]
+
+    def index(self, root: Element) -> Index:
+        """All entries by what they are known by; whoever looks for more than one makes it once."""
+        index = Index()
+        for name, found in self.names(root):
+            index.put(found, self._known_by(name, found))
+        return index
+
+    def _known_by(self, name: str, element: Element) -> tuple[Mark, ...]:
+        return (name, *(self.marks(element) if self.marks else ()))
+
+    def entry(self, root: Element | Index, item: Item) -> Element | None:
         """The element of an entry, or None."""
-        if self.find:
-            return self.find(root, item)
-        return next((found for found in self.elements(root) if self.name(found) == item.name), None)
+        index = root if isinstance(root, Index) else self.index(root)
+        return index.find((item.name, *self.sought(item)))
 
     def read(self, element: Element) -> t.Any:
         """A tuple of dictionaries, or None when there is none."""
-        return (
-            tuple({**self.identity(self.name(found)), **read(found, self.table)} for found in self.elements(element))
-            or None
-        )
+        return tuple({**self.identity(name), **self.values(found)} for name, found in self.names(element)) or None
+
+    def values(self, element: Element) -> dict[str, t.Any]:
+        """The fields of an entry."""
+        return read(element, self.table)
 
     def named(self, values: Values) -> str:
         """The identity in the values of an entry."""
@@ -247,7 +266,7 @@ class Items(Row):
 
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
-        values = read(element, self.table)
+        values = self.values(element)
         said = [
             (field, self.table[field].display(shown(field, values[field])))
             for field in self.shown
@@ -261,19 +280,26 @@ class Items(Row):
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
         """The changes, by `disks[name].field`; one that comes or goes as a whole is one change."""
         changes: list[Change] = []
+        index = self.index(root)
         for item in wanted:
-            place, found = f"{where}[{item.name}]", self.entry(root, item)
+            place, found = f"{where}[{item.name}]", self.entry(index, item)
             if item.state == "absent":
                 if found is not None:
                     changes.append(Change(place, self.summary(found), None))
+                    index.drop(found)
                     _remove(found, root)
             elif found is None:
-                changes.append(Change(place, None, self.summary(self._make(root, item))))
+                changes.append(Change(place, None, self.summary(self._make(root, item, index))))
             else:
-                edits = graft(found, self.table, item.fields, place + ".")
-                if edits:
-                    self.settle(found)
-                changes += edits
+                changes += self._edit(found, item, index, place)
+        return changes
+
+    def _edit(self, found: Element, item: Item, index: Index, place: str) -> list[Change]:
+        changes = graft(found, self.table, item.fields, place + ".")
+        if changes:
+            self.settle(found)
+            if self.marks:
+                index.put(found, self._known_by(self.name(found), found))
         return changes
 
     def bare(self, item: Item) -> Element:
@@ -288,14 +314,16 @@ class Items(Row):
         if self.key in self.table:
             self.table[self.key].write(element, item.name)
 
-    def _make(self, root: Element, item: Item) -> Element:
+    def _make(self, root: Element, item: Item, index: Index) -> Element:
         *way, tag = self.path.split("/")
         for step in way:
             root = child(root, step)
         element = make(root, tag)
         self._identify(element, item)
+        self.seat(element, index)
         graft(element, self.table, {**item.when_made, **item.fields})
         self.settle(element)
+        index.put(element, self._known_by(item.name, element))
         return element
 
 

@@ -32,16 +32,25 @@ def rows(table: Table, prefix: str) -> t.Iterator[tuple[str, Row]]:
 ROWS = [found for name, table in TABLES.items() for found in rows(table, name)]
 # Texts of a form: two that have it.
 FORMS: dict[str, tuple[t.Any, t.Any]] = {
+    "NvmeAddress": ("0000:06:00.0", "0001:1a:1f.7"),
     "PciAddress": ("0000:06:00.0", "0001:1a:1f.7"),
+    "Place": ("0000:06:00.0", "0001:1a:1f.7"),
     "Resolution": ("1280x720", "800x600"),
     "source/@file": ("/a.qcow2", "/dev/sdb"),
     "source/@volume": ("default/a.qcow2", "fast/b"),
-    "source/@protocol": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
+    "Source": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
 }
 
 
 def document(one: Row) -> t.Any:
     """An element with nothing in it but what the row looks at besides its own place."""
+    if type(one).__module__.endswith(".remote"):
+        remote = etree.Element("x", {"type": "network"})
+        if "nvme.address" in one.only or one.path == "source/address":
+            return etree.Element("x", {"type": "nvme"})
+        if one.path != "source/@protocol":
+            etree.SubElement(remote, "source", {"protocol": next(iter(one.only["network.protocol"]))})
+        return remote
     [*kinds] = one.only.get("type", ())
     return etree.Element("x", {"type": kinds[0]} if kinds else {})
 
@@ -49,7 +58,7 @@ def document(one: Row) -> t.Any:
 def sample(one: Row) -> tuple[t.Any, t.Any]:
     """Two values it can have."""
     option = one.kind.option
-    for form in (type(one).__name__, one.path):
+    for form in (one.path, type(one).__name__):
         if form in FORMS:
             return FORMS[form]
     if isinstance(one, Flag) or option["type"] == "bool":

@@ -1,0 +1,273 @@
+"""A field that means nothing beside the others, or lacks another one, is told: among options, and in a definition."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, whole
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+
+GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
+  <currentMemory unit='KiB'>1048576</currentMemory><vcpu current='1'>4</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>{top}<devices>{devices}</devices></domain>"""
+TITLE = {"title": "a"}  # a change that has nothing to do with the rest
+
+
+def among_options(options: t.Mapping[str, t.Any]) -> list[str]:
+    """What is wrong with options of virt_domain, before anything is looked at."""
+    try:
+        said.understood(options)
+    except BadInput as error:
+        return error.problems
+    return []
+
+
+def in_definition(options: t.Mapping[str, t.Any], devices: str = "", top: str = "") -> list[str]:
+    """What is wrong with a guest once these options are written into it."""
+    xml, spec = GUEST.format(devices=devices, top=top), said.understood(options)
+    return whole.problems(xml, spec, domain.graft(xml, spec))
+
+
+def filtered(name: str, *parameters: dict[str, t.Any]) -> dict[str, t.Any]:
+    """An interface with a network filter."""
+    return {"interfaces": [{"name": "lan", "network": "lan", "filterref": {"name": name, "parameters": [*parameters]}}]}
+
+
+USB = {"name": "stick", "type": "usb", "vendor": "0x1d6b", "product": "0x0002"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"interfaces": [{"name": "lan", "type": "user", "bridge": "br0"}]},
+            ["interfaces[lan].bridge of web1: it applies to type bridge, not user"],
+        ),
+        ({"interfaces": [{"name": "lan", "bridge": "br0"}]}, []),
+        ({"interfaces": [{"name": "lan", "type": "user", "bridge": "br0", "state": "absent"}]}, []),
+        ({"balloon": {"model": "none", "stats_period_s": 0}}, []),
+        (
+            {"balloon": {"model": "none", "stats_period_s": 5}},
+            [
+                (
+                    "balloon.stats_period_s of web1: it applies to balloon.model virtio, virtio-transitional or "
+                    "virtio-non-transitional, not none"
+                )
+            ],
+        ),
+        (
+            {"hostdevs": [{**USB, "rom": {"bar": True}}]},
+            ["hostdevs[stick].rom.bar of web1: it applies to type pci, not usb"],
+        ),
+        (
+            {"disks": [{"name": "a", "device": "cdrom", "copy_on_read": True}]},
+            ["disks[a].copy_on_read of web1: it applies to device disk, not cdrom"],
+        ),
+        (
+            {"features": {"hyperv": {"stimer": False, "stimer_direct": True}}},
+            ["features.hyperv.stimer_direct of web1: it requires features.hyperv.stimer true"],
+        ),
+        (
+            {"disks": [{"name": "a", "readonly": True, "copy_on_read": True}]},
+            ["disks[a].copy_on_read of web1: it applies to readonly false, not true"],
+        ),
+        ({"controllers": [{"type": "scsi", "index": 0, "queues": 4}]}, []),
+        (
+            {"controllers": [{"type": "usb", "index": 0, "queues": 4}]},
+            ["controllers[usb-0].queues of web1: it applies to type scsi, not usb"],
+        ),
+        (
+            {"graphics": {"type": "vnc", "tls": True}},
+            ["graphics.tls of web1: it applies to type spice, not vnc"],
+        ),
+    ],
+)
+def test_an_option_that_means_nothing_beside_another(options: dict[str, t.Any], told: list[str]) -> None:
+    assert among_options(options) == told
+
+
+def test_an_option_that_is_off_means_nothing_anywhere() -> None:
+    assert among_options({"hostdevs": [{**USB, "rom": {"bar": False}}]}) == []
+
+
+def test_an_empty_option_means_nothing_anywhere() -> None:
+    assert among_options({"interfaces": [{"name": "lan", "type": "user", "bridge": ""}]}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            filtered("", {"name": "IP", "value": "192.0.2.7"}),
+            ["interfaces[lan].filterref.parameters of web1: it requires filterref.name"],
+        ),
+        (filtered("clean-traffic", {"name": "IP", "value": "192.0.2.7"}), []),
+        (filtered("", {"name": "IP", "state": "absent"}), []),
+        (filtered(""), []),
+    ],
+)
+def test_entries_that_mean_nothing_beside_another_option(options: dict[str, t.Any], told: list[str]) -> None:
+    assert among_options(options) == told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clock": {"offset": "timezone"}},
+        {"hostdevs": [{"name": "gpu", "type": "pci"}]},
+        {"serial": {"type": "tcp"}},
+        {"cpu": {"features": [{"name": "vmx", "policy": "require"}]}},
+        {"interfaces": [{"name": "lan", "type": "bridge"}]},
+    ],
+)
+def test_what_an_option_lacks_may_be_there(options: dict[str, t.Any]) -> None:
+    assert among_options(options) == []
+
+
+ZONE = "<clock offset='timezone'{}/>"
+
+
+@pytest.mark.parametrize(
+    ("top", "options", "told"),
+    [
+        (ZONE.format(""), TITLE, []),
+        (ZONE.format(" timezone='Europe/Paris'"), {"clock": {"timezone": "Europe/Rome"}}, []),
+        ("<clock offset='utc'/>", {"clock": {"timezone": ""}, **TITLE}, []),
+        (
+            "<clock offset='utc'/>",
+            {"clock": {"offset": "timezone"}},
+            ["clock.offset of web1: timezone requires clock.timezone"],
+        ),
+        (
+            "<clock offset='utc' timezone=''/>",
+            {"clock": {"offset": "timezone"}},
+            ["clock.offset of web1: timezone requires clock.timezone"],
+        ),
+        (
+            ZONE.format(" timezone='Europe/Paris'"),
+            {"clock": {"timezone": ""}},
+            ["clock.offset of web1: timezone requires clock.timezone"],
+        ),
+        (
+            "<clock offset='utc'/>",
+            {"clock": {"timezone": "Europe/Rome"}},
+            ["clock.timezone of web1: it applies to clock.offset timezone, not utc"],
+        ),
+        ("", {"clock": {"timezone": "Europe/Rome"}}, ["clock.timezone of web1: it requires clock.offset timezone"]),
+    ],
+)
+def test_a_value_that_requires_another_field(top: str, options: dict[str, t.Any], told: list[str]) -> None:
+    assert in_definition(options, top=top) == told
+
+
+@pytest.mark.parametrize(
+    ("top", "options", "told"),
+    [
+        (
+            "",
+            {"cpu": {"features": [{"name": "vmx", "policy": "require"}]}},
+            ["cpu.features of web1: it requires cpu.mode"],
+        ),
+        ("<cpu><feature name='vmx' policy='require'/></cpu>", TITLE, []),
+        ("<cpu mode='host-model'/>", {"cpu": {"features": [{"name": "vmx", "policy": "require"}]}}, []),
+        (
+            "<cpu mode='host-model'/>",
+            {"cpu": {"features": [{"name": "vmx"}]}},
+            ["cpu.features[vmx] of web1: creating it requires policy"],
+        ),
+        (
+            "<cpu mode='host-model'/>",
+            {"numa": {"nodes": [{"cell": 0}]}, **TITLE},
+            [
+                "numa.nodes[0] of web1: creating it requires mode and nodeset",
+                "numa.nodes[0] of web1: there is no such cell; define it in numa.cells",
+            ],
+        ),
+    ],
+)
+def test_entries_of_a_list_have_what_they_need(top: str, options: dict[str, t.Any], told: list[str]) -> None:
+    assert in_definition(options, top=top) == told
+
+
+NATIVE = "io native requires cache none or directsync; set both"
+DISK = (
+    "<disk type='file'><driver name='qemu' type='raw'{}/><source file='/a'/><target dev='vda' bus='virtio'/>"
+    "<alias name='ua-system'/></disk>"
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "told"),
+    [
+        (DISK.format(""), {"disks": [{"name": "system", "io": "native"}]}, [f"disks[system] of web1: {NATIVE}"]),
+        (DISK.format(" cache='none'"), {"disks": [{"name": "system", "io": "native"}]}, []),
+        (
+            DISK.format(" io='native'"),
+            {"disks": [{"name": "system", "serial": "a"}]},
+            [f"disks[system] of web1: {NATIVE}"],
+        ),
+        (DISK.format(" io='native'"), {"disks": [{"name": "system"}], **TITLE}, []),
+        (
+            DISK.format(" io='native'"),
+            {"disks": [{"name": "system"}, {"name": "systematic", "source": "/b"}]},
+            [],
+        ),
+        (DISK.format(""), {"disks": [{"name": "b", "source": "/b", "io": "native"}]}, [f"disks[b] of web1: {NATIVE}"]),
+        (
+            "",
+            {"filesystems": [{"name": "share"}]},
+            ["filesystems[share] of web1: creating it requires source"],
+        ),
+        (
+            DISK.format(""),
+            {"disks": [{"name": "system", "serial": "a"}, {"name": "vda", "state": "absent"}]},
+            ["disks[system] of web1: another entry means the same device; list it once"],
+        ),
+    ],
+)
+def test_an_entry_that_is_new_or_was_edited(devices: str, options: dict[str, t.Any], told: list[str]) -> None:
+    assert in_definition(options, devices) == told
+
+
+def test_a_new_entry_is_judged_with_what_is_made_for_it() -> None:
+    assert in_definition({"disks": [{"name": "b", "source": "/b", "rotation_rate": 7200}]}) == [
+        "disks[b].rotation_rate of web1: it applies to bus scsi, sata or ide, not virtio"
+    ]
+
+
+STICK = (
+    "<hostdev type='usb' managed='yes'><alias name='ua-stick'/><source><vendor id='0x1d6b'/><product id='0x0002'/>"
+    "</source>{}</hostdev>"
+)
+SERIAL = "<serial type='{}'><source path='/dev/pts/1'{}/><target port='0'/></serial>"
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "told"),
+    [
+        (
+            STICK.format(""),
+            {"hostdevs": [{"name": "stick", "rom": {"bar": False}}]},
+            ["hostdevs[stick].rom.bar of web1: it applies to type pci, not usb"],
+        ),
+        (STICK.format("<rom bar='off'/>"), {"hostdevs": [{"name": "stick", "boot_order": 1}]}, []),
+        (SERIAL.format("pty", ""), {"serial": {"append": False}, **TITLE}, []),
+        (SERIAL.format("pty", ""), {"serials": [{"port": 0, "append": False}], **TITLE}, []),
+        (SERIAL.format("file", " append='off'"), {"serials": [{"port": 0, "type": "pty"}]}, []),
+        (
+            SERIAL.format("pty", ""),
+            {"serial": {"append": True}},
+            ["serial.append of web1: it applies to serial.type file, not pty"],
+        ),
+        (
+            "<controller type='scsi' index='0'/>",
+            {"controllers": [{"type": "scsi", "index": 0, "queues": 4}]},
+            [],
+        ),
+    ],
+)
+def test_a_field_that_means_nothing_in_its_definition(devices: str, options: dict[str, t.Any], told: list[str]) -> None:
+    assert in_definition(options, devices) == told

@@ -1,0 +1,107 @@
+"""Twice as many entries are twice the work: of options, grafting, checking and import."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+Entry = t.Mapping[str, t.Any]
+ENTRIES: dict[str, t.Callable[[int], Entry]] = {
+    "disks": lambda number: {"name": f"d{number}", "source": f"/dev/d{number}", "bus": ("scsi", "virtio")[number % 2]},
+    "interfaces": lambda number: {"name": f"n{number}", "bridge": "br0", "boot_order": number + 1},
+    "hostdevs": lambda number: {"name": f"h{number}", "address": f"0000:{number:02x}:00.0"},
+    "channels": lambda number: {"name": f"org.example.{number}"},
+    "filesystems": lambda number: {"name": f"f{number}", "source": f"/srv/{number}", "driver": "path"},
+    "controllers": lambda number: {"type": "scsi", "index": number, "model": "virtio-scsi"},
+}
+
+
+class Steps:
+    """How many lines of the collection, and calls of others, run: work that no clock measures."""
+
+    def __init__(self, work: t.Callable[[], None]) -> None:
+        self.count = 0
+        before = sys.getprofile(), sys.gettrace()
+        sys.setprofile(self._called)
+        sys.settrace(self._traced)
+        try:
+            work()
+        finally:
+            sys.setprofile(before[0])
+            sys.settrace(before[1])
+
+    def _called(self, _frame: t.Any, event: str, _argument: t.Any) -> None:
+        self.count += event == "c_call"
+
+    def _traced(self, frame: t.Any, event: str, _argument: t.Any) -> t.Any:
+        self.count += event == "line"
+        return self._traced if "/_xml/" in frame.f_code.co_filename or "/_front/" in frame.f_code.co_filename else None
+
+
+def whole_path(option: str, count: int) -> None:
+    """From options to a new guest, to the same guest again, and back to options."""
+    said = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(said).validated_parameters)
+    uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+    bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
+    made = domain.graft(bare, spec)
+    assert len(made.devices) >= count
+    assert whole.problems(bare, spec, made) == []
+    assert not domain.graft(made.xml, spec).changes
+    assert len(arguments(made.xml, autostart=False)[option]) >= count
+
+
+def hosts(count: int) -> None:
+    """A network with many hosts, edited."""
+    entries = [Item(f"10.0.{number >> 8}.{number & 255}", fields={"name": f"h{number}"}) for number in range(count)]
+    fields = {"ips": (Item("10.0.0.1", fields={"prefix": 16, "dhcp.hosts": tuple(entries)}),)}
+    bare = "<network><name>n</name><ip address='10.0.0.1' prefix='16'/></network>"
+    edited = document.edit(bare, fields, table=network.NETWORK, shape=network.SHAPE)
+    assert len(edited.entries) > count
+
+
+WORK: dict[str, t.Callable[[int], None]] = {
+    **{option: lambda count, option=option: whole_path(option, count) for option in ENTRIES},  # type: ignore[misc]
+    "dhcp.hosts": hosts,
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_grows_as_the_number_of_entries(name: str) -> None:
+    WORK[name](2)  # what is made once
+    few, some, many = (Steps(lambda count=count: WORK[name](count)).count for count in (20, 60, 100))  # type: ignore[misc]
+    assert many - some <= (some - few) * 1.05
+
+
+@pytest.mark.parametrize(
+    ("taken", "target"),
+    [([], "vda"), (["vda", "vdc"], "vdb"), ([f"vd{chr(97 + one)}" for one in range(26)], "vdaa")],
+)
+def test_a_disk_gets_the_first_target_that_is_free(taken: list[str], target: str) -> None:
+    disks = "".join(f"<disk><target dev='{one}'/></disk>" for one in taken)
+    root = parse(f"<domain><devices>{disks}</devices></domain>")
+    disk.DISKS.graft(root, [Item("new", fields={"source": "/dev/x"})], "disks")
+    assert root.findall("devices/disk/target")[-1].get("dev") == target
+
+
+def test_a_thousand_disks_have_a_thousand_targets() -> None:
+    root = parse("<domain><devices/></domain>")
+    disk.DISKS.graft(root, [Item(f"d{number}") for number in range(1000)], "disks")
+    targets = [one.get("dev") for one in root.findall("devices/disk/target")]
+    assert len(set(targets)) == 1000 and (targets[701], targets[702], targets[-1]) == ("vdzz", "vdaaa", "vdall")
+
+
+def test_a_target_that_comes_free_is_given_again() -> None:
+    root = parse("<domain><devices/></domain>")
+    disk.DISKS.graft(root, [Item(name) for name in "ab"], "disks")
+    disk.DISKS.graft(root, [Item("c"), Item("a", state="absent"), Item("d"), Item("e")], "disks")
+    assert [one.get("dev") for one in root.findall("devices/disk/target")] == ["vdb", "vdc", "vda", "vdd"]
