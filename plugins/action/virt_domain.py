@@ -111,6 +111,6 @@ def _is_asked(guest: t.Any) -> bool:
     if not isinstance(guest, dict) or _state(guest) not in _holders.ASKED_STATES:
         return False
     try:
-        return bool(_units.check_name(str(guest.get("name")), what="name"))
+        return bool(_units.check_given_name(str(guest.get("name")), what="name"))
     except BadInput:
         return False

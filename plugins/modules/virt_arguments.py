@@ -28,8 +28,8 @@ options:
     description: The action that the arguments belong to.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, query,
-      list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, import,
+      query, list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
 """
 
 EXAMPLES = r"""

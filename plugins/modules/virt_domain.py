@@ -108,7 +108,7 @@ ssh_host_key:
   type: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -123,7 +123,7 @@ def main() -> None:
         wanted = domain_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:
             made = guest.converge(connection, wanted, Gate(check_mode=module.check_mode))
-            [result] = many.waited(connection, [made])
+            [result] = guest.waited(connection, [made])
     for note in result["notes"]:
         module.warn(note)
     if "msg" in result:

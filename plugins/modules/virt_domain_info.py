@@ -33,9 +33,17 @@ options:
   arguments:
     description:
       - Also return the arguments of M(corral.virt.virt_domain) that describe each guest, derived from its definition,
-        however it was created.
-      - Applying these arguments to the guest changes nothing. Settings that no option covers, secrets, and displays
-        that are reachable from outside the host are omitted, and stay unchanged.
+        however it was created. V(minimal) omits what the defaults of M(corral.virt.virt_domain) and libvirt give.
+      - Applying these arguments to the guest changes nothing. Where the guest is not, they create it again, on disks
+        that must be there. Settings that no option covers are in O(corral.virt.virt_domain#module:xml).
+      - Secrets are omitted, and so is each device that would work without its secret, such as a display with a
+        password. Displays that are reachable from outside the host are omitted, too.
+      - Requires a connection that may write, because libvirt shows only to those which devices have a secret.
+    type: str
+    choices: ['false', 'true', minimal]
+    default: 'false'
+  uuid:
+    description: With O(arguments), also return the UUID in them. Two guests of a host cannot have the same.
     type: bool
     default: false
   load:
@@ -65,7 +73,7 @@ EXAMPLES = r"""
 - name: Read a guest that was created by hand
   corral.virt.virt_domain_info:
     name: desk
-    arguments: true
+    arguments: minimal
   register: desk
 
 - name: Save its arguments in a file
@@ -124,6 +132,16 @@ domains:
       description: Arguments of M(corral.virt.virt_domain) that describe the guest.
       type: dict
       returned: with O(arguments)
+    withheld_arguments:
+      description: Arguments that need a secret, without it, such as C(graphics) of a display with a password.
+      type: dict
+      returned: with O(arguments)
+    not_imported:
+      description: What the arguments do not describe, with C(path), an XPath in the definition, and C(why).
+      type: list
+      elements: dict
+      returned: with O(arguments)
+      sample: [{path: /domain/devices/graphics, why: "it has a password, and would be open without it"}]
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving:
       description: Destination host of the guest while a migration record exists; otherwise null.
@@ -142,7 +160,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -150,10 +168,19 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 OPTIONS = {
     **URI_OPTION,
     "name": {"type": "str"},
-    "arguments": {"type": "bool", "default": False},
+    "arguments": {"type": "str", "choices": ["false", "true", "minimal"], "default": "false"},
+    "uuid": {"type": "bool", "default": False},
     "load": {"type": "bool", "default": False},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
+
+
+def _described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A guest as arguments."""
+    xml = look.definition(look.by_uuid(connection, guest["uuid"]), secrets=True)
+    least = params["arguments"] == "minimal"
+    told = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
+    return {"arguments": told.arguments, "withheld_arguments": told.withheld, "not_imported": told.not_imported}
 
 
 def main() -> None:
@@ -162,16 +189,16 @@ def main() -> None:
     names = None if module.params["name"] is None else {module.params["name"]}
     more: dict[str, t.Any] = {}
     with failures(module):
-        with opened(module.params["uri"], readonly=module.params["addresses"] not in ("agent", "any")) as connection:
+        writes = module.params["addresses"] in ("agent", "any") or module.params["arguments"] != "false"
+        with opened(module.params["uri"], readonly=not writes) as connection:
             describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
             if module.params["load"]:  # the host's memory is used by all of its guests
                 found, more["host"] = measure.measured(connection, lambda: describes(connection))
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
                 found = describes(connection, names=names)
-            for guest in found if module.params["arguments"] else ():
-                xml = look.definition(look.by_uuid(connection, guest["uuid"]))
-                guest["arguments"] = arguments(xml, autostart=guest["autostart"])
+            for guest in found if module.params["arguments"] != "false" else ():
+                guest.update(_described(connection, guest, module.params))
     module.exit_json(changed=False, clock=time.time(), domains=found, **more)
 
 

@@ -50,6 +50,7 @@ class Argument:
     required: bool = False
     minimum: int | None = None
     kind: str | None = None  # of what it names: guest, host, image, group
+    existing: bool = False  # a guest that is there, whatever its name
     options_of: str | None = None  # a module whose options this dictionary holds
     option: bool = False  # an option of that module, under its own name
 
@@ -124,7 +125,7 @@ def _argument(name: str, said: Spec) -> Argument:
     """
     common = {} if "type" in said else _catalogue()["arguments"].get(name, {})
     entry = {**common, **said}
-    keys = ("description", "required", "minimum", "kind", "options_of")
+    keys = ("description", "required", "minimum", "kind", "existing", "options_of")
     spec = {key: value for key, value in entry.items() if key not in keys}
     return Argument(name, spec, **{key: entry[key] for key in keys if key in entry})
 

@@ -152,7 +152,8 @@ def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
                 yield f"guest: {name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
             continue
         try:
-            _units.check_name(name, what=argument.name)
+            check = _units.check_given_name if argument.existing else _units.check_name
+            check(name, what=argument.name)
         except BadInput as error:
             yield from error.problems
 

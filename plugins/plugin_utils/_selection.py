@@ -93,7 +93,7 @@ def _is_guest(item: object) -> bool:
 
 
 def copies(results: t.Mapping[str, t.Any]) -> list[Copy]:
-    """What `virt_state_info` returned, by host. Guests whose names are none that we take are left alone."""
+    """What `virt_state_info` returned, by host. Guests whose names libvirt does not give are left alone."""
     there = []
     for host, result in sorted(results.items()):
         for item in result["domains"]:
@@ -249,7 +249,7 @@ def _clocks_apart(copy: Copy, to: str, hosts: Hosts) -> t.Iterator[str]:
 
 def _is_name(name: object) -> bool:
     try:
-        return bool(_units.check_name(name, what="guest"))
+        return bool(_units.check_given_name(name, what="guest"))
     except BadInput:
         return False
 

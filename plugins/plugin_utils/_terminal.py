@@ -25,10 +25,12 @@ SPEAKING = frozenset(
         "virt_domain",
         "virt_domains",
         "virt_image",
+        "virt_import",
         "virt_migrate",
         "virt_migrations",
         "virt_place",
         "virt_report",
+        "virt_state",
     }
 )
 _OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")

@@ -24,11 +24,11 @@ def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = F
     """Results of guests, as `virt_domains` makes them."""
     common = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": NIC, "wait_timeout": 1}
     options = dict.fromkeys(domain_options.GUEST_OPTIONS)
-    wanted = many.all_wanted(
+    wanted = domain_options.all_wanted(
         [{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests]
     )
     gate = Gate(check_mode=check_mode)
-    return many.waited(connection, many.each(wanted, lambda one: guest.converge(connection, one, gate)))
+    return guest.waited(connection, many.each(wanted, lambda one: guest.converge(connection, one, gate)))
 
 
 def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:

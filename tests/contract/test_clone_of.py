@@ -13,8 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest, many, seeds
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, seeds
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -165,8 +164,10 @@ def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, 
 
 
 def test_a_copy_and_its_original_in_one_task_are_refused() -> None:
-    items = [ArgumentSpecValidator(GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)]
+    items = [
+        ArgumentSpecValidator(domain_options.GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)
+    ]
     with pytest.raises(
         BadInput, match=r"clone_of of new: this task also describes old; create the copy in a separate task"
     ):
-        many.all_wanted(items)
+        domain_options.all_wanted(items)

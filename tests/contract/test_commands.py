@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
@@ -321,3 +323,26 @@ def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands)
         given=None,
     )
     assert done.returncode == 0 and "start web2" in done.stdout, done.stdout + done.stderr
+
+
+def test_guests_are_imported(commands: Commands) -> None:
+    """As a list, or a file for each; the same again changes nothing, and a file that says something else is kept."""
+    out = commands.place / "import/guests.yml"
+    said = commands.do("import", guest="*", out=str(out))
+    assert commands.code == 0 and "changed=1 " in said, said
+    written = yaml.safe_load(out.read_text())["virt_guests"]
+    assert sorted(one["name"] for one in written) == ["db1", "web1", "web2"]
+    assert "changed=0 " in commands.do("import", guest="*", out=str(out)) and commands.code == 0
+    assert "it exists and says something else" in commands.do("import", guest="web1", out=str(out))
+    assert commands.code == 2 and len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
+    assert "changed=1 " in commands.do("import", "--check", guest="web1", out=str(out), replace="true")
+    assert len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
+    commands.do("import", guest="web1", out=str(out), replace="true")
+    assert [one["name"] for one in yaml.safe_load(out.read_text())["virt_guests"]] == ["web1"]
+    os.mkfifo(commands.place / "fifo")
+    for place, why in (("fifo", "it is not a file"), (".", "it is a directory; name a file in it")):
+        said = commands.do("import", guest="web1", out=str(commands.place / place), replace="true")
+        assert why in said and commands.code == 2, said
+    commands.do("import", tag="front", out=str(commands.place / "vars"), form="host_vars", uuid="true")
+    found = {path.name: yaml.safe_load(path.read_text())["virt_guest"] for path in (commands.place / "vars").iterdir()}
+    assert sorted(found) == ["web1.yml", "web2.yml"] and found["web2.yml"]["uuid"].startswith("00000000-")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import travel
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Made, Pool
@@ -81,11 +84,12 @@ def volume(connection: t.Any, path: str, on: str | None = None, capacity_bytes: 
     storage.create(connection, "default", caps.new_volume(made), name=name)
 
 
-def disk(path: str, target: str = "vda", more: str = "", device: str = "disk") -> str:
+def disk(path: str, target: str = "vda", more: str = "", device: str = "disk", cache: str = "") -> str:
     """One disk of a definition."""
     bus = "sata" if device == "cdrom" else "virtio"
     form = "qcow2" if path.endswith("qcow2") else "raw"
-    source = f"<driver name='qemu' type='{form}'/><source file='{path}'/>"
+    cached = f" cache='{cache}'" if cache else ""
+    source = f"<driver name='qemu' type='{form}'{cached}/><source file='{path}'/>"
     return f"<disk type='file' device='{device}'>{source}{more}<target dev='{target}' bus='{bus}'/></disk>"
 
 
@@ -112,6 +116,13 @@ GOES: dict[str, tuple[str, str, str, str | None, set[str]]] = {
     ),
     "a CD-ROM that was not made for it stays": (
         disk(SYSTEM) + disk(SEED, "sda", READONLY, "cdrom"),
+        "",
+        "",
+        None,
+        {"vda"},
+    ),
+    "a CD-ROM is read-only without a word": (
+        disk(SYSTEM) + disk(SEED, "sda", "", "cdrom"),
         "",
         "",
         None,
@@ -171,6 +182,8 @@ def test_a_shared_disk_stays(world: World) -> None:
 
 def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
     volume(world.dest, SYSTEM)
+    guest = world.guest(disks=disk(SYSTEM), active=False)
+    world.dest.defineXML(guest.XMLDesc())  # what is left of the guest there is none of another guest's
     there = caps.volume(world.dest.storageVolLookupByPath(SYSTEM).XMLDesc())
     entry = Made(Made.MADE, there["capacity_bytes"], there["changed"], SYSTEM)
     moving, made = "<c:moving from='1111'>{}</c:moving>", "<c:moving-made>{}</c:moving-made>"
@@ -222,6 +235,44 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     assert "another size" in world.disks()["vda"].why
 
 
+@pytest.mark.parametrize(
+    ("digest", "assumed", "expected"),
+    [
+        ("1" * 64, False, ("delta", f"{IMAGES}/{NAMED} is there", None)),
+        (
+            "2" * 64,
+            False,
+            (
+                "full",
+                (
+                    f"its base {IMAGES}/{NAMED} was written to on the destination after virt_image imported it: remove "
+                    "it there (virt_image)"
+                ),
+                None,
+            ),
+        ),
+        # virt_image verifies it before anything moves.
+        ("2" * 64, True, ("delta", f"{IMAGES}/{NAMED} is imported", f"{IMAGES}/{NAMED}")),
+    ],
+)
+def test_a_base_that_nobody_verified_is_read_there(
+    world: World, digest: str, assumed: bool, expected: tuple[str, str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = f"{IMAGES}/{NAMED}"
+    for connection in (world.source, world.dest):
+        volume(connection, base)
+    volume(world.source, f"{IMAGES}/over.qcow2", base)
+    told = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
+    text = json.dumps({**told, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
+    # The test driver has no streams.
+    monkeypatch.setattr(storage, "read", lambda *_told: text)
+    monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
+    monkeypatch.setattr(travel, "_VERIFIED", set())
+    world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
+    move = world.disks(assumed=assumed)["vda"]
+    assert (move.how, move.why, move.base) == expected
+
+
 def test_unused_knows_who_needs_a_file(world: World) -> None:
     volume(world.source, f"{IMAGES}/overlay.qcow2", DATA)
     box = world.guest(disks=disk(SYSTEM)).UUIDString()
@@ -229,3 +280,239 @@ def test_unused_knows_who_needs_a_file(world: World) -> None:
     assert travel.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
     assert travel.unused(world.source, [], "") == set()
     assert travel.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
+
+
+def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    """What the source's qemu.conf says."""
+    conf = tmp_path / "qemu.conf"
+    conf.write_text(text)
+    monkeypatch.setattr(qemu, "_CONF", str(conf))
+
+
+# Directories that qemu.conf calls shared, the kind of filesystem; how the disk is copied, and why.
+SHARED: list[tuple[str, str | None, tuple[str, str]]] = [
+    ("", None, ("full", "no backing file")),
+    (f'"{IMAGES}"', None, ("shared", f"on {IMAGES}, declared shared in qemu.conf")),
+    (f'"/srv", "{IMAGES}/"', None, ("shared", f"on {IMAGES}/, declared shared in qemu.conf")),
+    ('"/var/lib"', None, ("shared", "on /var/lib, declared shared in qemu.conf")),
+    ('"/"', None, ("shared", "on /, declared shared in qemu.conf")),
+    ('"/var/li"', None, ("full", "no backing file")),
+    (f'"{SYSTEM}"', None, ("full", "no backing file")),
+    (f'"{IMAGES}"', "nfs4", ("shared", "on nfs4")),
+    ("", "nfs4", ("shared", "on nfs4")),
+]
+
+
+@pytest.mark.parametrize(("directories", "filesystem", "expected"), SHARED)
+def test_a_disk_stays_on_storage_that_both_hosts_have(
+    world: World,
+    directories: str,
+    filesystem: str | None,
+    expected: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    configured(monkeypatch, tmp_path, f"shared_filesystems = [ {directories} ]\n" if directories else "")
+    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: filesystem}.get)
+    world.guest(disks=disk(SYSTEM))
+    move = world.disks()["vda"]
+    assert (move.how, move.why) == expected
+    if filesystem or "/var/lib" in directories:
+        assert world.disks(storage="full")["vda"].how == "full"
+
+
+TAKEN_BACK = (
+    f"cannot migrate box to hyper2: disk vda: libvirt does not know that {SYSTEM} is shared, and would {{}} when the "
+    "guest has left; add its directory to shared_filesystems in /etc/libvirt/qemu.conf on both hosts, if libvirt has "
+    "that setting, or migrate the guest while it is off"
+)
+OWNER, LABEL = "change its owner (dynamic_ownership)", "change its SELinux label"
+CACHED = (
+    "cannot migrate box to hyper2: disk vda: {} is not safe on storage that only the task declares as shared; set "
+    "cache: none, and restart the guest"
+)
+# qemu.conf, the source's security drivers, the cache; why a running guest does not move.
+VOUCHED: list[tuple[str, list[str], str, str]] = [
+    ("dynamic_ownership = 0", [], "none", ""),
+    ("dynamic_ownership = 0", ["apparmor"], "none", ""),
+    ("", [], "none", TAKEN_BACK.format(OWNER)),
+    ("dynamic_ownership = 0", ["selinux"], "none", TAKEN_BACK.format(LABEL)),
+    ("", ["dac", "selinux"], "none", TAKEN_BACK.format(f"{OWNER} and {LABEL}")),
+    ("dynamic_ownership = 0", [], "writeback", CACHED.format("cache writeback")),
+    ("dynamic_ownership = 0", [], "", CACHED.format("the default cache")),
+]
+
+
+@pytest.mark.parametrize(("conf", "drivers", "cache", "refused"), VOUCHED)
+def test_a_disk_that_only_the_user_calls_shared(
+    world: World,
+    conf: str,
+    drivers: list[str],
+    cache: str,
+    refused: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    configured(monkeypatch, tmp_path, conf)
+    models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
+    capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
+    monkeypatch.setattr(look, "capabilities", {world.source: capabilities}.__getitem__)
+    world.guest(disks=disk(SYSTEM, cache=cache))
+    if refused:
+        with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: ") as why:
+            world.disks(storage="shared")
+        assert str(why.value) == refused
+    else:
+        assert world.disks(storage="shared")["vda"] == DiskMove(
+            "vda", SYSTEM, "shared", "on storage declared as shared", goes=False, vouched=True
+        )
+    configured(monkeypatch, tmp_path, f'{conf}\nshared_filesystems = [ "{IMAGES}" ]\n')
+    move = world.disks(storage="shared")["vda"]
+    assert (move.vouched, move.why) == (False, f"on {IMAGES}, declared shared in qemu.conf")
+
+
+def test_a_block_device_that_the_user_calls_shared_is_taken_for_it(world: World) -> None:
+    """libvirt gives its owner back on each host alone."""
+    world.guest(
+        disks="<disk type='block' device='disk'><driver name='qemu' type='raw'/><source dev='/dev/san/box'/>"
+        "<target dev='vda' bus='virtio'/></disk>"
+    )
+    assert world.disks(storage="shared")["vda"] == DiskMove(
+        "vda", "/dev/san/box", "shared", "on storage declared as shared", goes=False
+    )
+
+
+def test_a_shareable_disk_is_not_copied(world: World) -> None:
+    world.guest(disks=disk(SYSTEM, more="<shareable/>", cache="none"))
+    with pytest.raises(
+        Refused,
+        match=r"^cannot migrate box to hyper2: disk vda: it is shareable, and a copy would no longer be the disk that "
+        r"others use; put it on shared storage$",
+    ):
+        world.disks()
+
+
+@pytest.mark.parametrize(
+    ("storage_of", "hows"),
+    [
+        ({}, ("carry", "carry")),
+        ({"vda": "shared"}, ("shared", "carry")),
+        ({"data": "shared"}, ("carry", "shared")),
+        ({"vdb": "shared"}, ("carry", "shared")),
+        ({"vdb": "shared", "data": "full"}, ("carry", "shared")),
+    ],
+)
+def test_a_disk_is_known_by_its_target_or_its_name(
+    world: World, storage_of: dict[str, str], hows: tuple[str, str]
+) -> None:
+    world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb", "<alias name='ua-data'/>"), active=False)
+    moves = world.disks(disk_storage=storage_of)
+    assert (moves["vda"].how, moves["vdb"].how) == hows
+
+
+def test_a_disk_without_a_medium_is_none(world: World) -> None:
+    world.guest(disks=disk(SYSTEM) + "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>")
+    assert list(world.disks()) == ["vda"]
+    with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk_storage: the guest has no disk sda$"):
+        world.disks(disk_storage={"sda": "full"})
+
+
+def test_a_file_that_came_behind_libvirts_back_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, refreshed = f"{IMAGES}/late.qcow2", []
+
+    def refresh(connection: t.Any, pool: str) -> None:
+        refreshed.append(("source" if connection is world.source else "dest", pool))
+        if connection is world.source and storage.volume_at(connection, late) is None:
+            volume(connection, late)
+
+    monkeypatch.setattr(storage, "refresh", refresh)
+    world.guest(disks=disk(late) + disk(SYSTEM, "vdb"))
+    move = world.disks()["vda"]
+    assert (move.how, move.volume and move.volume.capacity_bytes, move.goes) == ("full", 1024**3, True)
+    assert refreshed.count(("dest", "default")) == 1 and {*refreshed} == {("dest", "default"), ("source", "default")}
+
+
+@pytest.mark.parametrize("form", ["qcow2", "raw"])
+def test_a_file_that_is_in_no_pool_of_the_source_is_refused(world: World, form: str) -> None:
+    path = f"/srv/box.{form}"
+    world.dest.storagePoolCreateXML("<pool type='dir'><name>srv</name><target><path>/srv</path></target></pool>")
+    world.guest(disks=disk(path))
+    host = dataclasses.replace(DEST, pools=(Pool("srv", "/srv", 10**12),))
+    found = look.find(world.source, "box")
+    assert found is not None
+    with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk vda: ") as why:
+        travel.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
+    assert str(why.value).endswith(
+        f"{path} is in no active storage pool of the source; create a pool for its directory"
+    )
+
+
+def test_a_raw_disk_is_as_long_as_its_file_and_stands_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its guest wrote where a header would be."""
+    path, base = f"{IMAGES}/box.img", f"{IMAGES}/{NAMED}"
+    document = (
+        f"<volume><capacity>{10**15}</capacity><allocation>4096</allocation><physical>{{}}</physical>"
+        f"<backingStore><path>{base}</path><format type='qcow2'/></backingStore>"
+        f"<target><path>{path}</path><format type='qcow2'/></target></volume>"
+    )
+    world.guest(disks=disk(path))
+    for told, length in ((8192, 8192), (0, 10**15)):
+        documents = {path: document.format(told)}
+        monkeypatch.setattr(storage, "volume_at", lambda _connection, path, known=documents: known.get(path))
+        move = world.disks()["vda"]
+        assert (move.how, move.why, move.volume) == (
+            "full",
+            "no backing file",
+            Volume("default", "box.img", path, length, "raw"),
+        )
+
+
+def test_a_disk_that_another_image_came_to_stand_on_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = f"{IMAGES}/over.qcow2"
+
+    def refresh(connection: t.Any, pool: str) -> None:
+        if connection is world.source and pool == "default" and storage.volume_at(connection, over) is None:
+            volume(connection, over, DATA)
+
+    monkeypatch.setattr(storage, "refresh", refresh)
+    assert travel.unused(world.source, [SYSTEM, DATA], "") == {SYSTEM}
+
+
+def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    checksum, odd = f"sha256:{'0' * 64}", "alma-9.0123456789ab.qcow2"
+    told = {"sha256": "1" * 64, "bytes": 1, "checksum": checksum, "fetched": "2026-01-01T00:00:00+00:00"}
+    text = json.dumps({**told, "content": NAMED, "source": "there"}).encode()
+    manifests = {
+        f".{NAMED}.json": text,
+        f".{odd}.json": text.replace(NAMED.encode(), odd.encode()).replace(b"there", b"caf\xe9"),
+    }
+
+    def read(connection: t.Any, pool: str, name: str) -> bytes | None:
+        assert (connection, pool) == (world.source, "default")
+        return manifests.get(name)
+
+    monkeypatch.setattr(storage, "read", read)  # the test driver has no streams
+    bases = [f"{IMAGES}/{NAMED}", None, f"{IMAGES}/golden.qcow2", f"/elsewhere/{NAMED}", f"{IMAGES}/{NAMED}"]
+    bases.append(f"{IMAGES}/{odd}")
+    moves = [DiskMove(f"vd{number}", SYSTEM, "full", "", base=base) for number, base in enumerate(bases)]
+    assert travel.images(world.source, moves) == [
+        {"name": "alma-9.qcow2", "pool": "default", "checksum": checksum, "content": odd},
+        {"name": "debian-12.qcow2", "pool": "default", "checksum": checksum, "content": NAMED},
+    ]
+    manifests[f".{NAMED}.json"] = b"{"
+    with pytest.raises(Failed, match=rf"^cannot read the manifest of {IMAGES}/{NAMED}: "):
+        travel.images(world.source, moves)
+
+
+@pytest.mark.parametrize("mode", ["shared", "auto"])
+def test_a_disk_that_stays_is_not_looked_for_on_the_destination(
+    world: World, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+
+    def refresh(connection: t.Any, _pool: str) -> None:
+        assert connection is world.source
+
+    monkeypatch.setattr(storage, "refresh", refresh)
+    world.guest(disks=disk(SYSTEM), active=False)
+    assert world.disks(storage=mode)["vda"].why == "on nfs4"

@@ -156,10 +156,16 @@ def test_virt_image_makes_no_disk_from_data_in_another_file(connection: t.Any, p
         cloned(connection, image="evil.qcow2", clone="copy")
 
 
-def test_a_disk_that_a_guest_has_as_raw_is_not_read_as_qcow2(connection: t.Any, pool: Path) -> None:
+@pytest.mark.parametrize("by", ["path", "volume"])
+def test_a_disk_that_a_guest_has_as_raw_is_not_read_as_qcow2(connection: t.Any, pool: Path, by: str) -> None:
     """Whatever its name says: the guest wrote the header."""
     qcow2(pool / "evil.qcow2", "/etc/shadow")
-    connection.defineXML(GUEST.format(form="raw", path=pool / "evil.qcow2"))
+    guest = GUEST.format(form="raw", path=pool / "evil.qcow2")
+    if by == "volume":
+        connection.storagePoolLookupByName("default").createXML(VOLUME.format("evil.qcow2", "raw"))
+        guest = guest.replace("<disk type='file'", "<disk type='volume'")
+        guest = guest.replace(f"file='{pool}/evil.qcow2'", "pool='default' volume='evil.qcow2'")
+    connection.defineXML(guest)
     wishes: list[dict[str, t.Any]] = [{"state": "flattened"}, {"size": "1GiB"}]
     for said in wishes:
         with pytest.raises(Refused, match=r"cannot convert disk evil.qcow2 to qcow2: it is raw"):

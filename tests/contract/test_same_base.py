@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._front import travel
@@ -130,6 +131,68 @@ def test_what_is_the_same_after_all_is_said_so(pool: Path, happens: t.Callable[[
     assert manifest(pool).is_of(size=now.st_size, changed_ns=now.st_ctime_ns, inode=now.st_ino)
 
 
+def judged(
+    pool: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    base: str = "",
+    assumed: bool = False,
+    fetched: str = "2126-01-01T00:00:00+00:00",
+    happens: t.Callable[[Path], None] = lambda _pool: None,
+) -> tuple[travel._Look, str]:
+    """What looks at the destination from the source, through libvirt, and the base there."""
+    told = dataclasses.replace(manifest(pool), fetched=fetched)
+    (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(told)))
+    happens(pool)
+
+    class Ends:
+        """The destination."""
+
+        class dest:  # noqa: N801
+            """Its connection."""
+
+            @staticmethod
+            def getURI() -> str:  # noqa: N802  as libvirt names it
+                return str(pool)
+
+    def volume(connection: t.Any, path: str) -> str | None:
+        assert connection is Ends.dest
+        if not Path(path).exists():
+            return None
+        now = Path(path).stat()
+        second, rest = divmod(now.st_ctime_ns, 10**9)
+        times = f"<timestamps><mtime>{now.st_mtime}</mtime><ctime>{second}.{rest:09}</ctime></timestamps>"
+        return f"<volume><physical>{now.st_size}</physical><target><path>{path}</path>{times}</target></volume>"
+
+    def file(connection: t.Any, name: str, of: str) -> Path:
+        assert (connection, name) == (Ends.dest, "default")
+        return pool / of
+
+    def refresh(connection: t.Any, name: str) -> None:
+        REFRESHED.append(file(connection, name, ""))
+
+    def read(connection: t.Any, name: str, of: str) -> bytes | None:
+        path = file(connection, name, of)
+        return path.read_bytes() if path.exists() else None
+
+    def digest(connection: t.Any, name: str, of: str) -> str:
+        DIGESTS.append(of)
+        return hashlib.sha256(file(connection, name, of).read_bytes()).hexdigest()
+
+    REFRESHED.clear()
+    DIGESTS.clear()
+    monkeypatch.setattr(storage, "refresh", refresh)
+    monkeypatch.setattr(storage, "read", read)
+    monkeypatch.setattr(storage, "volume_at", volume)
+    monkeypatch.setattr(transfer, "digest", digest)
+    pools = {str(pool): Pool("default", str(pool), 1)}
+    return travel._Look(t.cast(t.Any, Ends), pools, (), assumed=assumed), base or str(pool / CONTENT)
+
+
+REFRESHED: list[Path] = []
+DIGESTS: list[str] = []  # of what was read as a whole
+
+
 @pytest.mark.parametrize(
     ("happens", "verdict"),
     [
@@ -145,35 +208,66 @@ def test_a_base_of_the_destination_is_stood_on_only_when_it_is_the_same(
     pool: Path, happens: t.Callable[[Path], None], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judged from the source, through libvirt."""
-    told = dataclasses.replace(manifest(pool), fetched="2126-01-01T00:00:00+00:00")
-    (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(told)))
-    happens(pool)
-    path = pool / CONTENT
+    look, base = judged(pool, monkeypatch, happens=happens)
+    assert look._verdict(base) == verdict
+    assert len(REFRESHED) == 1, "what came there behind libvirt's back counts"
 
-    def volume(_connection: t.Any, _path: str) -> str:
-        now = path.stat()
-        second, rest = divmod(now.st_ctime_ns, 10**9)
-        times = f"<timestamps><mtime>{now.st_mtime}</mtime><ctime>{second}.{rest:09}</ctime></timestamps>"
-        return f"<volume><physical>{now.st_size}</physical><target><path>{path}</path>{times}</target></volume>"
 
-    monkeypatch.setattr(storage, "refresh", lambda _connection, _pool: None)
-    monkeypatch.setattr(
-        storage, "read", lambda _connection, _pool, name: (pool / name).read_bytes() if (pool / name).exists() else None
+@pytest.mark.parametrize(
+    ("happens", "digests"), [(lambda _pool: None, []), (replaced, [CONTENT]), (earlier, [CONTENT])]
+)
+def test_a_base_of_the_destination_is_read_once_at_most(
+    pool: Path, happens: t.Callable[[Path], None], digests: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _disk in range(2):
+        look, base = judged(pool, monkeypatch, happens=happens if not _disk else lambda _pool: None)
+        assert [look._verdict(base) for _again in range(2)] == ["same", "same"]
+        assert len(REFRESHED) == 1 and digests == DIGESTS
+        digests = []
+
+
+@pytest.mark.parametrize(
+    ("happens", "verdict"), [(lambda _pool: None, "same"), (replaced, "unknown"), (earlier, "unknown")]
+)
+def test_nothing_is_read_before_images_are_brought(
+    pool: Path, happens: t.Callable[[Path], None], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, base = judged(pool, monkeypatch, happens=happens, assumed=True)
+    assert (look._verdict(base), DIGESTS) == (verdict, [])
+
+
+def test_a_base_that_is_in_no_pool_of_the_destination_is_not_known(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look, base = judged(pool, monkeypatch, base=f"/elsewhere/{CONTENT}")
+    assert look._verdict(base) == "unknown"
+
+
+def test_a_base_that_is_gone_while_its_manifest_is_there_is_not_known(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, base = judged(pool, monkeypatch, happens=lambda pool: (pool / CONTENT).unlink())
+    assert look._verdict(base) == "unknown"
+
+
+@pytest.mark.parametrize(("later_s", "verdict"), [(0, "same"), (2, "same"), (2.5, "altered"), (60, "altered")])
+def test_a_base_that_was_written_after_it_was_brought_is_altered(
+    pool: Path, later_s: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 1_700_000_000 + later_s
+    look, base = judged(
+        pool,
+        monkeypatch,
+        fetched="2023-11-14T22:13:20+00:00",
+        happens=lambda pool: os.utime(pool / CONTENT, (at, at)),
     )
-    monkeypatch.setattr(storage, "volume_at", volume)
-    monkeypatch.setattr(
-        transfer, "digest", lambda _connection, _pool, name: hashlib.sha256((pool / name).read_bytes()).hexdigest()
-    )
+    assert look._verdict(base) == verdict
 
-    class Ends:
-        """The destination."""
 
-        class dest:  # noqa: N801
-            """Its connection."""
+def test_a_manifest_that_is_no_text_names_its_image(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look, base = judged(pool, monkeypatch, happens=lambda pool: _written(pool / BESIDE, b"\xff"))
+    with pytest.raises(Failed, match=rf"^cannot read the manifest of {base}: .*; import the image again under another"):
+        look._verdict(base)
 
-            @staticmethod
-            def getURI() -> str:  # noqa: N802  as libvirt names it
-                return str(pool)
 
-    look = travel._Look(t.cast(t.Any, Ends), {str(pool): Pool("default", str(pool), 1)}, (), assumed=False)
-    assert look._verdict(str(path)) == verdict
+def _written(path: Path, content: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(content)

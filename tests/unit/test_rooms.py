@@ -17,7 +17,7 @@ PLUGINS = ROOT / "plugins"
 UTILS = payload.NAMESPACE + "plugins.module_utils."
 
 VALUES = ["_model", "_model.*", "_errors", "_units", "_changes"]
-STEPS = ["_plan", "_plan.step", "_plan.steps", "_plan.noun"]
+STEPS = ["_plan", "_plan.step", "_plan.steps", "_plan.power_steps", "_plan.noun"]
 ANYTHING = ["*"]
 
 # Place below plugins/ -> (what it may import of module_utils, which libraries beside the standard one).
@@ -168,6 +168,7 @@ FREE_OF_ANSIBLE = (
     "image",
     "migrate",
     "noun",
+    "power",
 )
 
 
@@ -227,14 +228,27 @@ def test_module_utils_are_private_python() -> None:
 
 # KiB that travel with each task, compressed, with air: the whole model of a guest where guests are changed or
 # described, else much less.
-BUDGETS_KIB = {"virt_domain": 176, "virt_domains": 176, "virt_domain_info": 88, "virt_host_info": 63, "virt_image": 110}
+BUDGETS_KIB = {
+    "virt_domain": 194,
+    "virt_domains": 194,
+    "virt_domain_info": 113,
+    "virt_host_info": 73,
+    "virt_image": 110,
+}
 BUDGETS_KIB |= {
-    "virt_pool": 42,
-    "virt_network": 63,
-    "virt_network_info": 64,
+    "virt_pool": 47,
+    "virt_network": 70,
+    "virt_network_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 139, "virt_migrations": 139, "virt_tls": 39}
-BUDGETS_KIB |= {"virt_state_info": 16, "virt_bridge": 34, "virt_firewall": 25, "virt_daemon": 32, "virt_addresses": 66}
+BUDGETS_KIB |= {"virt_migrate": 142, "virt_migrations": 142, "virt_tls": 41}
+BUDGETS_KIB |= {
+    "virt_state": 33,
+    "virt_state_info": 16,
+    "virt_bridge": 35,
+    "virt_firewall": 26,
+    "virt_daemon": 33,
+    "virt_addresses": 73,
+}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=label)

@@ -162,17 +162,19 @@ def _unknown_base(path: str) -> str:
 def _raw(connection: t.Any) -> set[str]:
     """The files that guests of this host have as raw disks."""
     documents = [xml for guest in look.of_all(connection, look.found) for xml in (guest.xml, guest.live_xml) if xml]
-    return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml)}
+    located = functools.partial(_located, connection)
+    return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml, located)}
+
+
+def _located(connection: t.Any, pool: str, volume: str) -> str | None:
+    """The path of a volume, by which guests name a disk too."""
+    xml = storage.volume_in(connection, pool, volume)
+    return t.cast("str | None", caps.volume(xml)["path"]) if xml else None
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that have a file, in whatever place of a chain."""
-    found = []
-
-    def located(pool: str, volume: str) -> str | None:
-        xml = storage.volume_in(connection, pool, volume)
-        return t.cast("str | None", caps.volume(xml)["path"]) if xml else None
-
+    found, located = [], functools.partial(_located, connection)
     for guest in look.of_all(connection, look.found):
         now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
         stored = [link for link in chain.links(guest.xml, located) if link.path == path]

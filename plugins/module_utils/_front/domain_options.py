@@ -19,18 +19,19 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._front.options import fields_of, option_of, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, APPLY, STATES, Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
-from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest
+from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest, power
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN, SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
-__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "wanted"]
+__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "all_wanted", "wanted"]
 
 NAMING: dict[str, t.Any] = {"allow_duplicates": {"type": "bool", "default": False}}  # the action has decided by it
 
@@ -86,10 +87,20 @@ _MAKING = ("image", "clone", "size")
 _SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_for_ip")
 
 
+def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[GuestSpec]:
+    """Every guest as wanted; raises BadInput with the problems of all of them."""
+    problems = Problems()
+    found = [problems.tried(functools.partial(wanted, item)) for item in items]
+    originals = {item["name"]: item["clone_of"] for item in items if item.get("clone_of")}
+    problems.found += contradictions([item["name"] for item in items], at_once, originals)
+    problems.refuse()
+    return [one for one in found if one]
+
+
 def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     """What the user said about one guest; raises BadInput with every problem."""
     name, problems = params["name"], Problems()
-    problems.tried(lambda: _units.check_name(name, what="name"))
+    problems.tried(lambda: _units.check_given_name(name, what="name"))
     problems.found += _control_characters(params, name)
     said = {**params, **{option: _dictionary(option, params.get(option), name, problems.found) for option in DICTS}}
     fields = fields_of(DOMAIN, said, name, problems.found)
@@ -140,7 +151,7 @@ def _kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
     for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
         if params.get(option):
             what = f"{option} of {params['name']}"
-            problems.tried(functools.partial(_units.check_name, params[option], what=what))
+            problems.tried(functools.partial(_units.check_given_name, params[option], what=what))
             problems.found += further(params, what)
     return problems.found
 
@@ -177,7 +188,7 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
     if value is None:
         return None
     said = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
-    result = ArgumentSpecValidator(DICTS[option]).validate(said)
+    result = ArgumentSpecValidator(DICTS[option]).validate(bounded(DICTS[option], said))
     for unknown in sorted((name,) if isinstance(name, str) else name for name in result.unsupported_parameters):
         known: t.Any = {"options": DICTS[option]}
         for step in unknown[:-1]:
@@ -208,18 +219,36 @@ def _disks(
         for option, check_word in (("image", _units.check_image), ("pool", _units.check_name)):
             if entry.get(option) is not None:
                 problems.tried(functools.partial(check_word, entry[option], what=f"{option} of {what}"))
-        places = [option for option in ("source", "volume", "url") if item.fields.get(option)]
-        if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
-            problems.found.append(
-                f"{what}: {places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
-            )
         if item.name == "seed":
             problems.found.append(
                 f"disk of {guest}: the name 'seed' is reserved for the cloud-init seed; choose another"
             )
         made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
-        found.append(Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made))
+        disk = Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made)
+        problems.found += [f"{what}: {reason}" for reason in _place_problems(disk, entry)]
+        found.append(disk)
     return tuple(found)
+
+
+_TWO_PARTS = {"rbd": "pool/image", "iscsi": "target/LUN (iqn.2026-01.org.example:disk/0)"}
+
+
+def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """What is wrong with how the place of its bytes is told."""
+    places, said = disk.places, disk.fields
+    if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
+        yield f"{places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
+    if entry.get("network") is not None and not entry["network"].get("protocol"):
+        yield "network requires protocol; set it also to change another option of it"
+    if entry.get("nvme") is not None and not entry["nvme"].get("address"):
+        yield "nvme requires address; set it also to change another option of it"
+    protocol, name = said.get("network.protocol"), said.get("network.name")
+    if protocol in _TWO_PARTS and name and not all(name.partition("/")):
+        yield f"network.name must be {_TWO_PARTS[protocol]} for protocol {protocol}, not {name}"
+    if said.get("network.socket") and any(host.state == "present" for host in said.get("network.hosts", ())):
+        yield "network.socket and network.hosts are mutually exclusive; omit one of them"
+    if said.get("network.auth.secret_uuid") and said.get("network.auth.secret_usage"):
+        yield "network.auth.secret_uuid and network.auth.secret_usage are mutually exclusive; omit one of them"
 
 
 def _complete(
@@ -291,8 +320,10 @@ def _state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
         if params.get(option)
     ]
     waits = params.get("wait_for_ip") not in (None, "none")
-    if params.get("wait") is False and (params.get("force") or waits):
-        problems.append(f"wait of {guest}: force and wait_for_ip require waiting; omit wait: false, or these")
+    wait, timeout_s = params.get("wait") is not False, params.get("wait_timeout")
+    problems += power.waiting_problems(guest, wait=wait, force=bool(params.get("force")), timeout_s=timeout_s)
+    if waits and not wait:
+        problems.append(f"wait of {guest}: wait_for_ip requires waiting; omit one of wait: false and wait_for_ip")
     if waits and params["state"] not in ("running", "rebooted"):
         problems.append(f"wait_for_ip of {guest}: it requires state: running or state: rebooted, not {params['state']}")
     if params.get("apply") == "live" and params.get("allow_restart"):

@@ -14,6 +14,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, secrets, without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 
@@ -32,6 +33,8 @@ class Module(AnsibleModule):
     What Ansible does with the values of options that are `no_log`, it does here with all that is `confidential`.
     """
 
+    params: dict[str, t.Any]
+
     def confidential(self) -> t.Iterator[str]:
         """Parts of its arguments that nobody may see."""
         return secrets(self.params)
@@ -42,6 +45,7 @@ class Module(AnsibleModule):
 
     def _load_params(self) -> None:
         super()._load_params()  # before they are checked: what is refused is told, too
+        self.params = bounded(self.argument_spec, self.params)
         name = without_secrets(str(self.params.get("name")))  # `?arch=amd64` must not hide half of every path
         self.no_log_values.update(part for part in self.confidential() if len(part) >= _TELLING and part not in name)
 

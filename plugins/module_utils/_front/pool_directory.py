@@ -44,8 +44,9 @@ def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
     for seen in look.of_all(connection, look.found):
         if seen.uuid == but:
             continue
-        raw = raw_sources(seen.xml) | (raw_sources(seen.live_xml) if seen.live_xml else set())
-        for path in {*sources(seen.xml, below=True), *(sources(seen.live_xml, below=True) if seen.live_xml else ())}:
+        documents = [xml for xml in (seen.xml, seen.live_xml) if xml]
+        raw = {path for xml in documents for path in raw_sources(xml, lambda *_volume: None)}  # volumes are known
+        for path in {path for xml in documents for path in sources(xml, below=True)}:
             # What a guest writes into a raw disk tells nothing of what the disk stands on.
             chain = [path] if path in known or path in raw or not os.path.isfile(path) else _chain(path)
             for where, file in (os.path.split(os.path.realpath(each)) for each in chain):

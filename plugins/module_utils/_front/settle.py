@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import durable,
 from ansible_collections.corral.virt.plugins.module_utils._front import carry, made
 from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     Verdict,
@@ -59,8 +60,7 @@ def hold_back(source: t.Any, uuid: str) -> None:
 
 def _stay(source: t.Any, uuid: str) -> None:
     """It is on the source for good: as it was before."""
-    found = look.find_by_uuid(source, uuid)
-    if found and record.read(found.live_xml or found.xml).get("moving_autostart"):
+    if _record(look.find_by_uuid(source, uuid)).get("moving_autostart"):
         migrate.set_autostart(source, uuid, on=True)
     forget(source, uuid)
 
@@ -96,9 +96,13 @@ def let_run(dest: t.Any, uuid: str) -> None:
     made.remember(look.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
 
 
+def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
+    """Of a guest, as it runs; empty where there is none."""
+    return record.read(guest.live_xml or guest.xml) if guest else {}
+
+
 def _superseded(dest: t.Any, uuid: str) -> bool:
-    guest = look.find_by_uuid(dest, uuid)
-    memory = record.read(guest.live_xml or guest.xml) if guest else {}
+    memory = _record(look.find_by_uuid(dest, uuid))
     paths = [Made.parse(text).path for text in memory.get("moving_made") or ()]
     return superseded(float(memory.get("moving_let_run") or 0), map(local.written_s, paths))
 
@@ -106,7 +110,7 @@ def _superseded(dest: t.Any, uuid: str) -> bool:
 def _suspended(source: t.Any, uuid: str) -> bool:
     """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
     guest = look.find_by_uuid(source, uuid)
-    if guest is None or record.read(guest.live_xml or guest.xml).get("moving_suspends"):
+    if guest is None or _record(guest).get("moving_suspends"):
         return False
     return bool(migrate.paused_by_owner(look.by_uuid(source, uuid)))
 

@@ -60,10 +60,6 @@ def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     folders: dict[str, set[str]] = {}
     for path in paths:
         folders.setdefault(os.path.dirname(path), set()).add(path)
-    for folder in folders:
-        pool = directories.pool_at(source, folder)
-        if pool:
-            storage.refresh(source, pool)  # what was made behind libvirt's back counts as well
     used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
     return {
         path
@@ -93,7 +89,7 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
 
 
 def _fixed(item: t.Mapping[str, t.Any]) -> bool:
-    return bool(item.get("readonly") or item.get("device") == "cdrom")
+    return bool(item.get("readonly"))  # as each CD-ROM is
 
 
 class _Look:
@@ -123,8 +119,7 @@ class _Look:
         self._refresh(pool.name)
         file = _as_defined(_file(self._ends.source, path) or self._new(path), item)
         base = file.backing_path if file else None
-        there = _file(self._ends.dest, base) if base else None
-        verdict = self._verdict(base) if base and there else ""
+        verdict = self._verdict(base) if base else ""
         return dataclasses.replace(
             told,
             pool=pool,
@@ -132,9 +127,9 @@ class _Look:
             ours=path in self._ours,
             file=file,
             base=_file(self._ends.source, base) if base else None,
-            base_there=there,
-            base_altered=bool(base and there and verdict == "altered"),
-            base_unknown=bool(base and there and verdict == "unknown"),
+            base_there=_file(self._ends.dest, base) if base else None,
+            base_altered=verdict == "altered",
+            base_unknown=verdict == "unknown",
         )
 
     def _new(self, path: str) -> File | None:
@@ -151,8 +146,8 @@ class _Look:
             self._fresh.add(pool)
 
     def _verdict(self, base: str) -> str:
-        """same, altered (since it was verified there) or unknown: it has no manifest, or it is verified before
-        anything moves.
+        """same, altered (since it was verified there) or unknown: it is not there or has no manifest, or it is verified
+        before anything moves.
         """
         directory, content = os.path.split(base)
         pool = self._pools.get(os.path.normpath(directory))

@@ -94,10 +94,11 @@ def found(domain: t.Any) -> FoundGuest:
         )
 
 
-def definition(domain: t.Any) -> str:
-    """What is stored of a guest, without secrets; what runs where nothing is stored."""
+def definition(domain: t.Any, *, secrets: bool = False) -> str:
+    """What is stored of a guest, on request with its `secrets`; what runs where nothing is stored."""
     with explained("read guest", domain.name()):
-        return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0
+        return t.cast(str, domain.XMLDesc(flags | (libvirt.VIR_DOMAIN_XML_SECURE if secrets else 0)))
 
 
 def keeps(connection: Connection, uuid: str) -> tuple[str, ...]:

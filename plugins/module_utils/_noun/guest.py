@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
-from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._units import check_name, derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     caps,
     cloned,
@@ -81,6 +81,8 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
 
 
 def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
+    if found is None or wanted.renamed_from:  # what libvirt has keeps its name
+        check_name(wanted.name, what="name")
     subject = _of(wanted, found, host) if found else _cloned(wanted, host) if wanted.clone_of else _made(wanted, host)
     seeding = _seeded(subject, host)
     document = _document(subject, seeding)
@@ -133,7 +135,7 @@ def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
         original = _original(wanted, host)
         begun = {name: device.path for name, device in known.devices.items()}
         wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), memory, begun)
-    wanted = _with_macs(plans.completed(wanted, domain.sizes(found.xml)), found.uuid)
+    wanted = _with_macs(new_guest.completed(wanted, domain.sizes(found.xml)), found.uuid)
     if memory.get("copy_of") and (original or wanted.seed):
         wanted = _seeded_as_copy(wanted, found.xml, found.uuid, original)
     remember = {"copying": ()} if original else {}
@@ -149,8 +151,25 @@ def _made(wanted: GuestSpec, host: Host) -> _Subject:
     wanted = new_guest.equipped(wanted)
     new_guest.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
     machine = new_guest.machine(wanted, offer["machines"].get(arch, ()))
-    base = new.domain(name=wanted.name, uuid=uuid, virt_type=virt_type, arch=arch, machine=machine)
-    return _Subject(_with_macs(plans.completed(wanted, {}), uuid), None, uuid, base)
+    ports = not any(item.name.startswith("pci-") for item in wanted.fields.get("controllers", ()))
+    base = new.domain(
+        name=wanted.name,
+        uuid=uuid,
+        virt_type=virt_type,
+        arch=arch,
+        machine=machine,
+        without=new.brought(wanted.xml) | _unwanted(wanted),
+        ports=ports,
+    )
+    return _Subject(_with_macs(new_guest.completed(wanted, {}), uuid), None, uuid, base)
+
+
+def _unwanted(wanted: GuestSpec) -> set[str]:
+    """What a guest has where nobody says otherwise, and this one shall not have."""
+    names = {"serials": {"0": "serial"}, "channels": {new.AGENT: new.AGENT}}
+    gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
+    rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
+    return {names[option][name] for option, name in gone if name in names[option]} | rng
 
 
 def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
@@ -159,7 +178,7 @@ def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
     if wanted.interfaces:
         new_guest.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
-    wanted = plans.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
+    wanted = new_guest.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
     wanted = _seeded_as_copy(_with_macs(wanted, uuid), base, uuid, original)
     return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
 
@@ -182,7 +201,8 @@ def _seeded_as_copy(wanted: GuestSpec, base: str, uuid: str, original: FoundGues
 def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     """A stable MAC for interfaces that are made now; those that exist keep theirs."""
     named = [
-        dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)}) for item in wanted.interfaces or ()
+        item if ":" in item.name else dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)})
+        for item in wanted.interfaces or ()
     ]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 

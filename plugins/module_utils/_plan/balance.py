@@ -101,12 +101,12 @@ def plan(
         for one in known
         if one.host in loads and one.guest.name not in stay and names.count(one.guest.name) == 1
     }
-    if not counted or not free:
+    if not free:
         return []
     scale = _Scale(counted, policy)
     figures: Figures = {host.name: (host.vcpus_used, host.memory_used_mib) for host in counted}
     moves: list[Move] = []
-    while free and len(moves) < max_moves:
+    while len(moves) < max_moves:
         best = _best(free.values(), loads, figures, scale)
         if best is None or best.gain < min_gain:
             break

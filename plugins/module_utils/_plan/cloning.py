@@ -152,9 +152,7 @@ def _replaced(item: Disk | None) -> bool:
     """Whether the user says what the copy has instead."""
     if item is None:
         return False
-    return (
-        item.state == "absent" or bool(item.image) or any(item.fields.get(way) for way in ("source", "volume", "url"))
-    )
+    return item.state == "absent" or bool(item.image) or bool(item.places)
 
 
 def _copy(guest: str, found: OriginalDisk, item: Disk | None) -> Disk:

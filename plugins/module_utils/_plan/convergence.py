@@ -35,7 +35,7 @@ class Schedule:
 
     first_ms: int
     stalled: tuple[tuple[int, Action], ...]
-    last: tuple[Action, ...] = (Action("abort"),)
+    last: tuple[Action, ...]
 
 
 def _steps(*downtimes_ms: int) -> tuple[tuple[int, Action], ...]:
@@ -43,7 +43,7 @@ def _steps(*downtimes_ms: int) -> tuple[tuple[int, Action], ...]:
 
 
 SCHEDULES = {
-    "minimal_downtime": Schedule(100, _steps(150, 200, 300, 400, 500)),
+    "minimal_downtime": Schedule(100, _steps(150, 200, 300, 400, 500), (Action("abort"),)),
     "suspend_if_needed": Schedule(100, _steps(150, 200, 300, 400, 500), (Action("downtime", 5000), Action("abort"))),
     "postcopy": Schedule(100, _steps(150, 200), (Action("postcopy"), Action("abort"))),
     "very_large": Schedule(300, _steps(400, 500, 700, 1000, 1500), (Action("downtime", 5000), Action("abort"))),
@@ -55,13 +55,13 @@ class Pilot:
 
     def __init__(self, tuning: Tuning) -> None:
         self._tuning = tuning
-        schedule = SCHEDULES.get(tuning.schedule or "")
-        self._next = [*schedule.stalled] if schedule else []
-        after = self._next[-1][0] if self._next else 0
-        # Two more stalled passes for each of the last measures: what was done before must have had a chance.
-        self._next += [
-            (after + 2 * number, action) for number, action in enumerate(schedule.last if schedule else (), 1)
-        ]
+        schedule = SCHEDULES[tuning.schedule] if tuning.schedule else None
+        self._next: list[tuple[int, Action]] = []
+        if schedule:
+            after, _action = schedule.stalled[-1]
+            # Two more stalled passes for each of the last measures: what was done before must have had a chance.
+            last = ((after + 2 * number, action) for number, action in enumerate(schedule.last, 1))
+            self._next = [*schedule.stalled, *last]
         first_ms = tuning.max_downtime_ms or (schedule.first_ms if schedule else None)
         self._first = first_ms and Action("downtime", first_ms)
         self._pass, self._least, self._stalled = 0, 0, 0
@@ -116,7 +116,6 @@ class Pilot:
         if after_s is None and after is None and not self._tuning.schedule:
             after = 1
         if (after is not None and passes > after) or (after_s is not None and seconds >= after_s):
-            self._postcopy = True
             return [Action("postcopy", why="as requested")]
         return []
 

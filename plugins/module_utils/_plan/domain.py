@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.power import pow
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
 
-__all__ = ["GuestPlan", "awaited", "changes", "completed", "plan", "saved"]
+__all__ = ["GuestPlan", "awaited", "changes", "plan", "saved"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,27 +27,6 @@ class GuestPlan(step.Plan[Step]):
     uuid: str = ""  # whom the steps are done to; empty: there is no such guest
     wait: steps.WaitForAddress | None = None  # afterwards
     ssh_host_key: str | None = None  # public
-
-
-def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
-    """Let a maximum follow its current value where the user said only the latter.
-
-    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is
-    exceeded. A current value told by its name leaves the maximum alone where it fits below it.
-    """
-    fields = dict(wanted.fields)
-    for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
-        value, limit = fields.get(current), fields.get(maximum)
-        if value is None:
-            # A lowered maximum takes the current value with it.
-            if limit is not None and (found.get(current) or limit) > limit:
-                fields[current] = limit
-        elif limit is None:
-            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
-                0
-            ] not in wanted.plain
-            fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
-    return wanted.with_fields(**fields)
 
 
 def plan(

@@ -29,8 +29,6 @@ _BOOTP_BYTES, _COOKIE, _KIND, _ACK, _PAD, _END = 236, b"\x63\x82\x53\x63", 53, b
 def claim(frame: bytes, mac: str, *, outgoing: bool) -> Claim | None:
     """The address of the guest with that MAC that a frame shows; `outgoing` is one on its way to the guest."""
     own = bytes.fromhex(mac.replace(":", ""))
-    if len(frame) < 14:
-        return None
     kind, body = int.from_bytes(frame[12:14], "big"), frame[14:]
     if outgoing:
         found = _granted(body, own) if kind == _IPV4 else None
@@ -95,15 +93,10 @@ def _sender6(body: bytes) -> bytes | None:
 def _granted(body: bytes, own: bytes) -> bytes | None:
     """The address in a DHCP server's acknowledgement (RFC 2131) to that MAC."""
     packet = _ipv4(body)
-    if packet is None or packet[1] != _UDP or len(packet[2]) < 8:
+    if packet is None or packet[1] != _UDP:
         return None
     ports, bootp = packet[2][:4], packet[2][8:]
-    if (
-        ports != struct.pack("!HH", 67, 68)
-        or len(bootp) < _BOOTP_BYTES + 4
-        or bootp[:3] != b"\2\1\6"
-        or bootp[28:34] != own
-    ):
+    if ports != struct.pack("!HH", 67, 68) or bootp[:3] != b"\2\1\6" or bootp[28:34] != own:
         return None
     if bootp[_BOOTP_BYTES : _BOOTP_BYTES + 4] != _COOKIE or _option(bootp[_BOOTP_BYTES + 4 :], _KIND) != _ACK:
         return None
@@ -112,12 +105,10 @@ def _granted(body: bytes, own: bytes) -> bytes | None:
 
 def _option(options: bytes, wanted: int) -> bytes | None:
     at = 0
-    while at < len(options) and options[at] != _END:
+    while at + 1 < len(options) and options[at] != _END:
         if options[at] == _PAD:
             at += 1
             continue
-        if at + 2 > len(options):
-            return None
         size = options[at + 1]
         value = options[at + 2 : at + 2 + size]
         if options[at] == wanted:

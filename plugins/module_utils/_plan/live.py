@@ -34,6 +34,8 @@ _SCHEDULER = {
 _MEMTUNE = {f"memory.{limit}_kib": limit for limit in ("hard_limit", "soft_limit", "swap_hard_limit")}
 _NUMATUNE = {"numa.nodeset": "numa_nodeset"}
 
+_MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "network", "startup_policy"))
+
 # Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next
 # boot.
 POLICY: dict[str, str] = {
@@ -49,7 +51,7 @@ POLICY: dict[str, str] = {
     **dict.fromkeys(("on_poweroff", "on_reboot", "on_crash"), LIFECYCLE),
     "balloon.stats_period_s": STATS,
     **dict.fromkeys(("disks[]", "interfaces[]", "hostdevs[]", "controllers[]"), ATTACH),
-    **dict.fromkeys(("disks[].source", "disks[].volume", "disks[].url", "disks[].startup_policy"), UPDATE),  # media
+    **dict.fromkeys(_MEDIA, UPDATE),
     "disks[].iotune": IOTUNE,
     **dict.fromkeys(
         (

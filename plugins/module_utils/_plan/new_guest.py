@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
-__all__ = ["check_links", "described", "equipped", "machine", "virt_type", "with_image"]
+__all__ = ["check_links", "completed", "described", "equipped", "machine", "virt_type", "with_image"]
 
 _NEEDED = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
@@ -38,6 +38,27 @@ def described(wanted: GuestSpec) -> GuestSpec:
             f"{' and '.join(missing)}"
         )
     return wanted
+
+
+def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
+    """Let a maximum follow its current value where the user said only the latter.
+
+    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is
+    exceeded. A current value told by its name leaves the maximum alone where it fits below it.
+    """
+    fields = dict(wanted.fields)
+    for current, maximum in (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib")):
+        value, limit = fields.get(current), fields.get(maximum)
+        if value is None:
+            # A lowered maximum takes the current value with it.
+            if limit is not None and (found.get(current) or limit) > limit:
+                fields[current] = limit
+        elif limit is None:
+            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
+                0
+            ] not in wanted.plain
+            fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
+    return wanted.with_fields(**fields)
 
 
 def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch: str) -> str:
@@ -113,7 +134,4 @@ def with_image(guest: GuestSpec) -> GuestSpec:
 
 
 def _has_image(disk: Disk) -> bool:
-    return (
-        not any(disk.fields.get(field) for field in ("source", "volume", "url"))
-        and disk.fields.get("device", "disk") == "disk"
-    )
+    return not disk.places and disk.fields.get("device", "disk") == "disk"

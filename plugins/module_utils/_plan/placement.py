@@ -107,9 +107,9 @@ class Load:
         namesake = host.guests.get(guest.name)
         if namesake and guest.uuid and namesake.uuid != guest.uuid:
             return f"has another guest named {guest.name} (UUID {namesake.uuid}); rename one of them (virsh domrename)"
-        if guest.bridges and host.bridges is not None and guest.bridges - host.bridges:
+        if host.bridges is not None and guest.bridges - host.bridges:
             return f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
-        if guest.pools and host.pools is not None and guest.pools - host.pools:
+        if host.pools is not None and guest.pools - host.pools:
             return f"has no active storage pool {', '.join(sorted(guest.pools - host.pools))}"
         if self.memory_mib + guest.memory_mib > self.memory_room:
             return f"{max(0, int(self.memory_room - self.memory_mib))} MiB of memory left"

@@ -208,7 +208,7 @@ def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
 
 
 def _nics(section: object) -> t.Iterable[object]:
-    return () if section is None else section.values() if isinstance(section, dict) else (section,)
+    return section.values() if isinstance(section, dict) else (section,)
 
 
 def _dict(value: object) -> dict[str, t.Any]:

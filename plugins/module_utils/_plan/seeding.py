@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedSite,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
 __all__ = ["UNSEEDED", "Seeding", "case_of", "plan", "question"]
 
@@ -72,6 +73,8 @@ def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Cus
         return None
     device = known.devices.get("seed")
     path = device.path if device else ""
+    if not path:
+        check_name(wanted.name, what="a new seed is named after its guest")
     made = (step.volume.pool for step in disks.steps if isinstance(step, steps.CreateVolume))
     pool = next((item.pool for item in disks.disks or () if item.pool), None) or next(made, POOL)
     return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)

@@ -7,12 +7,21 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import step
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import (
+    Destroy,
+    Reboot,
+    Reset,
+    Resume,
+    Seen,
+    Shutdown,
+    Start,
+    Step,
+    Suspend,
+)
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text, mib_text
 
 __all__ = [
@@ -49,16 +58,6 @@ __all__ = [
     "WaitForAddress",
     "WriteSeed",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Step(step.Step):
-    """One change of one guest."""
-
-    guest: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,112 +296,6 @@ class SetAutostart(Step):
 
     def __str__(self) -> str:
         return f"set autostart of {self.guest} {'on' if self.on else 'off'}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Start(Step):
-    """Power on."""
-
-    paused: bool = False
-
-    def __str__(self) -> str:
-        return f"start {self.guest}{' paused' if self.paused else ''}"
-
-
-_FIRMWARE_READS = 50  # firmware that finds nothing to boot reads less often: BIOS once, UEFI some 20 times
-
-
-@dataclasses.dataclass(frozen=True)
-class Seen:
-    """What could be seen of a guest when time was over; None is what could not."""
-
-    state: str = "running"
-    acpi: bool = True
-    disk_reads: int | None = None  # since it was started
-    packets_sent: int | None = None  # likewise
-    agent: str | None = None  # connected or disconnected; None: no channel
-    # its networks, and how many each has given to anyone
-    leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
-    console: tuple[str, ...] = ()
-
-    def facts(self, source: str = "") -> str:
-        """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
-        lease = source in ("any", "lease")
-        reads = sys.maxsize if self.disk_reads is None else self.disk_reads
-        agent = {None: "no channel", "disconnected": "not connected (still booting, or not installed)"}.get(
-            self.agent, self.agent
-        )
-        told = [
-            (f"it is {self.state}", self.state not in ("running", "shutdown")),
-            ("no ACPI in its definition", not self.acpi and not source),
-            (
-                f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from",
-                reads <= _FIRMWARE_READS,
-            ),
-            (f"guest agent: {agent}", self.state != "shutdown"),
-            (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
-            *(
-                (f"leases of network {name}: none for it, {count} for others", lease)
-                for name, count in self.leases.items()
-            ),
-            ("no libvirt network gives it leases (use any)", source == "lease" and not self.leases),
-            (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
-        ]
-        return "; ".join(fact for fact, holds in told if holds)
-
-
-@dataclasses.dataclass(frozen=True)
-class Shutdown(Step):
-    """Ask the guest to power off, and wait until it has; pull the plug only when told to."""
-
-    verb: t.ClassVar[str] = "shut down"
-    last_resort: t.ClassVar[str] = "destroy"
-
-    timeout_s: int
-    force: bool = False
-    wait: bool = True
-
-    def __str__(self) -> str:
-        after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
-        return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
-
-    def too_late(self, seen: Seen) -> str:
-        """What to say when it has not."""
-        return (
-            f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()}); set force: "
-            f"true to {self.last_resort} it then, or raise wait_timeout"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Reboot(Shutdown):
-    """Ask the guest to reboot, and wait until it does.
-
-    One that powers off instead (on_reboot: destroy) is started again.
-    """
-
-    verb: t.ClassVar[str] = "reboot"
-    last_resort: t.ClassVar[str] = "reset"
-
-
-@dataclasses.dataclass(frozen=True)
-class Destroy(Step):
-    """Pull the plug."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Suspend(Step):
-    """Pause the vCPUs."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Resume(Step):
-    """Let the vCPUs run on."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reset(Step):
-    """Press the reset button."""
 
 
 @dataclasses.dataclass(frozen=True)

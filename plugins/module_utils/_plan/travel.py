@@ -102,7 +102,7 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
             moves[disk] = travels(disk, active=active)
         except Refused as error:
             problems.append(str(error))
-    if active and any(move.vouched for move in moves.values()):
+    if any(move.vouched for move in moves.values()):
         trusted = [disk for disk, move in moves.items() if move.how == SHARED and not disk.fixed]
         problems += [_unsafe(disk) for disk in trusted if disk.cache not in _SAFE_CACHES]
     whole = next((move.target for move in moves.values() if move.flatten), None)
@@ -129,11 +129,11 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
     whole = file.allocation_bytes
     doubt = disk.base_there is None or disk.base_unknown
-    bring = file.backing_path if _named_for_content(disk) and doubt and disk.mode != "full" else None
+    bring = file.backing_path if _named_for_content(file.backing_path) and doubt and disk.mode != "full" else None
     move = DiskMove(
         disk.target, disk.path, FULL, "no backing file", volume, whole, whole, base=bring, replace=disk.taken
     )
-    why = "" if bring and disk.assumed else _without_base(disk)
+    why = "" if bring and disk.assumed else _without_base(disk, file.backing_path)
     if not active or disk.fixed:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
@@ -209,17 +209,16 @@ def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:
     return disk.pool, disk.file
 
 
-def _named_for_content(disk: TravellingDisk) -> bool:
+def _named_for_content(base: str | None) -> bool:
     """The same name is the same content only where the name holds the content's checksum.
 
     Else the user must vouch for it.
     """
-    return bool(disk.file and disk.file.backing_path and CONTENT_NAME.search(disk.file.backing_path))
+    return bool(base and CONTENT_NAME.search(base))
 
 
-def _without_base(disk: TravellingDisk) -> str:
+def _without_base(disk: TravellingDisk, base: str | None) -> str:
     """Why the disk cannot stand there on what it stands on here; empty when it can."""
-    base = disk.file.backing_path if disk.file else None
     if disk.mode == "full":
         return "a full copy was requested"
     if disk.base is None or disk.base_there is None:
@@ -231,7 +230,7 @@ def _without_base(disk: TravellingDisk) -> str:
         )
     if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
         return f"its base {base} has another size on the destination"
-    known = _named_for_content(disk) and not disk.base_unknown
+    known = _named_for_content(base) and not disk.base_unknown
     return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
 
 

@@ -73,90 +73,90 @@ class Row(t.NamedTuple):
         )
 
 
-def _row(source: str, dest: str, when: str, state: str, action: str, meaning: str) -> Row:
+def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when: str = "") -> Row:
     return Row(source, dest, when, Verdict(state, action.rstrip("~"), meaning, wait=action.endswith("~")))
 
 
 # The first row that holds decides. An action with `~` waits: libvirt may still decide.
 _NOT_BEGUN = (
-    # source, destination, when, state, action, meaning
-    _row("absent", "absent", "", "missing", "nothing", "it is on neither host"),
-    _row("absent", "*", "", "is there", "leave", "it is on the destination"),
-    _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
-    _row("*", "*", "", "is here", "move", "it is on the source"),
+    # source, destination, state, action, meaning
+    _row("absent", "absent", "missing", "nothing", "it is on neither host"),
+    _row("absent", "*", "is there", "leave", "it is on the destination"),
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
+    _row("*", "*", "is here", "move", "it is on the source"),
 )  # fmt: skip
 
 _ELSEWHERE = (
-    _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
-    _row("*", "*", "", "on its way", "nothing", "its migration to another destination is in progress or was "
-                                                "interrupted"),
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
+    _row("*", "*", "on its way", "nothing", "its migration to another destination is in progress or was interrupted"),
 )  # fmt: skip
 
 _BEGUN = (
-    _row("*", "*", "same_host", "is there", "leave", "this host is the destination"),
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
     # It ran on the destination before all of it was there.
-    _row("postcopy", "absent shutdown crashed", "", "memory lost", "nothing~",
+    _row("postcopy", "absent shutdown crashed", "memory lost", "nothing~",
          "post-copy, and {dest} on the destination: the part of its memory that was there is lost; destroy and "
          "undefine it here, and start it there from its disks, which are newer"),
-    _row("postcopy", "*", "", "memory on both", "nothing~",
+    _row("postcopy", "*", "memory on both", "nothing~",
          "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
          "resume it "
          "(virsh migrate --postcopy-resume)"),
     # Nobody can tell yet.
-    _row("*", "*", "job_active", "under way", "nothing~",
-         "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again"),
-    _row("unreachable", "*", "", "unseen", "nothing~", "one host cannot be reached; the guest may be on either; run "
-                                                       "again when both can be reached"),
-    _row("*", "unreachable", "", "unseen", "nothing~", "one host cannot be reached; the guest may be on either; run "
-                                                       "again when both can be reached"),
-    _row("running", "running", "", "split", "nothing",
+    _row("*", "*", "under way", "nothing~",
+         "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again",
+         when="job_active"),
+    _row("unreachable", "*", "unseen", "nothing~",
+         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+    _row("*", "unreachable", "unseen", "nothing~",
+         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+    _row("running", "running", "split", "nothing",
          "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one"),
     # The source has it no more.
-    _row("absent", "running", "", "arrived", "done", "arrived"),
-    _row("absent", "paused", "was_paused", "arrived", "done", "arrived"),
-    _row("absent", "paused", "", "arrived, paused", "resume_dest", "arrived"),
-    _row("absent", "reserved", "", "arrived, reserved", "finish_dest", "arrived, not yet to be started"),
-    _row("absent", "incoming", "", "gone too early", "nothing~", "gone from the source before all of it arrived"),
-    _row("absent", "shutdown crashed migrated unknown", "again", "arrived, off", "done", "arrived"),
-    _row("absent", "*", "", "stopped", "nothing", "stopped on the way (source: absent, destination: {dest})"),
+    _row("absent", "running", "arrived", "done", "arrived"),
+    _row("absent", "paused", "arrived", "done", "arrived", when="was_paused"),
+    _row("absent", "paused", "arrived, paused", "resume_dest", "arrived"),
+    _row("absent", "reserved", "arrived, reserved", "finish_dest", "arrived, not yet to be started"),
+    _row("absent", "incoming", "gone too early", "nothing~", "gone from the source before all of it arrived"),
+    _row("absent", "shutdown crashed migrated unknown", "arrived, off", "done", "arrived", when="again"),
+    _row("absent", "*", "stopped", "nothing", "stopped on the way (source: absent, destination: {dest})"),
     # libvirt gave it away, and left its definition on the source.
-    _row("migrated", "running", "", "left behind", "clean_source", "arrived; its definition was left on the source"),
-    _row("migrated", "paused", "was_paused", "left behind", "clean_source", "arrived; its definition was left on the "
-                                                                            "source"),
-    _row("migrated", "paused", "", "left behind, paused", "resume_dest", "arrived, paused; its definition was left on "
-                                                                         "the source"),
-    _row("migrated", "incoming", "", "gone too early", "nothing~", "handed over by the source before all of it "
-                                                                   "arrived"),
-    _row("migrated", "absent", "", "given away", "nothing",
+    _row("migrated", "running", "left behind", "clean_source", "arrived; its definition was left on the source"),
+    _row("migrated", "paused", "left behind", "clean_source",
+         "arrived; its definition was left on the source", when="was_paused"),
+    _row("migrated", "paused", "left behind, paused", "resume_dest",
+         "arrived, paused; its definition was left on the source"),
+    _row("migrated", "incoming", "gone too early", "nothing~", "handed over by the source before all of it arrived"),
+    _row("migrated", "absent", "given away", "nothing",
          "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
          "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
     # It is off on the source: its owner stopped it, or it crashed, or the host did.
-    _row("shutdown crashed", "running", "superseded", "superseded", "clean_source",
-         "runs on the destination; the source's host went down before its definition was removed"),
-    _row("shutdown crashed", "absent", "", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
-    _row("shutdown crashed", "incoming", "", "stopped here", "clean_dest~",
+    _row("shutdown crashed", "running", "superseded", "clean_source",
+         "runs on the destination; the source's host went down before its definition was removed", when="superseded"),
+    _row("shutdown crashed", "absent", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
+    _row("shutdown crashed", "incoming", "stopped here", "clean_dest~",
          "it stopped on the source in the meantime; what was created on the destination never ran"),
-    _row("shutdown crashed migrated", "reserved", "", "stopped here", "clean_dest",
+    _row("shutdown crashed migrated", "reserved", "stopped here", "clean_dest",
          "it stopped on the source in the meantime; what was created on the destination never ran"),
-    _row("shutdown crashed", "paused", "", "nobody can tell", "nothing",
+    _row("shutdown crashed", "paused", "nobody can tell", "nothing",
          "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
          "if the source host died during the migration, resume it there (virsh resume) and undefine it here; if it was "
          "used here since, destroy and undefine it there"),
-    _row("shutdown crashed migrated", "*", "", "nobody can tell", "nothing",
+    _row("shutdown crashed migrated", "*", "nobody can tell", "nothing",
          "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
          "compare their disks, then undefine the wrong one"),
     # The source has it, whole.
-    _row("running", "absent", "", "here", "rolled_back", "still on the source"),
-    _row("paused", "absent", "was_paused", "here", "rolled_back", "still on the source"),
-    _row("paused", "absent", "", "here, paused", "resume_source", "still on the source, paused"),
-    _row("paused", "running", "was_paused", "split", "nothing",
-         "paused on the source as before, and running on the destination; nothing was touched; compare them"),
-    _row("paused", "running", "", "held back", "clean_source", "runs on the destination; a paused copy was left on "
-                                                               "the source"),
-    _row("paused", "incoming", "", "undecided", "clean_dest~", "not yet decided by libvirt"),
-    _row("running paused", "paused incoming reserved shutdown crashed migrated", "", "dead copy", "clean_dest",
+    _row("running", "absent", "here", "rolled_back", "still on the source"),
+    _row("paused", "absent", "here", "rolled_back", "still on the source", when="was_paused"),
+    _row("paused", "absent", "here, paused", "resume_source", "still on the source, paused"),
+    _row("paused", "running", "split", "nothing",
+         "paused on the source as before, and running on the destination; nothing was touched; compare them",
+         when="was_paused"),
+    _row("paused", "running", "held back", "clean_source",
+         "runs on the destination; a paused copy was left on the source"),
+    _row("paused", "incoming", "undecided", "clean_dest~", "not yet decided by libvirt"),
+    _row("running paused", "paused incoming reserved shutdown crashed migrated", "dead copy", "clean_dest",
          "still on the source; a dead copy was left on the destination"),
-    _row("*", "*", "", "unclear", "nothing", "unclear (source: {source}, destination: {dest})"),
+    _row("*", "*", "unclear", "nothing", "unclear (source: {source}, destination: {dest})"),
 )  # fmt: skip
 
 TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}

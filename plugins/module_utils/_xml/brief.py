@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["Brief", "guest", "security_models", "tags", "targets"]
+__all__ = ["Brief", "guest", "moving", "security_models", "tags", "targets"]
 
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 
@@ -51,6 +51,12 @@ def tags(record: str | None) -> list[str]:
     """Of our element of a guest's metadata."""
     found = _parsed(record).iter() if record else ()
     return [item.text or "" for item in found if item.tag.rpartition("}")[2] == "tag"]
+
+
+def moving(record: str | None) -> bool:
+    """Whether our element of a guest's metadata says that it is being moved."""
+    found = _parsed(record).iter() if record else ()
+    return any(item.tag.rpartition("}")[2] == "moving" for item in found)
 
 
 def security_models(capabilities: str) -> list[str]:

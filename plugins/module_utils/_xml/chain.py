@@ -28,14 +28,10 @@ def links(xml: str, located: Located) -> list[Link]:
     return [link for disk in parse(xml).iterfind("devices/disk") for _element, link in _chain(disk, located)]
 
 
-def raw_sources(xml: str) -> set[str]:
+def raw_sources(xml: str, located: Located) -> set[str]:
     """Paths of a definition's disks that the guest writes as they are: their first bytes are the guest's."""
     disks = [disk for disk in parse(xml).iterfind("devices/disk") if disk.find("driver[@type='raw']") is not None]
-    return {
-        str(disk.find("source").get("file"))
-        for disk in disks
-        if disk.find("source") is not None and disk.find("source").get("file")
-    }
+    return {path for disk in disks for path in (_path(disk, located),) if path}
 
 
 def without_below(xml: str, path: str, located: Located) -> str | None:
@@ -56,16 +52,16 @@ def without_below(xml: str, path: str, located: Located) -> str | None:
 def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
     """Every element of a disk that holds a source: itself, what it stands on, and where it is being copied to."""
     alone = disk.get("device", "disk") == "disk" and disk.find("readonly") is None and disk.find("shareable") is None
-    element, depth = disk, 0
-    mirror = disk.find("mirror")
+    element, mirror = disk, disk.find("mirror")
     while element is not None:
         path = _path(element, located)
         if path:
-            target = disk.find("target").get("dev") if alone and not depth and mirror is None else None
+            target = disk.find("target").get("dev") if alone and element is disk and mirror is None else None
             yield element, Link(os.path.realpath(path), target)
-        element, depth = element.find("backingStore"), depth + 1
-    if mirror is not None and _path(mirror, located):
-        yield mirror, Link(os.path.realpath(str(_path(mirror, located))), None)
+        element = element.find("backingStore")
+    copied = None if mirror is None else _path(mirror, located)
+    if copied:
+        yield mirror, Link(os.path.realpath(copied), None)
 
 
 def _path(element: Element, located: Located) -> str | None:

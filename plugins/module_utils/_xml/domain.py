@@ -11,6 +11,7 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
@@ -26,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "SHAPE", "element_of", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -37,7 +38,7 @@ def _same_machine(found: str | None, wanted: str) -> bool:
 
 def _rounded(found: t.Any, wanted: int) -> bool:
     """libvirt rounds a screen's memory up to a power of two."""
-    return found in (wanted, 1 << (wanted - 1).bit_length())
+    return found == wanted or (isinstance(wanted, int) and bool(found == 1 << (wanted - 1).bit_length()))
 
 
 def _same_source(found: str | None, wanted: str) -> bool:
@@ -497,15 +498,28 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
     if not changes and not remembered:
         root = found
-    devices = {}
-    for change in changes:
-        where = re.match(r"\w+\[[^\]]*\]|graphics", change.where)
-        element = element_of(root, where.group()) if where else None
-        if where and element is None:
-            element = element_of(found, where.group())
-        if where and element is not None:
-            devices[where.group()] = text(element)
+    devices = _devices(changes, root, found)
     return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+
+
+def _devices(changes: t.Iterable[Change], root: Element, found: Element) -> dict[str, str]:
+    """The devices with a change, by place (`disks[system]`, `graphics`): as they are, or were where they are gone."""
+    matches = [re.match(r"(\w+)\[[^\]]*\]|graphics", change.where) for change in changes]
+    places = {match.group(): match.group(1) for match in matches if match}
+    lists = set(places.values())
+    was, now = _by_place(found, lists), _by_place(root, lists)
+    return {place: text(now.get(place, was.get(place))) for place in places if place in now or place in was}
+
+
+def _by_place(root: Element, lists: t.Collection[str | None]) -> dict[str, Element]:
+    """The devices of some lists of options by place; of two with one name the first."""
+    display = graphics.first(root)
+    found = {} if display is None else {"graphics": display}
+    for option in lists:
+        row_of = DOMAIN.get(option or "")
+        for name, one in row_of.names(root) if isinstance(row_of, Items) else ():
+            found.setdefault(f"{option}[{name}]", one)
+    return found
 
 
 def _mirror(root: Element) -> None:
@@ -528,7 +542,8 @@ def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[
         for item in fields.get("disks", ())
         if item.state == "present" and "scsi" in (item.fields.get("bus"), _bus_of(item))
     ]
-    there = [disk.DISKS.entry(root, item) for item in scsi]
+    index = disk.DISKS.index(root)
+    there = [disk.DISKS.entry(index, item) for item in scsi]
     scsi = [item for item, found in zip(scsi, there) if found is None or disk.DISK["bus"].read(found) != "scsi"]
     named = any(item.name.startswith("scsi-") for item in fields.get("controllers", ()))
     if not scsi or named or any(one.get("type") == "scsi" for one in root.findall("devices/controller")):
@@ -538,17 +553,6 @@ def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[
 
 def _bus_of(item: Item) -> str:
     return "scsi" if item.fields.get("device") == "lun" and not item.fields.get("bus") else ""
-
-
-def element_of(root: Element, where: str) -> Element | None:
-    """The device that a change's place (`disks[system]`, `graphics`) is about."""
-    if where == "graphics":
-        return graphics.first(root)
-    option, _bracket, name = where.rstrip("]").partition("[")
-    row_of = DOMAIN.get(option)
-    if not isinstance(row_of, Items):
-        return None
-    return next((one for one in row_of.elements(root) if row_of.name(one) == name), None)
 
 
 _IMPLIED = (

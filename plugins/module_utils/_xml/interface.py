@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.item import Ite
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
@@ -26,6 +27,8 @@ def forget_source(device: Element) -> None:
         source.attrib.clear()
         for part in list(source):
             source.remove(part)
+    for place in device.findall("address") if device.tag == "hostdev" else ():
+        device.remove(place)  # on a bus of the guest that the new type may not be on
 
 
 class Plug(Row):
@@ -44,7 +47,11 @@ class PciAddress(Plug):
     def read(self, element: Element) -> t.Any:
         """The address as lspci prints it; None for one of another kind."""
         found = element.find(self.path)
-        if element.get("type") not in self.only["type"] or found is None or not found.get("bus"):
+        return None if element.get("type") not in self.only["type"] or found is None else self.of(found)
+
+    def of(self, found: Element) -> str | None:
+        """The same of an address element."""
+        if not found.get("bus"):
             return None
         try:
             domain, bus, slot, function = (
@@ -69,6 +76,21 @@ class PciAddress(Plug):
         values = {"domain": domain, "bus": bus, "slot": slot, "function": function}
         made = make(element, last, **{name: f"0x{digits}" for name, digits in values.items()})
         if element.tag == "source" and element.getparent().tag == "interface":
+            made.set("type", "pci")
+
+
+class Place(PciAddress):
+    """Where the guest has the device, which names it there (enp1s0)."""
+
+    def read(self, element: Element) -> t.Any:
+        """The same, for a device of any type."""
+        found = element.find(self.path)
+        return None if found is None or found.get("type") != "pci" else self.of(found)
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """As an address on PCI."""
+        super().write(element, value)
+        for made in element.findall(self.path):
             made.set("type", "pci")
 
 
@@ -118,22 +140,20 @@ INTERFACE: row.Table = {
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
     "target": Row("target/@dev", _TARGET),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
+    "guest_address": Place("address", k.PCI),
     "rom.bar": Row("rom/@bar", k.ONOFF),
     "rom.file": Row("rom/@file", k.PATH),
     **BANDWIDTH,
 }
 
 
-def _find(root: Element, item: Item) -> Element | None:
-    """The interface of that name, or of that MAC where nobody named it."""
-    by_mac, mac = None, item.fields.get("mac") or item.name
-    for device in root.findall("devices/interface"):
-        if alias_name(device) == item.name:
-            return device
-        found = device.find("mac")
-        if found is not None and (found.get("address") or "").lower() == mac:
-            by_mac = device
-    return by_mac
+def _marks(device: Element) -> t.Iterator[Mark]:
+    mac = device.find("mac")
+    yield "mac", "" if mac is None else (mac.get("address") or "").lower()
+
+
+def _sought(item: Item) -> tuple[Mark, ...]:
+    return (("mac", item.fields.get("mac") or item.name),)
 
 
 def name_of(device: Element) -> str:
@@ -172,7 +192,8 @@ INTERFACES = Items(
         "must be a name of letters, digits, '_' and '-', or a MAC address",
     ),
     name_of=name_of,
-    find=_find,
+    marks=_marks,
+    sought=_sought,
     new=_new,
     settle=_settle,
     shown=("type", "bridge", "network", "device", "address"),

@@ -27,7 +27,7 @@ VLAN = Many("vlan/tag/@id", k.integer(0, 4095))
 
 def same_mac(found: str | None, wanted: str) -> bool:
     """Others write capitals; nothing said leaves it to libvirt."""
-    return not wanted or (found or "").lower() == wanted
+    return not wanted or (found or "").lower().replace("-", ":") == wanted
 
 
 def settle_vlan(holder: Element) -> None:

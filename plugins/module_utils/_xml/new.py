@@ -8,16 +8,32 @@ grafted in.
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
+import typing as t
 
-__all__ = ["domain"]
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
+
+__all__ = ["AGENT", "brought", "domain"]
+
+AGENT = "org.qemu.guest_agent.0"
 
 # A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
 _SPARE_ROOT_PORTS = 16
 
 
-def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> str:
-    """A bare guest: ACPI, an agent channel, a serial console, entropy; no disks, no NICs, no display."""
+def domain(
+    *,
+    name: str,
+    uuid: str,
+    virt_type: str,
+    arch: str,
+    machine: str,
+    without: t.Collection[str] = (),
+    ports: bool = True,
+) -> str:
+    """A bare guest: ACPI, an agent channel, a serial console, entropy; no disks, no NICs, no display.
+
+    Devices `without` which it is made come from elsewhere, and so do the `ports` of PCI Express.
+    """
     root = parse("<domain/>")
     root.set("type", virt_type)
     make(root, "name").text = name
@@ -35,13 +51,25 @@ def domain(*, name: str, uuid: str, virt_type: str, arch: str, machine: str) -> 
     make(clock, "timer", name="rtc", tickpolicy="catchup")
     make(clock, "timer", name="pit", tickpolicy="delay")
     make(clock, "timer", name="hpet", present="no")
-    devices = make(root, "devices")
-    if "q35" in machine:
-        make(devices, "controller", type="pci", model="pcie-root")
-        for _port in range(_SPARE_ROOT_PORTS):
-            make(devices, "controller", type="pci", model="pcie-root-port")
-    make(make(devices, "serial", type="pty"), "target", port="0")
-    make(make(devices, "console", type="pty"), "target", type="serial", port="0")
-    make(make(devices, "channel", type="unix"), "target", type="virtio", name="org.qemu.guest_agent.0")
-    make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+    _devices(make(root, "devices"), without, _SPARE_ROOT_PORTS if "q35" in machine and ports else 0)
     return text(root)
+
+
+def _devices(devices: Element, without: t.Collection[str], ports: int) -> None:
+    if ports:
+        make(devices, "controller", type="pci", model="pcie-root")
+        for _port in range(ports):
+            make(devices, "controller", type="pci", model="pcie-root-port")
+    if "serial" not in without:
+        make(make(devices, "serial", type="pty"), "target", port="0")
+        make(make(devices, "console", type="pty"), "target", type="serial", port="0")
+    if AGENT not in without:
+        make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT)
+    if "rng" not in without:
+        make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+
+
+def brought(xml: str | None) -> set[str]:
+    """What a piece in libvirt's own words brings of the devices that a bare guest has."""
+    devices = parse(xml).findall("devices/*") if xml else ()
+    return {(item.find("target").get("name") if item.tag == "channel" else item.tag) or "" for item in devices}

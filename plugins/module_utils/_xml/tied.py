@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
 __all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved", "targets"]
 
+_NVME = NVME["nvme.address"]
 _WAITING = ".arriving"
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 
@@ -48,6 +50,9 @@ def _devices(root: Element) -> t.Iterator[str]:
         yield f"directory {shared.find('source').get('dir') or '?'}"
     for _memory in root.findall("devices/shmem"):
         yield "shared memory"
+    for disk in root.findall("devices/disk[@type='nvme']"):
+        address = _NVME.read(disk)
+        yield f"the NVMe device {address}" if address else "an NVMe device"
     for disk in root.findall("devices/disk[@device='floppy']"):
         if disk.find("source") is not None:
             yield "a floppy"
@@ -78,8 +83,10 @@ def files(xml: str) -> list[str]:
     nobody names one.
     """
     root = parse(xml)
-    nvram = root.findtext("os/nvram")
-    if nvram is None and root.find("os").get("firmware") == "efi":
+    nvram, source = root.findtext("os/nvram"), root.find("os/nvram/source")
+    if source is not None:
+        nvram = source.get("file")
+    elif not nvram and root.find("os").get("firmware") == "efi":
         nvram = f"{_NVRAM}/{root.findtext('name')}_VARS.fd"
     return [nvram] if nvram else []
 
@@ -87,29 +94,27 @@ def files(xml: str) -> list[str]:
 def reserved(xml: str) -> str:
     """The definition so that nobody can start it: its disks are files that do not exist."""
     root = parse(xml)
-    for source in root.iterfind("devices/disk/source"):
-        for place in ("file", "dev"):
-            if source.get(place):
-                source.set(place, source.get(place) + _WAITING)
+    for source, place in _paths(root):
+        source.set(place, source.get(place) + _WAITING)
     return text(root)
 
 
 def is_reserved(xml: str) -> bool:
     """Whether a definition waits so."""
-    return any(
-        (source.get("file") or source.get("dev") or "").endswith(_WAITING)
-        for source in parse(xml).iterfind("devices/disk/source")
-    )
+    return any(source.get(place).endswith(_WAITING) for source, place in _paths(parse(xml)))
 
 
 def released(xml: str) -> str:
     """The definition as it was."""
     root = parse(xml)
+    for source, place in _paths(root):
+        source.set(place, source.get(place).removesuffix(_WAITING))
+    return text(root)
+
+
+def _paths(root: Element) -> t.Iterator[tuple[Element, str]]:
+    """Sources of disks that are a path of the host, and the attribute in which it stands."""
     for source in root.iterfind("devices/disk/source"):
         for place in ("file", "dev"):
             if source.get(place):
-                source.set(
-                    place,
-                    source.get(place)[: -len(_WAITING)] if source.get(place).endswith(_WAITING) else source.get(place),
-                )
-    return text(root)
+                yield source, place

@@ -27,7 +27,7 @@ def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     if not changed:
         return []
     root = parse(after.xml)
-    values = row.read(root, domain.DOMAIN)
+    values = _readable(domain.DOMAIN, row.read(root, domain.DOMAIN))
     found = [*_mirrored(parse(before), root, wanted, changed), *_same(root, wanted), *_controllers(root, wanted)]
     found += fit.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for touched, rule in _RULES.items():
@@ -40,41 +40,78 @@ def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
 
 
+def _readable(table: row.Table, values: Values) -> Values:
+    """Without numbers that others wrote and no guest can have."""
+    kept = {}
+    for field, value in values.items():
+        one = table.get(field)
+        if isinstance(one, row.Items):
+            entries = [_readable(one.table, entry) for entry in value]
+            kept[field] = tuple(entry for entry in entries if set(one.keys) <= set(entry))
+        elif one is None or not one.kind.ends or _checks(one, value):
+            kept[field] = value
+    return kept
+
+
+def _checks(one: row.Row, value: t.Any) -> bool:
+    try:
+        return all(one.kind.check(part) is not None for part in (value if isinstance(one, row.Many) else (value,)))
+    except ValueError:
+        return False
+
+
 def _same(root: Element, wanted: GuestSpec) -> Problems:
     """Two names can mean one device: its own and its target, or its address."""
     for field, one in domain.DOMAIN.items():
-        taken: list[Element | None] = [None]
-        if not isinstance(one, row.Items):
+        if not isinstance(one, row.Items) or not wanted.fields.get(field):
             continue
-        for item in wanted.fields.get(field, ()):
-            entry = one.entry(root, item)
-            if item.state == "present" and any(entry is other for other in taken):
+        taken: set[Element | None] = {None}
+        index = one.index(root)
+        for item in wanted.fields[field]:
+            entry = one.entry(index, item)
+            if item.state == "present" and entry in taken:
                 yield f"{field}[{item.name}]", "another entry means the same device; list it once"
-            taken.append(entry)
+            taken.add(entry)
 
 
 def _controllers(root: Element, wanted: GuestSpec) -> Problems:
-    """libvirt would make anew what others hang on, and a PCI controller that stands below others."""
-    last = {
-        "pci": max(
-            (int(device.CONTROLLERS.name(one)[4:]) for one in root.findall("devices/controller[@type='pci']")),
-            default=-1,
-        )
-    }
-    for one in root.findall("devices/disk"):
-        address, bus = one.find("address"), one.find("target").get("bus")
-        last[bus] = max(last.get(bus, 0), 0 if address is None else int(address.get("controller") or 0))
-    if root.find("devices/channel") is not None or root.find("devices/console/target[@type='virtio']") is not None:
-        last["virtio-serial"] = 0
-    if root.xpath("devices/redirdev | devices/hub | devices/hostdev[@type='usb'] | devices/input[@bus='usb']"):
-        last.setdefault("usb", 0)
+    """libvirt would refuse to remove what others hang on, or make it anew."""
+    used = set(_used_controllers(root))
     for item in wanted.fields.get("controllers", ()):
-        kind, _dash, index = item.name.rpartition("-")
-        if item.state == "absent" and int(index) <= last.get(kind, -1):
+        if item.state == "absent" and item.name in used:
             yield (
                 f"controllers[{item.name}]",
                 "devices are attached to it, or other controllers follow it; remove those first",
             )
+
+
+def _used_controllers(root: Element) -> t.Iterator[str]:
+    """Their names. libvirt numbers those of PCI, and those of disks on one bus, without gaps."""
+    numbered = [("pci", int(name[4:])) for name, one in device.CONTROLLERS.names(root) if one.get("type") == "pci"]
+    for target in root.findall("devices/disk/target"):
+        address = target.getparent().find("address")
+        numbered.append((str(target.get("bus")), 0 if address is None else int(address.get("controller") or 0)))
+    for address in root.findall("devices/*/address"):
+        kind = address.get("type")
+        if kind == "pci":
+            numbered.append((kind, int(address.get("bus") or "0", 16)))
+        elif kind in ("virtio-serial", "ccid"):
+            yield f"{kind}-{address.get('controller') or 0}"
+        elif kind == "usb":
+            yield f"usb-{address.get('bus') or 0}"
+    for kind, last in dict(sorted(numbered)).items():
+        yield from (f"{kind}-{index}" for index in range(last + 1))
+    for kind, users in _FIRST_CONTROLLER.items():
+        if root.xpath(users):
+            yield f"{kind}-0"
+
+
+# Devices that hang on the first one of a type when they have no address.
+_FIRST_CONTROLLER = {
+    "virtio-serial": "devices/*[target/@type='virtio'][not(address)]",
+    "ccid": "devices/smartcard[not(address)]",
+    "usb": "devices/redirdev | devices/hub | devices/hostdev[@type='usb'] | devices/input[@bus='usb']",
+}
 
 
 def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Collection[str]) -> Problems:
@@ -84,9 +121,10 @@ def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Colle
     """
     reason = "this console is the first serial port; set it with serial, or use another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
+    edited = {one.partition("]")[0] + "]" for one in changed}
     for console in consoles:
         target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
-        if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
+        if target is not None and target.get("type") == "serial" and place in edited:
             yield place, reason
     gone = any(item.name == "0" and item.state == "absent" for item in wanted.fields.get("consoles", ()))
     if gone and not consoles and root.find("devices/serial") is not None:
@@ -111,9 +149,10 @@ def _memory(root: Element, values: Values) -> Problems:
 def _cells(_root: Element, values: Values) -> Problems:
     """A wrong distance is worse than refused: libvirt 9 writes beyond its memory when it meets one."""
     cells = values.get("numa.cells", ())
-    there = [cell["id"] for cell in cells]
-    if sorted(there) != list(range(len(there))):
-        yield "numa.cells", f"cells must be numbered from 0 without gaps, not {', '.join(map(str, there))}"
+    ids = [cell["id"] for cell in cells]
+    there = set(ids)
+    if there != set(range(len(ids))):
+        yield "numa.cells", f"cells must be numbered from 0 without gaps, not {', '.join(map(str, ids))}"
     for cell in cells:
         for other in cell.get("distances", ()):
             place = f"numa.cells[{cell['id']}].distances[{other['id']}]"
@@ -139,9 +178,10 @@ def _nodes(_root: Element, values: Values) -> Problems:
     mode, auto, nodes = values.get("numa.mode"), values.get("numa.placement") == "auto", values.get("numa.nodes", ())
     if mode and not values.get("numa.nodeset") and not auto:
         yield "numa.mode", "it requires nodes of the host; set numa.nodeset, or numa.placement: auto"
+    cells = {cell["id"] for cell in values.get("numa.cells", ())}
     for node in nodes:
         place = f"numa.nodes[{node['cell']}]"
-        if node["cell"] not in [cell["id"] for cell in values.get("numa.cells", ())]:
+        if node["cell"] not in cells:
             yield place, _NO_CELL
         if auto:
             yield place, "numa.placement: auto chooses the nodes of all cells; set static, or omit numa.nodes"
@@ -233,10 +273,10 @@ def _pinning(_root: Element, values: Values) -> Problems:
 
 def _targets(_root: Element, values: Values) -> Problems:
     taken: set[str] = set()
-    for disk in values.get("disks", ()):
-        if disk.get("target") in taken:
+    for disk in [disk for disk in values.get("disks", ()) if disk.get("target")]:
+        if disk["target"] in taken:
             yield f"disks[{disk['name']}].target", f"{disk['target']} is already used; omit it to have one chosen"
-        taken.add(disk.get("target", ""))
+        taken.add(disk["target"])
 
 
 def _boot_orders(_root: Element, values: Values) -> Problems:
@@ -258,7 +298,7 @@ _RULES: dict[str, t.Callable[[Element, Values], Problems]] = {
     r"numa\.": _nodes,
     r"firmware|loader\.": _firmware,
     r"video\.": _video,
-    r"consoles\[|serials?[.\[]": _consoles,
+    r"consoles\[|serials\[[^\]]*\]$|serial\.": _consoles,
     r"(interfaces|hostdevs)\[": _host_devices,
     r"boot\.order": _boot_order,
     r"vsock\.cid": _vsock,

@@ -1,0 +1,125 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a definition says and the options do not: as a piece of libvirt's own words that `merge` takes."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.merge import IDENTITIES, Children, Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make
+
+__all__ = ["path_of", "remainder", "stripped"]
+
+Elements = t.Iterator[Element]
+
+_SCSI = "../../controller[@type='scsi']/@model"
+# What libvirt chooses anew, and what belongs to one guest or to the run of one: nobody has to say it.
+_CHOSEN = (
+    "name",
+    "uuid",
+    "devices/*/alias[not(starts-with(@name, 'ua-'))]",
+    "devices/*/address[@type='pci' or @type='usb' or @type='virtio-serial' or @type='ccid']",
+    # but not on which of different controllers a disk is: its system has a driver for that one
+    f"devices/*/address[@type='drive' and not(../target/@bus='scsi' and {_SCSI} != {_SCSI})]",
+    "devices/controller[@type='pci']/model",
+    "devices/controller[@type='pci']/target[not(node or @hotplug or @busNr)]",
+    "devices/interface/target[starts-with(@dev, 'vnet') or starts-with(@dev, 'macvtap')]",
+    "devices/channel/source[starts-with(@path, '/var/lib/libvirt/qemu/') or starts-with(@path, '/run/libvirt/qemu/')]",
+    "devices/serial/target/model",
+    "devices/console[../serial][target/@type='serial']",  # the first serial port once more
+    "devices/disk/backingStore[not(*)]",
+    "devices/audio[@id='1' and not(*) and (@type='none' or @type='spice')]",
+    "seclabel[@type='dynamic' and not(baselabel)]",
+    "sysinfo/system/entry[@name='uuid']",  # libvirt accepts none but the guest's own
+    "sysinfo/system[entry[@name='uuid'] and count(*) = 1]",
+)
+_EMULATORS = re.compile(r"/usr/(bin|libexec)/(qemu-system-\w+|qemu-kvm|kvm)")
+_OF_FIRMWARE = ("os/loader", "os/nvram[not(text())]")  # libvirt chooses it by `os/@firmware`
+
+
+def stripped(root: Element) -> Element:
+    """A copy of a definition without what nobody has to say."""
+    root = copied(root)
+    chosen = [element for place in _CHOSEN for element in root.xpath(place)]
+    if root.find("os") is not None and root.find("os").get("firmware"):
+        chosen += [element for place in _OF_FIRMWARE for element in root.xpath(place)]
+        for nvram in root.findall("os/nvram"):
+            nvram.attrib.pop("template", None)
+    chosen += [one for one in root.findall("devices/emulator") if _EMULATORS.fullmatch(one.text or "")]
+    kept = root.findall("metadata/*")  # what has no namespace, libvirt drops
+    chosen += [one for one in kept if "}" not in one.tag or one.tag[1:].partition("}")[0] in (CORRAL, SEEN)]
+    for element in chosen:
+        element.getparent().remove(element)
+    for model in root.findall("devices/video/model")[: 1 if len(root.findall("devices/video")) == 1 else 0]:
+        model.attrib.pop("primary", None)
+    for listen in root.xpath("devices/graphics/@listen"):  # libvirt prints it twice
+        listen.getparent().attrib.pop("listen")
+    return root
+
+
+def remainder(found: Element, made: Element, shape: Shape, whole: t.Container[Element] = ()) -> Element | None:
+    """What `found` says and `made` lacks; None where it lacks nothing. Elements in `whole` are in it as they are."""
+    piece, there = found.makeelement(found.tag, nsmap=found.nsmap), Children(made)
+    if found.tag != shape.tag:
+        _differs(found, made, piece)
+    for part in found.iterchildren(tag=t.cast(t.Any, "*")):
+        left = copied(part) if part in whole else _left(part, there, shape, whole, several=found.tag in shape.holders)
+        if left is not None:
+            piece.append(left)
+    return piece if len(piece) or piece.attrib or piece.text else None
+
+
+def _differs(found: Element, made: Element, piece: Element) -> None:
+    """Attributes and text."""
+    for name, value in found.attrib.items():
+        if made.get(name) != value:
+            piece.set(name, value)
+    text = (found.text or "").strip()
+    if text and (made.text or "").strip() != text:
+        piece.text = text
+
+
+def _left(
+    part: Element, there: Children, shape: Shape, whole: t.Container[Element], *, several: bool
+) -> Element | None:
+    """What is to be said of one element."""
+    if part.tag not in shape.holders and there.has(part):
+        return None
+    several = several or part.tag.rpartition("}")[2] in shape.several
+    twin = there.twin(part) if several else there.first(part.tag)
+    if twin is None:
+        return copied(part)
+    left = remainder(part, twin, shape, whole)
+    return _known(left, part) if several and left is not None else left
+
+
+def _known(left: Element, device: Element) -> Element:
+    """With what tells the device from its like."""
+    if alias_name(device):
+        make(left, "alias", name=f"ua-{alias_name(device)}")
+        return left
+    if device.tag == "graphics":
+        left.attrib.update({name: device.get(name) for name in ("type", "autoport") if device.get(name)})
+    elif device.tag == "controller":
+        left.attrib.update({name: device.get(name) for name in ("type", "index")})
+    elif device.tag in IDENTITIES:
+        tag, attribute = IDENTITIES[device.tag]
+        there = left.find(tag)
+        (make(left, tag) if there is None else there).set(attribute, device.find(tag).get(attribute))
+    return left
+
+
+def path_of(element: Element) -> str:
+    """Where it stands, for who looks for it in `virsh dumpxml`: an XPath, without prefixes."""
+    parent = element.getparent()
+    tag = element.tag.rpartition("}")[2]
+    if parent is None:
+        return f"/{tag}"
+    alike = parent.findall(element.tag)
+    return f"{path_of(parent)}/{tag}" + (f"[{alike.index(element) + 1}]" if len(alike) > 1 else "")

@@ -1,0 +1,183 @@
+"""What is seen of one guest on two hosts, and what the source remembers of it."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import durable
+from ansible_collections.corral.virt.plugins.module_utils._front import made, settle
+from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
+from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, ends
+
+UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "7795eb01-f6a4-8304-79aa-97f2502e193f"
+LET_RUN_S = 1_700_000_000
+
+
+# States of the guest on the source and on the destination, what the source remembers; what is seen.
+SEEN: list[tuple[str, str, dict[str, t.Any], Observation]] = [
+    ("running", "", {}, Observation("running", "absent")),
+    ("", "running", {}, Observation("absent", "running")),
+    ("", "", {}, Observation("absent", "absent")),
+    ("running", "paused", {}, Observation("running", "paused")),
+    ("running", "incoming", {}, Observation("running", "incoming")),
+    ("postcopy", "postcopy", {}, Observation("postcopy", "postcopy")),
+    ("migrated", "running", {}, Observation("migrated", "running")),
+    ("crashed", "", {}, Observation("crashed", "absent")),
+    # Only the source knows who suspended it.
+    ("paused", "paused", {}, Observation("paused", "paused", was_paused=True)),
+    ("paused", "", {"moving_suspends": "yes"}, Observation("paused", "absent")),
+    ("incoming", "incoming", {}, Observation("paused", "incoming")),
+    ("stands still", "", {}, Observation("paused", "absent")),
+    # Only the destination's copy waits to be let start.
+    ("shutdown", "reserved", {}, Observation("shutdown", "reserved")),
+    ("reserved", "shutdown", {}, Observation("shutdown", "shutdown")),
+]
+
+
+@pytest.mark.parametrize(("here", "there", "memory", "seen"), SEEN)
+def test_each_end_is_seen_as_it_is(
+    hosts: tuple[Host, Host], here: str, there: str, memory: dict[str, t.Any], seen: Observation
+) -> None:
+    for host, state in ((hosts[0], here), (hosts[1], there)):
+        if state:
+            host.add("web1", UUID, state, **(memory if host is hosts[0] else {}))
+        else:
+            host.add("web1", OTHER, "running")  # another guest of its name
+    assert settle.observe(ends(*hosts), UUID, was_paused=False) == seen
+
+
+@pytest.mark.parametrize("state", ["running", "incoming"])
+def test_a_guest_that_was_paused_before_the_move_stays_so(hosts: tuple[Host, Host], state: str) -> None:
+    hosts[0].add("web1", UUID, state)
+    seen = settle.observe(ends(*hosts), UUID, was_paused=True, again=True)
+    here = "paused" if state == "incoming" else state
+    assert seen == Observation(here, "absent", was_paused=True, again=True)
+
+
+def test_a_host_that_cannot_be_reached_is_not_asked(hosts: tuple[Host, Host]) -> None:
+    source, dest = hosts
+    source.add("web1", UUID, "paused")
+    dest.add("web1", UUID, "running")
+
+    def unreached(uri: str) -> t.Any:
+        if uri == lost:
+            raise Failed("cannot connect")
+        return {"here": source, "there": dest}[uri]
+
+    lost = "there"
+    assert settle.observe(Ends("here", "there", unreached), UUID, was_paused=False) == Observation(
+        "paused", "unreachable", was_paused=True
+    )
+    lost = "here"
+    assert settle.observe(Ends("here", "there", unreached), UUID, was_paused=False) == Observation(
+        "unreachable", "running"
+    )
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "active"), [("running", "incoming", True), ("running", "", True), ("", "incoming", False)]
+)
+def test_only_a_job_of_the_source_counts(
+    hosts: tuple[Host, Host], here: str, there: str, active: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doers, "_active", lambda domain: domain.UUIDString() == UUID)  # the test driver has no jobs
+    for host, state in ((hosts[0], here), (hosts[1], there)):
+        if state:
+            host.add("web1", UUID, state)
+    assert settle.observe(ends(*hosts), UUID, was_paused=False).job_active is active
+
+
+LET_RUN = {"moving_let_run": f"{LET_RUN_S}.000"}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "memory", "written_s", "superseded"),
+    [
+        ("shutdown", "running", LET_RUN, LET_RUN_S - 1, True),
+        ("crashed", "running", LET_RUN, LET_RUN_S - 1, True),
+        ("shutdown", "running", LET_RUN, LET_RUN_S + 1, False),
+        ("shutdown", "running", LET_RUN, None, True),  # no disk of it was copied
+        ("shutdown", "running", {}, LET_RUN_S - 1, False),
+        ("shutdown", "running", {}, 1, False),
+        ("shutdown", "running", {}, None, False),
+        ("shutdown", "paused", LET_RUN, LET_RUN_S - 1, False),
+        ("running", "running", LET_RUN, LET_RUN_S - 1, False),
+        ("paused", "running", LET_RUN, LET_RUN_S - 1, False),
+        ("", "running", LET_RUN, LET_RUN_S - 1, False),
+    ],
+)
+def test_what_the_source_has_is_old_when_the_guest_was_let_run_elsewhere(
+    hosts: tuple[Host, Host],
+    tmp_path: Path,
+    here: str,
+    there: str,
+    memory: dict[str, t.Any],
+    written_s: int | None,
+    superseded: bool,
+) -> None:
+    disk = tmp_path / "web1.qcow2"
+    known = {"moving": "hyper2", **memory}
+    if written_s is not None:
+        disk.write_bytes(b"")
+        os.utime(disk, (written_s, written_s))
+        known["moving_made"] = (f"open 1 - {disk}",)
+    if here:
+        hosts[0].add("web1", UUID, here)
+    hosts[1].add("web1", UUID, there, **known)
+    assert settle.observe(ends(*hosts), UUID, was_paused=False).superseded is superseded
+
+
+def test_what_a_guest_runs_with_is_what_is_remembered_of_it(hosts: tuple[Host, Host]) -> None:
+    """A migration brings the record of the running guest; the definition there may be an old one."""
+    source, _dest = hosts
+    for host in hosts:
+        host.add("web1", UUID, "paused" if host is source else "running")
+        domain = host.lookupByUUIDString(UUID).domain
+        memory = {"moving_suspends": "yes", "moving_let_run": f"{LET_RUN_S}.000"}
+        text = record.update(domain.XMLDesc(), memory)
+        domain.setMetadata(
+            libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, "corral", NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_LIVE
+        )
+    assert settle.observe(ends(*hosts), UUID, was_paused=False) == Observation("paused", "running")
+    source.lookupByUUIDString(UUID).domain.destroy()
+    assert settle.observe(ends(*hosts), UUID, was_paused=False) == Observation("shutdown", "running", superseded=True)
+
+
+@pytest.mark.parametrize("state", ["running", "shutdown"])
+@pytest.mark.parametrize("autostart", [True, False])
+def test_a_guest_that_stays_starts_by_itself_as_before(
+    hosts: tuple[Host, Host], state: str, autostart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(durable, "settle", synced.append)
+    source, dest = hosts
+    memory: dict[str, t.Any] = {"moving": "hyper2", "moving_goes": ("/a",)}
+    source.add("web1", UUID, state, **memory, **({"moving_autostart": "yes"} if autostart else {}))
+    domain = source.lookupByUUIDString(UUID)
+    domain.setAutostart(autostart)
+    settle.hold_back(source, UUID)
+    assert not domain.autostart() and synced == ["/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart"]
+    assert settle.clean_up(ends(source, dest), UUID) == []
+    assert bool(domain.autostart()) is autostart
+    assert not {"moving", "moving_goes", "moving_made"} & {*record.read(domain.XMLDesc())}
+
+
+def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts[0].add("web1", UUID, "running")
+
+    def fail(*_told: object) -> t.NoReturn:
+        raise Failed("the host is gone")
+
+    monkeypatch.setattr(made, "clear", fail)
+    assert settle.cleaned_up(ends(*hosts), UUID) == [
+        "what it left was not cleaned up: the host is gone; run again",
+    ]

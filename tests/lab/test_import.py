@@ -1,0 +1,204 @@
+"""Guests that others made, on a real hypervisor: imported, forgotten, made again from the file on another one, and started; as
+virsh sees them, they are the same.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from lxml import etree
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+Q35 = "<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>"
+BEGIN = "<memory unit='MiB'>64</memory><vcpu>1</vcpu>"
+DISK = (
+    f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/><source file='{IMAGES}/NAME.qcow2'/>"
+    "<target dev='vda' bus='virtio'/></disk>"
+)
+SCSI_DISK = DISK.replace("vda", "sda").replace("virtio", "scsi").replace("device=", "snapshot='no' device=")
+NIC = "<interface type='bridge'><source bridge='br0'/><mac address='52:54:00:12:00:0NUMBER'/><model type='virtio'/></interface>"
+SPICE = "<graphics type='spice' autoport='yes'><listen type='address'/><image compression='off'/></graphics>"
+USB = "".join(
+    f"<controller type='usb' index='0' model='{model}'>{master}</controller>"
+    for model, master in (
+        ("ich9-ehci1", ""),
+        ("ich9-uhci1", "<master startport='0'/>"),
+        ("ich9-uhci2", "<master startport='2'/>"),
+        ("ich9-uhci3", "<master startport='4'/>"),
+    )
+)
+# As virt-install, virt-manager, Cockpit, oVirt and people with an editor write them.
+GUESTS: dict[str, str] = {
+    "linux1": (
+        "<metadata><libosinfo:libosinfo xmlns:libosinfo='http://libosinfo.org/xmlns/libvirt/domain/1.0'><libosinfo:os "
+        f"id='http://debian.org/debian/12'/></libosinfo:libosinfo></metadata>{BEGIN}{Q35}<features><acpi/><apic/></features>"
+        "<cpu mode='maximum'/><clock offset='utc'><timer name='rtc' tickpolicy='catchup'/></clock>"
+        f"<pm><suspend-to-mem enabled='no'/><suspend-to-disk enabled='no'/></pm><devices>{DISK}{NIC}<console type='pty'/>"
+        "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+        "<memballoon model='virtio'/><rng model='virtio'><backend model='random'>/dev/urandom</backend></rng></devices>"
+    ),
+    "Windows 10": (
+        "<memory unit='MiB'>64</memory><vcpu>2</vcpu><os firmware='efi'><type arch='x86_64' machine='q35'>hvm</type>"
+        "<firmware><feature enabled='no' name='secure-boot'/></firmware></os><features><acpi/><hyperv mode='custom'>"
+        "<relaxed state='on'/><vapic state='on'/><spinlocks state='on' retries='8191'/></hyperv></features>"
+        "<cpu mode='maximum'/><clock offset='localtime'><timer name='hypervclock' present='yes'/></clock><devices>"
+        f"{DISK.replace('vda', 'sda').replace('virtio', 'sata')}<disk type='file' device='cdrom'><target dev='sdb' bus='sata'/>"
+        f"<readonly/></disk>{NIC.replace('virtio', 'e1000e')}<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
+        "<input type='tablet' bus='usb'/><video><model type='vga'/></video></devices>"
+    ),
+    "desktop": (
+        f"{BEGIN}{Q35}<features><acpi/></features><cpu mode='maximum'/><devices>{DISK}{NIC}{USB}{SPICE}<sound model='ich9'/>"
+        "<channel type='spicevmc'><target type='virtio' name='com.redhat.spice.0'/></channel>"
+        "<video><model type='qxl' ram='65536' vram='65536' vgamem='16384' heads='1'/></video>"
+        "<redirdev bus='usb' type='spicevmc'/><redirdev bus='usb' type='spicevmc'/></devices>"
+    ),
+    "_cockpit": (
+        f"{BEGIN}<os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features><cpu mode='maximum'/><devices>"
+        f"{DISK.replace('vda', 'hda').replace('virtio', 'ide')}{NIC}<graphics type='vnc' port='-1' autoport='yes'><listen "
+        "type='address' address='127.0.0.1'/></graphics><video><model type='vga'/></video></devices>"
+    ),
+    "büro": (
+        f"<title>Büro & Küche</title><description>von Hand\nzwei Zeilen {{{{ 1 }}}}</description>{BEGIN}{Q35}"
+        f"<cpu mode='maximum'/><devices>{DISK}<watchdog model='i6300esb' action='reset'/><panic model='isa'/></devices>"
+    ),
+    "engine": (
+        "<metadata><ovirt-vm:vm xmlns:ovirt-vm='http://ovirt.org/vm/1.0'><ovirt-vm:minGuaranteedMemoryMb type='int'>64"
+        f"</ovirt-vm:minGuaranteedMemoryMb></ovirt-vm:vm></metadata>{BEGIN}<iothreads>1</iothreads><sysinfo type='smbios'>"
+        "<system><entry name='manufacturer'>oVirt</entry></system></sysinfo><os><type arch='x86_64' machine='q35'>hvm</type>"
+        "<smbios mode='sysinfo'/></os><features><acpi/></features><cpu mode='maximum'/><devices>"
+        "<controller type='scsi' index='0' model='virtio-scsi'><driver iothread='1'/><alias name='ua-scsi'/></controller>"
+        f"{SCSI_DISK}{NIC}"
+        "<channel type='unix'><target type='virtio' name='ovirt-guest-agent.0'/></channel><rng model='virtio'><backend "
+        "model='random'>/dev/urandom</backend></rng></devices>"
+    ),
+    "qemu-args": (
+        f"{BEGIN}{Q35}<cpu mode='maximum'/><devices>{DISK}<serial type='pty'/></devices><qemu:commandline "
+        "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-name'/><qemu:arg value='debug-threads=on'/>"
+        "</qemu:commandline>"
+    ),
+    "shared": (
+        "<memory unit='MiB'>64</memory><memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
+        f"<vcpu>1</vcpu>{Q35}<cpu mode='maximum'/><devices>{DISK}<filesystem type='mount' accessmode='mapped'><source "
+        "dir='/srv'/><target dir='/export'/></filesystem><shmem name='room'><model type='ivshmem-plain'/><size unit='M'>4</size>"
+        "</shmem></devices>"
+    ),
+    "rbd": (
+        f"{BEGIN}{Q35}<cpu mode='maximum'/><devices><disk type='network' device='disk'><driver name='qemu' type='raw'/>"
+        "<auth username='libvirt'><secret type='ceph' uuid='1f8e2a55-0c5e-4d7c-8a4f-57c1fd6a1f02'/></auth><source protocol='rbd' "
+        "name='pool/rbd'><host name='192.0.2.1' port='6789'/><host name='192.0.2.2' port='6789'/></source><target dev='vda' "
+        "bus='virtio'/></disk></devices>"
+    ),
+    "pci": (
+        f"{BEGIN}{Q35}<cpu mode='maximum'/><devices>{DISK}<hostdev mode='subsystem' type='pci' managed='yes'><source><address "
+        "domain='0x0000' bus='0x65' slot='0x00' function='0x0'/></source></hostdev></devices>"
+    ),
+}
+NOT_STARTED = ("rbd", "pci")  # nothing answers, and no such device is there
+LOCKED = "locked"  # its display has a password
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Hypervisors]:
+    """A hypervisor with the guests of others, and one that has only copies of their disks."""
+    with hypervisors("import", hosts=2) as found:
+        for number, (name, inside) in enumerate(GUESTS.items()):
+            said = inside.replace("NAME", name.replace(" ", "")).replace("NUMBER", f"{number:x}")
+            xml = f"<domain type='qemu'><name>{name}</name>{said.replace('& ', '&amp; ')}</domain>"
+            for host in ("hyper1", "hyper2"):
+                found.on(host, f"qemu-img create -q -f qcow2 {IMAGES}/{name.replace(' ', '')}.qcow2 16M")
+            found.on("hyper1", "virsh define /dev/stdin", given=xml)
+        yield found
+
+
+def seen(lab: Hypervisors, host: str, name: str) -> dict[str, int]:
+    """All that virsh tells of a guest's definition but for what libvirt chooses anew."""
+    root: t.Any = etree.fromstring(lab.on(host, f"virsh dumpxml --inactive '{name}'").encode())
+    for chosen in root.xpath(
+        "uuid | devices/*/address | devices/*/alias | metadata[not(*)] | devices/controller/target"
+    ):
+        chosen.getparent().remove(chosen)
+    found: dict[str, int] = {}
+    for element in root.iter(etree.Element):
+        place = "/".join(reversed([element.tag, *(one.tag for one in element.iterancestors())]))
+        for said in (
+            *(f"{place}@{key}={value}" for key, value in element.attrib.items()),
+            f"{place}={element.text or ''}".strip(),
+        ):
+            found[said] = found.get(said, 0) + 1
+    return found
+
+
+def test_guests_are_imported_and_made_again_elsewhere(lab: Hypervisors, tmp_path: Path) -> None:
+    before = {name: seen(lab, "hyper1", name) for name in GUESTS}
+    file = tmp_path / "guests.yml"
+    command = (
+        "ansible-playbook",
+        "corral.virt.import",
+        *lab.ask_nobody,
+        "-e",
+        "guest=*",
+        "-e",
+        f"out={file}",
+        "-e",
+        "uuid=true",
+    )
+    assert re.search(r"changed=1\s", lab.run(*command)) and re.search(r"changed=0\s", lab.run(*command))
+    written = file.read_text()
+    assert "description: !unsafe" in written and "memory: 64MiB" in written and "vcpus: 2" in written
+    read = {"ansible.builtin.include_vars": str(file)}
+    same = {"check_mode": True, "register": "same", "failed_when": "same is changed"}
+    lab.play(read, {"corral.virt.virt_domains": {"domains": "{{ virt_guests }}"}, **same})
+    for name in GUESTS:
+        lab.on(
+            "hyper1",
+            f"virsh undefine --keep-nvram --keep-tpm '{name}' 2>/dev/null || virsh undefine --keep-nvram '{name}'",
+        )
+    assert lab.on("hyper1", "virsh list --all --name") == ""
+    # Names of new guests are restricted, and these are new now: they are given other names, and keep all else.
+    names = {"Windows 10": "windows-10", "_cockpit": "cockpit", "büro": "buero"}
+    domains = [
+        f"{{{{ virt_guests[{number}] | combine({{'name': '{names.get(name, name)}'}}) }}}}"
+        for number, name in enumerate(sorted(GUESTS))
+    ]
+    lab.play(read, {"corral.virt.virt_domains": {"domains": domains}}, hosts="hyper2")
+    for name in GUESTS:
+        after = seen(lab, "hyper2", names.get(name, name))
+        differ = {said for said in {*before[name], *after} if before[name].get(said, 0) != after.get(said, 0)}
+        assert {said for said in differ if not said.startswith(("domain/name=", "domain/os/nvram"))} == set(), name
+        if name not in NOT_STARTED:
+            lab.on("hyper2", f"virsh start {names.get(name, name)} && virsh destroy {names.get(name, name)}")
+
+
+def test_a_display_with_a_password_waits_for_it(lab: Hypervisors, tmp_path: Path) -> None:
+    """It is imported with a placeholder; without the secret, no display is made."""
+    display = "<graphics type='vnc' port='-1' autoport='yes' passwd='hunter2'/>"
+    xml = f"<domain type='qemu'><name>{LOCKED}</name>{BEGIN}{Q35}<devices>{display}</devices></domain>"
+    lab.on("hyper1", "virsh define /dev/stdin", given=xml)
+    command = (
+        "ansible-playbook",
+        "corral.virt.import",
+        *lab.ask_nobody,
+        "-e",
+        f"guest={LOCKED}",
+        "-e",
+        "form=host_vars",
+    )
+    said = lab.run(*command, "-e", f"out={tmp_path}")
+    assert f"{LOCKED}: set vault_locked_graphics_password (ansible-vault)" in said and "hunter2" not in said
+    written = (tmp_path / f"{LOCKED}.yml").read_text()
+    assert yaml.safe_load(written)["virt_guest"]["graphics"]["password"] == "{{ vault_locked_graphics_password }}"
+    lab.on("hyper1", f"virsh undefine {LOCKED}")
+    make = {"corral.virt.virt_domains": {"domains": ["{{ virt_guest }}"]}}
+    read = {"ansible.builtin.include_vars": str(tmp_path / f"{LOCKED}.yml")}
+    assert "vault_locked_graphics_password" in lab.play(read, make, ok=False)
+    assert lab.on("hyper1", "virsh list --all --name | grep -x locked || true") == ""
+    lab.play(read, make, vars={"vault_locked_graphics_password": "letmein1"})
+    assert "passwd='letmein1'" in lab.on("hyper1", f"virsh dumpxml --security-info {LOCKED}")

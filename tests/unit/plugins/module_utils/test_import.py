@@ -1,0 +1,439 @@
+"""A guest that others made, as arguments: said to it they change nothing, and where it is not, they make it again."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from lxml import etree
+
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, merge, new
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+MAC = "52:54:00:00:00:01"
+QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+
+
+def document(devices: str = "", beside: str = "", os: str = "", *, name: str = "web1", more: str = "") -> str:
+    """A definition as libvirt prints it."""
+    return (
+        f"<domain type='kvm' {more}><name>{name}</name><uuid>{UUID}</uuid><memory unit='KiB'>524288</memory>"
+        "<currentMemory unit='KiB'>524288</currentMemory><vcpu placement='static'>2</vcpu>"
+        f"<os{' firmware=' + repr('efi') if 'firmware' in os else ''}><type arch='x86_64' machine='pc-q35-7.2'>hvm</type>"
+        f"{os}</os>{beside}<clock offset='utc'/><devices>{devices}</devices></domain>"
+    )
+
+
+def made(said: t.Mapping[str, t.Any]) -> t.Any:
+    """What the arguments make where no guest is."""
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+    assert not result.error_messages
+    kinds = {"virt_type": said["virt_type"], "arch": "x86_64", "machine": said["machine"]}
+    bare = new.domain(name=said["name"], uuid=UUID, without=new.brought(said.get("xml")), **kinds)
+    return parse(domain.graft(bare, completed(wanted(result.validated_parameters), {})).xml)
+
+
+def changes(xml: str, said: t.Mapping[str, t.Any]) -> list[str]:
+    """What the arguments change of the guest itself."""
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+    return [str(change) for change in domain.graft(xml, wanted(result.validated_parameters)).changes]
+
+
+DISK = "<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='/a.qcow2'/><target dev='vda' bus='virtio'/>"
+NIC = f"<interface type='bridge'><mac address='{MAC}'/><source bridge='br0'/><model type='virtio'/>"
+RNG = "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>"
+SLOW = RNG.replace("<backend", "<rate bytes='1'/><backend")
+SPICE = "<graphics type='spice' autoport='yes'><listen type='address' address='127.0.0.1'/>"
+KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and what is in <os>
+    "a disk with what no option says": (
+        f"{DISK}<source><slices/></source></disk>".replace("<source><slices/></source>", "<throttlefilters/>"),
+        "",
+        "",
+    ),
+    "a disk of rbd": (
+        (
+            "<disk type='network' device='disk'><driver name='qemu' type='raw'/><auth username='libvirt'>"
+            f"<secret type='ceph' uuid='{UUID}'/></auth><source protocol='rbd' name='pool/image'>"
+            "<host name='mon1' port='6789'/><host name='mon2' port='6789'/></source><target dev='vda' bus='virtio'/></disk>"
+        ),
+        "",
+        "",
+    ),
+    "a disk of a kind of its own": (
+        (
+            "<disk type='vhostuser' device='disk'><driver name='qemu' type='raw'/><source type='unix' path='/tmp/vhost.sock'>"
+            "<reconnect enabled='yes' timeout='10'/></source><target dev='vda' bus='virtio'/></disk>"
+        ),
+        "",
+        "",
+    ),
+    "a disk without snapshots": (DISK.replace("device='disk'", "device='disk' snapshot='no'") + "</disk>", "", ""),
+    "an interface of the host's own kind": (
+        (
+            f"<interface type='vhostuser'><mac address='{MAC}'/><source type='unix' path='/tmp/v.sock' mode='client'/>"
+            "<model type='virtio'/></interface>"
+        ),
+        "",
+        "",
+    ),
+    "an interface with options of its driver": (f"{NIC}<driver name='vhost' iommu='on' ats='on'/></interface>", "", ""),
+    "a PCI device": (
+        (
+            "<hostdev mode='subsystem' type='pci' managed='yes'><driver name='vfio'/><source><address domain='0x0000' bus='0x06' "
+            "slot='0x00' function='0x0'/></source></hostdev>"
+        ),
+        "",
+        "",
+    ),
+    "a mediated device": (
+        (
+            "<hostdev mode='subsystem' type='mdev' managed='no' model='vfio-pci' display='off'><source>"
+            f"<address uuid='{UUID}'/></source></hostdev>"
+        ),
+        "",
+        "",
+    ),
+    "USB redirection, twice the same": (
+        f"{SPICE}</graphics><redirdev bus='usb' type='spicevmc'/><redirdev bus='usb' type='spicevmc'/>",
+        "",
+        "",
+    ),
+    "USB controllers of one number": (
+        (
+            "<controller type='usb' index='0' model='ich9-ehci1'/><controller type='usb' index='0' model='ich9-uhci1'>"
+            "<master startport='0'/></controller><controller type='usb' index='0' model='ich9-uhci2'>"
+            "<master startport='2'/></controller>"
+        ),
+        "",
+        "",
+    ),
+    "interfaces of one MAC address": (
+        f"{NIC}</interface>{NIC.replace('br0', 'br1')}</interface>{NIC}</interface>",
+        "",
+        "",
+    ),
+    "equal random sources, as a new guest has one": (RNG + RNG, "", ""),
+    "screens, of which one says less": (
+        "<video><model type='virtio' heads='1' primary='yes'/></video><video><model type='virtio' heads='1'/></video>",
+        "",
+        "",
+    ),
+    "a channel without a name": (
+        "<channel type='unix'><target type='virtio' name='a.b'/></channel><channel type='pty'><target type='virtio'/></channel>",
+        "",
+        "",
+    ),
+    "a disk on one of two different controllers": (
+        (
+            "<controller type='scsi' index='0' model='lsilogic'/><controller type='scsi' index='1' model='virtio-scsi'/>"
+            + DISK.replace("dev='vda' bus='virtio'", "dev='sda' bus='scsi'")
+            + "<address type='drive' controller='1' bus='0' target='0' unit='0'/></disk>"
+        ),
+        "",
+        "",
+    ),
+    "two displays": (
+        (
+            f"{SPICE}<image compression='off'/></graphics><graphics type='vnc' socket='/tmp/vnc.sock'><listen type='socket' "
+            "socket='/tmp/vnc.sock'/></graphics>"
+        ),
+        "",
+        "",
+    ),
+    "two screens": (
+        (
+            "<video><model type='qxl' ram='65536' vram='65536' vgamem='16384' heads='1' primary='yes'/></video>"
+            "<video><model type='virtio' heads='1'/></video>"
+        ),
+        "",
+        "",
+    ),
+    "sound and where it goes": (
+        "<sound model='ich9'><codec type='duplex'/></sound><audio id='2' type='file' path='/a.wav'/>",
+        "",
+        "",
+    ),
+    "shared memory, evdev, a random source": (
+        (
+            "<shmem name='s' role='peer'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>"
+            "<input type='evdev'><source dev='/dev/input/event1' grab='all'/></input>"
+            "<rng model='virtio'><rate bytes='1024' period='1000'/><backend model='egd' type='udp'><source mode='bind' "
+            "service='1234'/></backend></rng>"
+        ),
+        "",
+        "",
+    ),
+    "plugged memory": (
+        "<memory model='dimm'><target><size unit='KiB'>524288</size><node>0</node></target></memory>",
+        "<cpu mode='host-model'><numa><cell id='0' cpus='0-1' memory='524288' unit='KiB'/></numa></cpu>",
+        "",
+    ),
+    "a folder by 9p": (
+        "<filesystem type='mount' accessmode='mapped'><source dir='/srv'/><target dir='/a/tag'/></filesystem>",
+        "",
+        "",
+    ),
+    "no more than it has": ("", "", ""),
+    "what the machine says of itself": (
+        "",
+        "<sysinfo type='smbios'><system><entry name='manufacturer'>Acme</entry></system></sysinfo>",
+        "<smbios mode='sysinfo'/>",
+    ),
+    "what other programs keep with it": (
+        "",
+        (
+            "<metadata><o:libosinfo xmlns:o='http://libosinfo.org/xmlns/libvirt/domain/1.0'><o:os id='http://debian.org/debian/12'/>"
+            "</o:libosinfo></metadata>"
+        ),
+        "",
+    ),
+    "arguments for QEMU": (
+        "",
+        f"<qemu:commandline {QEMU}><qemu:arg value='-s'/><qemu:arg value='-S'/></qemu:commandline>",
+        "",
+    ),
+    "a loader by hand": (
+        "",
+        "",
+        "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>/var/lib/libvirt/web1_VARS.fd</nvram>",
+    ),
+    "scheduling of processors": (
+        "",
+        "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/></cputune><resource><partition>/m</partition></resource>",
+        "",
+    ),
+    "a clock of its own": ("", "<features><acpi/><ioapic driver='kvm'/><msrs unknown='ignore'/></features>", ""),
+}
+
+
+@pytest.mark.parametrize("least", [False, True])
+@pytest.mark.parametrize("case", KEPT)
+def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
+    xml = document(*KEPT[case])
+    told = imported(xml, autostart=False, least=least)
+    assert told.not_imported == []
+    again = made(told.arguments)
+    for section in ("devices", "."):
+        there = merge.Children(again.find(section) if section != "." else again)
+        elements = [one for one in parse(xml).findall(f"{section}/*") if one.tag not in ("devices", "uuid", "vcpu")]
+        for element in elements:
+            for chosen in element.xpath("self::video/model/@primary"):
+                chosen.getparent().attrib.pop("primary")
+            assert there.has(element) or (one_video(again) and element.tag == "video"), etree.tostring(element)
+    assert changes(xml, told.arguments) == []
+
+
+def one_video(root: t.Any) -> bool:
+    """Whether libvirt knows by itself which screen is the first."""
+    return len(root.findall("devices/video")) == 1
+
+
+@pytest.mark.parametrize("name", ["Windows 10", "_x", "büro", "a&b", "-v", "{{ x }}", "x" * 200])
+def test_a_name_is_kept_as_it_is(name: str) -> None:
+    xml = document(name=name.replace("&", "&amp;"))
+    told = imported(xml, autostart=True)
+    assert told.arguments["name"] == name and told.arguments["autostart"] is True and len(told.arguments) > 5
+    assert changes(xml, told.arguments) == []
+
+
+WITHHELD = {
+    "a display with a password": (
+        "<graphics type='vnc' port='-1' autoport='yes' passwd='S3CRET'><listen type='address' address='127.0.0.1'/></graphics>",
+        ["/domain/devices/graphics"],
+        "it has a password, and would be open without it",
+    ),
+    "a display that others reach": (
+        "<graphics type='vnc' port='-1' autoport='yes'><listen type='address' address='0.0.0.0'/></graphics>",
+        ["/domain/devices/graphics"],
+        "others than its host may reach it",
+    ),
+    "what hangs on such a display": (
+        (
+            "<graphics type='spice' autoport='yes' passwd='S3CRET'/><redirdev bus='usb' type='spicevmc'/>"
+            "<channel type='spicevmc'><target type='virtio' name='com.redhat.spice.0'/></channel>"
+        ),
+        ["/domain/devices/graphics", "/domain/devices/redirdev", "/domain/devices/channel"],
+        "it needs a display by SPICE",
+    ),
+    "a disk behind a token": (
+        (
+            "<disk type='network' device='cdrom'><driver name='qemu' type='raw'/><source protocol='https' name='a.iso' "
+            "query='token=S3CRET'><host name='h' port='443'/></source><target dev='sda' bus='sata'/><readonly/></disk>"
+        ),
+        ["/domain/devices/disk"],
+        "it holds a secret",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHHELD)
+def test_what_needs_a_secret_is_not_made_without_it(case: str) -> None:
+    devices, paths, why = WITHHELD[case]
+    told = imported(document(devices), autostart=False)
+    assert [one["path"] for one in told.not_imported] == paths and told.not_imported[-1]["why"] == why
+    assert "S3CRET" not in repr(told) and "graphics" not in told.arguments
+    again = made(told.arguments)
+    assert not [one for path in paths for one in again.findall(path.removeprefix("/domain/"))]
+
+
+def test_the_arguments_of_a_display_wait_for_its_password() -> None:
+    devices = WITHHELD["a display with a password"][0]
+    assert imported(document(devices), autostart=False).withheld == {"graphics": {"type": "vnc", "listen": "127.0.0.1"}}
+    assert imported(document(SPICE + "</graphics>"), autostart=False).withheld == {}
+
+
+def least(xml: str) -> dict[str, t.Any]:
+    """The shortest arguments, as a file has them."""
+    return t.cast(
+        "dict[str, t.Any]", yaml.safe_load(yaml.safe_dump(imported(xml, autostart=False, least=True).arguments))
+    )
+
+
+def test_the_least_is_what_an_admin_would_write() -> None:
+    """Of a guest as this collection makes it, nothing is told that it has anyway."""
+    said = {
+        "name": "web1",
+        "vcpus": 2,
+        "memory": "512MiB",
+        "machine": "pc-q35-7.2",
+        "virt_type": "kvm",
+        "disks": [{"name": "system", "source": "/a.qcow2"}],
+        "interfaces": [{"name": "eth0", "bridge": "br0", "mac": MAC}],
+    }
+    assert least(etree.tostring(made(said), encoding="unicode")) == said
+
+
+HOST = "<host name='h.example.org' port='{}'/>"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("protocol='nbd' name='a'>" + HOST.format(10809), {"url": "nbd://h.example.org/a"}),
+        ("protocol='nbd'>" + HOST.format(10810), {"url": "nbd://h.example.org:10810/"}),
+        ("protocol='iscsi' name='iqn.x:y/1'>" + HOST.format(3260), {"url": "iscsi://h.example.org/iqn.x:y/1"}),
+        (
+            "protocol='nbd' name='a' tls='yes'>" + HOST.format(10809),
+            {
+                "network": {
+                    "protocol": "nbd",
+                    "name": "a",
+                    "hosts": [{"name": "h.example.org", "port": 10809}],
+                    "tls": True,
+                }
+            },
+        ),
+        (
+            "protocol='nbd'><host transport='unix' socket='/run/nbd.sock'/>",
+            {"network": {"protocol": "nbd", "socket": "/run/nbd.sock"}},
+        ),
+        (
+            "protocol='iscsi' name='iqn.x:y/1'><host name='h'/><initiator><iqn name='iqn.x:z'/></initiator>",
+            {
+                "network": {
+                    "protocol": "iscsi",
+                    "name": "iqn.x:y/1",
+                    "hosts": [{"name": "h"}],
+                    "initiator": "iqn.x:z",
+                }
+            },
+        ),
+        ("protocol='rbd' name='pool/a'>", {"network": {"protocol": "rbd", "name": "pool/a"}}),
+    ],
+)
+def test_a_disk_on_the_network_is_told_by_its_url_where_that_is_enough(source: str, told: dict[str, t.Any]) -> None:
+    xml = document(
+        "<disk type='network' device='disk'><driver name='qemu' type='raw'/>"
+        f"<source {source}</source><target dev='vda' bus='virtio'/></disk>"
+    )
+    [disk] = least(xml)["disks"]
+    assert {
+        key: value for key, value in disk.items() if key not in ("name", "device", "format", "target", "bus")
+    } == told
+    assert changes(xml, least(xml)) == []
+
+
+def test_servers_that_share_a_name_are_told_in_libvirts_words() -> None:
+    xml = document(
+        "<disk type='network' device='disk'><driver name='qemu' type='raw'/><source protocol='rbd' name='pool/a'>"
+        "<host name='h' port='3300'/><host name='h' port='6789'/></source><target dev='vda' bus='virtio'/></disk>"
+    )
+    said = least(xml)
+    assert changes(xml, said) == []
+    assert [host.get("port") for host in made(said).findall("devices/disk/source/host")] == ["3300", "6789"]
+
+
+def test_what_a_new_guest_would_have_and_this_one_has_not_is_said() -> None:
+    said = least(document())
+    assert said["rng"] == {"model": "none"} and said["features"] == {"acpi": False, "apic": False}
+    assert said["channels"] == [{"name": "org.qemu.guest_agent.0", "state": "absent"}]
+    assert said["serials"] == [{"port": 0, "state": "absent"}] and said["disks"] == said["interfaces"] == []
+
+
+def test_the_uuid_is_told_on_request() -> None:
+    told: Import = imported(document(), autostart=False, uuid=True)
+    assert told.arguments["uuid"] == UUID and "uuid" not in imported(document(), autostart=False).arguments
+
+
+def test_the_firmware_that_libvirt_chose_is_chosen_again() -> None:
+    """Its loader may be another file elsewhere; the variables of the guest are its own."""
+    os = (
+        "<firmware><feature enabled='yes' name='secure-boot'/></firmware><loader readonly='yes' secure='yes' "
+        "type='pflash'>/usr/share/OVMF/OVMF_CODE.secboot.fd</loader><nvram template='/usr/share/OVMF/V.fd'>/v.fd</nvram>"
+    )
+    said = imported(document(os=os), autostart=False).arguments
+    assert (said["firmware"], said["nvram"]) == ("efi", {"path": "/v.fd"}) and "loader" not in said
+
+
+def test_where_the_guest_sees_its_interface_is_kept() -> None:
+    """Systems name it after that."""
+    xml = document(f"{NIC}<address type='pci' domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></interface>")
+    [nic] = least(xml)["interfaces"]
+    assert nic["guest_address"] == "0000:01:00.0"
+    [place] = made(imported(xml, autostart=False).arguments).findall("devices/interface/address")
+    assert dict(place.attrib) == {"type": "pci", "domain": "0x0000", "bus": "0x01", "slot": "0x00", "function": "0x0"}
+
+
+@pytest.mark.parametrize("beside", ["", "<entry name='manufacturer'>x</entry>"])
+def test_a_new_guest_need_not_have_the_uuid_of_the_old_one(beside: str) -> None:
+    sysinfo = f"<sysinfo type='smbios'><system>{beside}<entry name='uuid'>{UUID}</entry></system></sysinfo>"
+    told = imported(document(beside=sysinfo, os="<smbios mode='sysinfo'/>"), autostart=False)
+    assert told.not_imported == [] and UUID not in told.arguments["xml"] and "<system/>" not in told.arguments["xml"]
+
+
+@pytest.mark.parametrize(
+    ("there", "xml", "due"),
+    [
+        (f"{NIC}</interface>", f"{NIC}</interface>{NIC}</interface>", 1),
+        (f"{NIC}</interface>", f"{NIC}</interface>{NIC.replace('br0', 'br1')}</interface>", 1),
+        ("", f"{NIC.replace('00:01', 'AA:01')}</interface>", 1),
+        (
+            "<filesystem><source dir='/a'/><target dir='t'/></filesystem>",
+            "<filesystem><target dir='T'/></filesystem>",
+            1,
+        ),
+        (SLOW, RNG + SLOW, 1),
+    ],
+)
+def test_a_piece_is_added_beside_its_like_once(there: str, xml: str, due: int) -> None:
+    piece = f"<domain><devices>{xml}</devices></domain>"
+    root = parse(document(there))
+    assert len(merge.merge(root, piece, domain.SHAPE)) == due
+    for mac in root.findall("devices/interface/mac"):
+        mac.set("address", mac.get("address").lower())
+    assert merge.merge(root, piece, domain.SHAPE) == []
+    assert len(root.findall("devices/*")) == len(parse(document(there)).findall("devices/*")) + due
+
+
+@pytest.mark.parametrize("name", ["opt/com.example/password", "opt/x/tokens", "opt/io.systemd.credentials/a"])
+def test_a_secret_may_stand_in_a_path(name: str) -> None:
+    entries = f"<entry name='{name}'>geheim</entry><entry name='opt/com.example/passage'>x</entry>"
+    told = imported(document(beside=f"<sysinfo type='fwcfg'>{entries}</sysinfo>"), autostart=False)
+    assert told.not_imported == [{"path": "/domain/sysinfo/entry[1]", "why": "it holds a secret"}]
+    assert "geheim" not in str(told) and "passage" in told.arguments["xml"]

@@ -1,0 +1,137 @@
+"""What hosts say of their guests, as files that Ansible reads: the same arguments, and nothing that it would run."""
+
+from __future__ import annotations
+
+import tempfile
+import typing as t
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _import
+
+XML = "<domain>\n  <devices>\n    <redirdev bus='usb'/>\n  </devices>\n</domain>\n"
+WEB1: dict[str, t.Any] = {
+    "name": "web1",
+    "vcpus": 2,
+    "memory": "5GiB",
+    "disks": [{"name": "vda", "source": "/a b.qcow2"}],
+}
+EVIL = (
+    "{{ lookup('pipe', 'touch /tmp/evil') }}",
+    "{% for x in y %}",
+    "{# x #}",
+    "a\n{{ 1 }}\n",
+    "#jinja2:variable_start_string:'[%', variable_end_string:'%]'\n[% lookup('pipe', 'touch /tmp/evil') %]",
+    "!unsafe x",
+    "a: b # c",
+    "'\"",
+    "- x",
+    "* {{",
+    " leading",
+    "trailing \n\n",
+    "yes",
+    "1e3",
+    "~",
+    "\u00fc\u4e2d",
+    "",
+)
+
+
+def read(text: str) -> t.Any:
+    """The file as Ansible reads one of variables: what it says may be templates."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yml", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        return DataLoader().load_from_file(file.name, cache="none", trusted_as_template=True)
+
+
+@pytest.mark.parametrize("form", ["list", "host_vars"])
+def test_a_file_says_what_the_host_said(form: str) -> None:
+    guest = _import.guest("web1", {"arguments": {**WEB1, "xml": XML}})
+    [(path, text)] = _import.files([guest], "/x/dest", form).items()
+    assert path == ("/x/dest" if form == "list" else "/x/dest/web1.yml")
+    found = read(text)
+    assert (found["virt_guests"] == [{**WEB1, "xml": XML}]) if form == "list" else (found["virt_guest"]["xml"] == XML)
+    assert "xml: |" in text and "<redirdev bus='usb'/>\n" in text and "memory: 5GiB" in text
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_no_text_of_a_host_is_a_template(text: str) -> None:
+    told = {"arguments": {**WEB1, "title": "x", "description": text}}
+    [written] = _import.files([_import.guest("web1", told)], "/x", "list").values()
+    variables = read(written)
+    value = Templar(loader=DataLoader(), variables=variables).template(variables["virt_guests"])
+    assert value[0]["description"] == text
+    plain = read("a: '{{ 1 + 1 }}'")
+    assert Templar(loader=DataLoader(), variables=plain).template(plain["a"]) == 2, "this test reads no templates"
+
+
+def test_a_secret_is_a_variable_of_the_vault() -> None:
+    told = {
+        "arguments": {**WEB1, "name": "Web-1.x"},
+        "withheld_arguments": {"graphics": {"type": "vnc", "listen": "127.0.0.1"}},
+        "not_imported": [
+            {"path": "/domain/devices/graphics", "why": "it has a password"},
+            {"path": "/domain/devices/disk[2]", "why": "it holds a secret"},
+        ],
+    }
+    guest = _import.guest("Web-1.x", told)
+    assert _import.notes("Web-1.x", told, guest) == [
+        "Web-1.x: set vault_web_1_x_5ede09b9_graphics_password (ansible-vault)",
+        "Web-1.x: /domain/devices/disk[2]: it holds a secret",
+    ]
+    [text] = _import.files([guest], "/x", "list").values()
+    variables = {**read(text), "vault_web_1_x_5ede09b9_graphics_password": "letmein"}
+    found = Templar(loader=DataLoader(), variables=variables).template(variables["virt_guests"])
+    assert found[0]["graphics"]["password"] == "letmein"
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({}, "does not answer with arguments of it"),
+        ({"arguments": None}, "does not answer with arguments of it"),
+        ({"arguments": {**WEB1, "name": "web2"}}, "does not answer with arguments of it"),
+        ({"arguments": WEB1, "withheld_arguments": ["x"]}, "does not answer with arguments of it"),
+        ({"arguments": {**WEB1, "colour": "red"}}, "answers with what are no arguments"),
+        ({"arguments": {**WEB1, "state": "on"}}, "answers with what are no arguments"),
+        ({"arguments": WEB1, "withheld_arguments": {"cloud_init": {}}}, "answers with what are no arguments"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> None:
+    with pytest.raises(BadInput, match=f"cannot import web1: its host {why}"):
+        _import.guest("web1", told)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({}, []),
+        ({"results": None}, []),
+        ({"results": ["x", {"name": "web2", "changed": True}, {"name": "web1", "changed": False}]}, []),
+        ({"results": [{"name": "web1", "failed": True, "msg": "no"}]}, ["its host refuses the arguments: no"]),
+        (
+            {"results": [{"name": "web1", "changed": True, "diff": {"after": {"title": "x"}}}]},
+            ["the arguments would change it (title); name the guests without it: -e guest=..."],
+        ),
+        (
+            {"results": [{"name": "web1", "changed": True}]},
+            ["the arguments would change it (unknown); name the guests without it: -e guest=..."],
+        ),
+    ],
+)
+def test_a_guest_that_its_arguments_would_change_is_refused(answer: dict[str, t.Any], why: list[str]) -> None:
+    assert list(_import.differences("web1", answer)) == [f"cannot import web1: {one}" for one in why]
+
+
+def test_two_guests_never_share_a_secret() -> None:
+    names = ["web1", "Web1", "WEB1", "a-b", "a.b", "a_b", "b\u00fcro", "b_ro"]
+    withheld = {"graphics": {"type": "vnc"}}
+    guests = [
+        _import.guest(name, {"arguments": {**WEB1, "name": name}, "withheld_arguments": withheld}) for name in names
+    ]
+    variables = [guest["graphics"]["password"] for guest in guests]
+    assert len(set(variables)) == len(names) and all(one[3:-3].isascii() for one in variables)
