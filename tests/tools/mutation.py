@@ -174,7 +174,9 @@ class Tests:
         inside = mutant.kind == "function" or len(mutant.names) > 1
         # A signature and what runs on import are noticed by whatever uses the function or the module.
         reach = range(mutant.line, mutant.line + 1 + mutant.source.count("\n")) if mutant.kind == "function" else lines
-        tests = (lines.get(mutant.line) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
+        tests = (_running(lines, mutant) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
+        # A function that only the import calls makes constants of the module, which whatever uses it notices.
+        tests = tests or set().union(*lines.values())
         rounds: dict[str, int] = collections.defaultdict(int)
         ranked = []
         for test in sorted(
@@ -190,6 +192,20 @@ class Tests:
                 break
             chosen.append(test)
         return chosen
+
+
+def _running(lines: dict[int, set[str]], mutant: Mutant) -> set[str]:
+    """Tests that run its line, or the one before it in the same statement: a piece of a text has no line of its own."""
+    spans = _statements(mutant.file)
+    start = max((first for first, last in spans if first <= mutant.line <= last), default=mutant.line)
+    return next((lines[line] for line in range(mutant.line, start - 1, -1) if line in lines), set())
+
+
+@functools.cache
+def _statements(file: str) -> list[tuple[int, int]]:
+    """First and last line of each."""
+    tree = ast.parse((ROOT / file).read_text())
+    return [(node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
 
 
 def _test_or_tool(path: Path) -> bool:

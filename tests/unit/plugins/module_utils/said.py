@@ -15,7 +15,7 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
@@ -102,8 +102,19 @@ _BESIDE: dict[str, dict[str, t.Any]] = {
     "vcpus.iothread_pinning": {"vcpus.iothreads": 2}, "numa.mode": {"numa.nodeset": "0"}, "channels[].mode": {"path": "/srv/a"},
     "memory.slots": {"memory.hotplug_maximum_kib": "8G"}, "numa.nodes": {"numa.cells": [{"id": 0, "memory_kib": "512MiB"}]},
     "watchdog.action": {"watchdog.model": "i6300esb"}, "disks[].io": {"cache": "none"},
+    "disks[].network.auth.username": {"network.auth.secret_usage": "x", "network.name": "a/b"},
+    "disks[].nvme.address": {"nvme.namespace": 1},
+    "disks[].network.hosts": {"network.protocol": "rbd", "network.name": "a/b"},
+    "disks[].network.protocol": {"network.hosts": [{"name": "h.example.org"}]},
+    "disks[].network.snapshot": {"network.name": "a/b"}, "disks[].network.config": {"network.name": "a/b"},
+    "disks[].network.initiator": {"network.name": "a/b"},
     "controllers[].iothread": {"model": "virtio-scsi"}, "hostdevs[].startup_policy": {"vendor": "0x1d6b"},
 }  # fmt: skip
+
+_INSTEAD = {
+    "network.auth.secret_usage": "network.auth.secret_uuid",
+    "network.hosts": "network.socket",
+}  # of what a field needs either is enough
 
 
 def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: Items | None = None) -> dict[str, t.Any]:
@@ -115,6 +126,7 @@ def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: I
         rules = [(other, fits) for field in fields if field in table for other, fits in table[field].only.items()]
         beside = {other: value for field in fields for other, value in _BESIDE.get(where + field, {}).items()}
         due = [field for field, one in table.items() for other, asks in one.due.items() if fields.get(other) in asks]
+        beside = {other: value for other, value in beside.items() if _INSTEAD.get(other) not in fields}
         needed = (*beside, *(other for other, _fits in rules), *due, *(row.needed if row else ()), *keys)
         missing = next((field for field in needed if field not in fields), None)
         if missing is None:
@@ -221,7 +233,7 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
 
 def _with_image(item: Disk) -> Disk:
     said = item.fields
-    made = said.get("device", "disk") == "disk" and not any(said.get(place) for place in ("source", "volume", "url"))
+    made = said.get("device", "disk") == "disk" and not item.places
     return dataclasses.replace(item, fields={**said, "source": f"/images/{item.name}"}) if made else item
 
 

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._xml.disk import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -80,6 +82,19 @@ def value_of(row: Row, place: str) -> st.SearchStrategy[t.Any]:
     return st.lists(some, max_size=3) if isinstance(row, Many) else some
 
 
+def in_one_place(disk: Fields) -> Fields:
+    """A disk whose bytes are in one place: the first that is said; on the network by one protocol."""
+    table, told = DISKS.table, [field for field in disk if field.partition(".")[0] in PLACES]
+    protocols = [set(table[field].only.get("network.protocol", ())) for field in told if field.startswith("network.")]
+    one = {field for field in told if field.partition(".")[0] == told[0].partition(".")[0]}
+    fits = not protocols or ("network.protocol" not in told and bool(set.intersection(*protocols)))
+    return {
+        field: value
+        for field, value in disk.items()
+        if field not in told or (field in one and (fits or field == told[0]))
+    }
+
+
 @st.composite
 def entry_of(draw: st.DrawFn, row: Items, where: str) -> Fields:
     """An entry, mostly with what belongs together; of those that are there, or new."""
@@ -88,7 +103,7 @@ def entry_of(draw: st.DrawFn, row: Items, where: str) -> Fields:
     if there:
         entry.update(draw(st.sampled_from([{}, *there])))
     if draw(st.integers(0, 9)):
-        entry = said.furnished(row.table, entry, where, row)
+        entry = said.furnished(row.table, in_one_place(entry) if where == "disks[]." else entry, where, row)
     for key, kind in row.keys.items():
         entry.setdefault(key, draw(values(kind, odd=False)))
     return {**entry, "state": "absent"} if not draw(st.integers(0, 9)) else entry

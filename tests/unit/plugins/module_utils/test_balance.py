@@ -179,7 +179,117 @@ def resident(name: str, memory_mib: int, where: str = "hyper0", disk_mib: int = 
         ([host("hyper0", 8000), host("hyper1", 2000, cpus=0)], 0.0),
         ([host("hyper0", 8000), host("hyper1", 2000, memory_mib=0)], 0.0),
         ([host("hyper0", 1)], 0.0),
+        ([host("hyper0", 8000, cpus=1), host("hyper1", 2000, cpus=1)], 37.5),
+        ([host("hyper0", 1, memory_mib=1), host("hyper1", 0, memory_mib=1)], 62.5),
     ],
 )
 def test_imbalance(hosts: list[Host], expected: float) -> None:
     assert imbalance(hosts, Policy(4.0, 0.8)) == pytest.approx(expected, abs=0.001)
+
+
+def even(name: str, memory_used_mib: int, **more: t.Any) -> Host:
+    """A host of 8192 MiB, so that percents are exact."""
+    return host(name, memory_used_mib, **{"memory_mib": 8192, **more})
+
+
+def on(where: str, name: str, memory_mib: int, **more: t.Any) -> Resident:
+    """A guest on a host, without disks."""
+    said: dict[str, t.Any] = {"vcpus": 0, **more}
+    return Resident(Guest(name, memory_mib=memory_mib, **said), where)
+
+
+def near(percent: float) -> t.Any:
+    """A gain that is no round number."""
+    return pytest.approx(percent, abs=0.001)
+
+
+FIRST, SECOND = on("a", "web1", 1024), on("a", "web2", 512)
+TO_B = Move("web1", "a", "b", 12.5, 1024)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "residents", "wishes", "moves"),
+    [
+        ([even("a", 4096), even("b", 0)], [FIRST], {}, [TO_B]),
+        ([even("b", 4096), even("a", 0)], [on("b", "web1", 1024)], {}, [Move("web1", "b", "a", 12.5, 1024)]),
+        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {}, [TO_B, Move("web2", "a", "b", 6.25, 512)]),
+        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"max_moves": 1}, [TO_B]),
+        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"max_moves": 0}, []),
+        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"stay": ["web2"]}, [TO_B]),
+        ([even("a", 4096), even("b", 0)], [FIRST], {"stay": ["web1"]}, []),
+        # at least so many percent points
+        ([even("a", 4096), even("b", 0)], [FIRST], {"min_gain": 12.5}, [TO_B]),
+        ([even("a", 4096), even("b", 0)], [FIRST], {"min_gain": 12.6}, []),
+        ([even("a", 4096), even("b", 0)], [on("a", "web1", 123)], {}, [Move("web1", "a", "b", 1.50146484375, 123)]),
+        ([even("a", 4096), even("b", 0)], [on("a", "web1", 80)], {}, []),
+        ([even("a", 4096), even("b", 2048)], [on("a", "web1", 2048)], {"min_gain": 0.0}, []),  # both change places
+        # what is not counted, or may not move, stays
+        ([even("a", 4096), even("b", 0), even("c", 4096, maintenance="x")], [FIRST, on("c", "web3", 1024)], {}, [TO_B]),
+        ([even("a", 4096), even("b", 4096), even("c", 0)], [FIRST, on("b", "web1", 1024)], {}, []),
+        (
+            [even("a", 4096), even("b", 0, bridges=frozenset())],
+            [on("a", "web1", 1024, bridges=frozenset(["br0"]))],
+            {},
+            [],
+        ),
+        (
+            [even("a", 4096), even("b", 0, bridges=frozenset()), even("c", 0)],
+            [on("a", "web1", 2048, bridges=frozenset(["br0"]))],
+            {},
+            [Move("web1", "a", "c", near(11.785), 2048)],
+        ),
+        ([], [FIRST], {}, []),
+        # a policy decides what there is room for
+        (
+            [even("a", 4096), even("b", 0)],
+            [FIRST],
+            {"policy": Policy(4.0, 0.125)},
+            [Move("web1", "a", "b", 100.0, 1024)],
+        ),
+        ([even("a", 4096), even("b", 0)], [FIRST], {"policy": Policy(4.0, 0.1)}, []),
+        # the load of processors counts half
+        (
+            [even("a", 0, vcpus_used=16), even("b", 0)],
+            [on("a", "web1", 0, vcpus=4)],
+            {},
+            [Move("web1", "a", "b", near(8.839), 0)],
+        ),
+        # guests of one group stay apart on their new hosts, too
+        (
+            [even("a", 6144), even("b", 6144), even("c", 0, memory_mib=32768)],
+            [on("a", "web1", 2048, apart="web"), on("b", "web2", 2048, apart="web")],
+            {},
+            [Move("web1", "a", "c", near(7.874), 2048)],
+        ),
+    ],
+)
+def test_moves(hosts: list[Host], residents: list[Resident], wishes: dict[str, t.Any], moves: list[Move]) -> None:
+    assert plan(hosts, residents, **wishes) == moves
+
+
+def test_ten_moves_at_most_where_nobody_says_more() -> None:
+    hosts = [host("a", 60_000, memory_mib=100_000), host("b", 0, memory_mib=100_000)]
+    residents = [on("a", f"web{number:02}", 2000) for number in range(30)]
+    assert [move.guest for move in plan(hosts, residents)] == [f"web{number:02}" for number in range(10)]
+    assert len(plan(hosts, residents, max_moves=30)) == 15
+
+
+HUGE = 2**28
+
+
+@pytest.mark.parametrize(
+    ("larger_by", "size", "expected"),
+    [
+        (0, 8192, "cheap"),
+        (16, 8192, "dear"),  # 0.2 points more, which is more than nothing
+        (1, HUGE, "cheap"),  # less than a millionth of a point
+    ],
+)
+def test_of_equal_moves_the_cheapest(larger_by: int, size: int, expected: str) -> None:
+    hosts = [host("a", size // 2, memory_mib=size), host("b", 0, memory_mib=size)]
+    cheap, dear = resident("cheap", size // 8, "a", 0), resident("dear", size // 8 + larger_by, "a", 5000)
+    assert plan(hosts, [dear, cheap], max_moves=1)[0].guest == expected
+
+
+def test_a_guest_without_disks_costs_its_memory() -> None:
+    assert Resident(Guest("web1", 1, 1024), "a").cost_mib == 1024

@@ -106,3 +106,48 @@ def test_a_copy_of_which_libvirt_has_no_figures_stalls_too() -> None:
     for answers, verbs in ((True, [[], [], [], ["abort"], [], []]), (False, [[]] * 6)):
         pilot = Pilot(Tuning(stall_timeout_s=3))
         assert [[action.verb for action in pilot.look(second, {}, answers=answers)] for second in range(6)] == verbs
+
+
+STALLED = (
+    "nothing was sent for 3 s although both hosts answer; check that the path between the hosts passes large packets "
+    "(MTU) and ports 49152-49215"
+)
+# Seconds, and libvirt's figures then; when the copy is ended, if it is.
+LOOKS: dict[str, tuple[list[tuple[float, dict[str, int]]], float | None]] = {
+    "nothing more is sent": ([(1, {"data_processed": 5}), (3, {"data_processed": 5}), (4, {"data_processed": 5})], 4),
+    "the first byte is sent late": ([(5, {"data_processed": 1})], None),
+    "nothing is sent at first": ([(1, {}), (2, {}), (3, {})], 3),
+    "the first byte is sent after a while": (
+        [(0, {"memory_total": 1}), (2, {"data_processed": 1}), (4, {"data_processed": 1})],
+        None,
+    ),
+    "there are no figures any more": ([(1, {"data_processed": 5}), (2, {}), (4, {})], 4),
+}
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_a_copy_that_stalls_is_ended_with_a_reason(case: str) -> None:
+    looks, ended = LOOKS[case]
+    pilot = Pilot(Tuning(stall_timeout_s=3))
+    taken = [(second, action) for second, figures in looks for action in pilot.look(second, figures)]
+    assert [(second, tuple(action)) for second, action in taken] == (
+        [(ended, ("abort", 0, STALLED))] if ended is not None else []
+    )
+
+
+@pytest.mark.parametrize(
+    "tuning",
+    [
+        {"schedule": "postcopy"},
+        {"timeout_action": "postcopy", "timeout_s": 5},
+        {"postcopy": True, "postcopy_after_s": 5},
+    ],
+    ids=str,
+)
+def test_nothing_ends_a_copy_that_stalls_after_any_switch_to_postcopy(tuning: dict[str, t.Any]) -> None:
+    pilot = Pilot(Tuning(**{"stall_timeout_s": 3, "timeout_s": 1000, **tuning}))
+    verbs = []
+    for second in range(1, 10):
+        sent = {"memory_iteration": min(second, 5), "memory_remaining": 100, "data_processed": min(second, 5)}
+        verbs += [action.verb for action in pilot.look(second, sent)]
+    assert [verb for verb in verbs if verb != "downtime"] == ["postcopy"]

@@ -47,6 +47,7 @@ PASSES: list[tuple[dict[str, t.Any], list[int], str]] = [
     ({"schedule": "postcopy"}, [100, 99, 98, 97, 96], "1:downtime100"),
     ({"schedule": "postcopy"}, [100, 50, 60, 55, 50, 49], "1:downtime100 3:downtime150 4:downtime200"),
     ({"schedule": "postcopy"}, [100, 120, 110, 90], "1:downtime100 2:downtime150 3:downtime200"),
+    ({"schedule": "postcopy"}, [1, 0], "1:downtime100"),
     # Post-copy that was allowed follows after the first pass, a pass, or a time.
     ({"postcopy": True}, [9, 8, 7, 6], "2:postcopy"),
     ({"postcopy": True, "postcopy_after_passes": 1}, [9, 8, 7, 6], "2:postcopy"),

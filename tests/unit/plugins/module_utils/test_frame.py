@@ -73,10 +73,23 @@ SEEN = {
     "it asks": (ether(0x0806, arp("192.0.2.7")), "192.0.2.7"),
     "it answers": (ether(0x0806, arp("192.0.2.7", operation=2)), "192.0.2.7"),
     "it sends IPv4": (ether(0x0800, ipv4("192.0.2.7")), "192.0.2.7"),
+    "it sends IPv4 as Windows does": (ether(0x0800, ipv4("192.0.2.7", ttl=128)), "192.0.2.7"),
     "with options": (ether(0x0800, ipv4("192.0.2.7", head=0x46)), "192.0.2.7"),
     "it sends IPv6": (ether(0x86DD, ipv6("2001:db8::7")), "2001:db8::7"),
     "it advertises": (
         ether(0x86DD, ipv6("fe80::1", neighbour(136, "2001:db8::7"), protocol=58, hops=255)),
+        "2001:db8::7",
+    ),
+    "it advertises with its MAC": (
+        ether(0x86DD, ipv6("fe80::1", neighbour(136, "2001:db8::7") + b"\2\1RT\0\0\0\1", protocol=58, hops=255)),
+        "2001:db8::7",
+    ),
+    "what looks like an advertisement is UDP": (
+        ether(0x86DD, ipv6("2001:db8::7", neighbour(136, "2001:db8::9"), hops=255)),
+        "2001:db8::7",
+    ),
+    "what looks like an advertisement may come from afar": (
+        ether(0x86DD, ipv6("2001:db8::7", neighbour(136, "2001:db8::9"), protocol=58)),
         "2001:db8::7",
     ),
     "it is about to take one": (
@@ -104,6 +117,29 @@ def test_a_dhcp_server_speaks_for_the_guest() -> None:
     assert frame.claim(data[: frame.SNAP_BYTES], MAC, outgoing=True)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        b"\x35\1\5",
+        b"\0\x35\1\5\xff",
+        b"\x36\4\xc0\0\2\1\x33\4\0\0\x0e\x10\x35\1\5\xff",
+        b"\x50\0\x35\1\5\xff",
+    ],
+    ids=["alone", "after padding", "after others", "after an empty one"],
+)
+def test_the_kind_of_a_dhcp_servers_answer_is_found(options: bytes) -> None:
+    data = ether(0x0800, granted("192.0.2.7", options=options), sender=OTHER)
+    assert frame.claim(data, MAC, outgoing=True) == Claim(MAC, "192.0.2.7", "dhcp")
+
+
+@pytest.mark.parametrize(("padding", "address"), [(355, "192.0.2.7"), (356, None)])
+def test_of_a_long_answer_640_bytes_are_read(padding: int, address: str | None) -> None:
+    data = ether(0x0800, granted("192.0.2.7", options=bytes(padding) + b"\x35\1\5\xff"), sender=OTHER)
+    assert len(data) == 640 + 1 + padding - 355
+    found = frame.claim(data[: frame.SNAP_BYTES], MAC, outgoing=True)
+    assert (found and found.address) == address
+
+
 NOTHING: dict[str, tuple[bytes, bool]] = {
     "empty": (b"", False),
     "no body": (ether(0x0806, b""), False),
@@ -116,6 +152,9 @@ NOTHING: dict[str, tuple[bytes, bool]] = {
     "it forwards IPv6": (ether(0x86DD, ipv6("2001:db8::7", hops=63)), False),
     "no address yet": (ether(0x0800, ipv4("0.0.0.0")), False),
     "IPv6 in a frame of IPv4": (ether(0x0800, ipv6("2001:db8::7")), False),
+    "a packet of version 6 in a frame of IPv4": (ether(0x0800, ipv4("192.0.2.7", head=0x65)), False),
+    "a packet of version 4 in a frame of IPv6": (ether(0x86DD, b"\x40" + ipv6("2001:db8::7")[1:]), False),
+    "it looks for a router, without an address": (ether(0x86DD, ipv6("::", neighbour(133, "2001:db8::7"), protocol=58, hops=255)), False),
     "a header of 16 bytes": (ether(0x0800, ipv4("192.0.2.7", head=0x44)), False),
     "a header longer than the packet": (ether(0x0800, ipv4("192.0.2.7")[:19]), False),
     "a header that ends outside": (ether(0x0800, b"\x4f" + ipv4("192.0.2.7")[1:]), False),
@@ -140,6 +179,9 @@ NOTHING: dict[str, tuple[bytes, bool]] = {
     "no options": (ether(0x0800, granted("192.0.2.7", options=b"")), True),
     "an option that ends outside": (ether(0x0800, granted("192.0.2.7", options=b"\x35\xff\5")), True),
     "an option without a length": (ether(0x0800, granted("192.0.2.7", options=b"\x35")), True),
+    "after the end, which has a length": (ether(0x0800, granted("192.0.2.7", options=b"\xff\0\x35\1\5")), True),
+    "of no server but a client": (ether(0x0800, granted("192.0.2.7").replace(b"\2\1\6\0", b"\1\1\6\0")), True),
+    "in a frame of IPv6": (ether(0x86DD, granted("192.0.2.7")), True),
     "after the end": (ether(0x0800, granted("192.0.2.7", options=b"\xff\x35\1\5")), True),
     "another protocol's magic": (ether(0x0800, granted("192.0.2.7").replace(b"\x63\x82\x53\x63", b"\0\0\0\0")), True),
 }  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import (
     Copy,
     Guest,
@@ -242,6 +244,127 @@ def test_a_guest_that_arrives_is_known_by_either_end() -> None:
     both = [host("h1", guests={"web1": Copy("running", UUID, moving="h2")}), host("h2", guests={"web1": arriving})]
     [one] = place([guest()], both, leave=["h1"])
     assert (one.host, one.why) == ("h2", "it is being migrated to h2")
+    assert (
+        place([guest()], both[::-1], leave=["h1"]) == [one] == [Placement("web1", "h2", "it is being migrated to h2")]
+    )
+
+
+REMEDY = "run again when it is there, or finish it (playbook migrate -e guest=web1 -e to={0})"
+RUNS, STOPPED = Copy("running", UUID), Copy("shutdown", UUID)
+DEAD = "where it is dead: -e gone=h9"
+# The guest as each host has it; more; what is decided.
+SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
+    (
+        {"h1": STOPPED},
+        {"unreached": ["h9"]},
+        Placement(
+            "web1",
+            None,
+            "h9 could not be reached and may have it running, and it is shut off on h1; bring h9 back online, or "
+            f"remove it from the inventory; {DEAD}",
+            deferred=True,
+        ),
+    ),
+    (
+        {},
+        {"unreached": ["h9"]},
+        Placement(
+            "web1",
+            None,
+            "h9 could not be reached and may have it; bring that host back online, or remove it from the inventory; "
+            f"{DEAD}",
+            deferred=True,
+        ),
+    ),
+    (
+        {"h1": RUNS, "h2": Copy("running", "other")},
+        {},
+        Placement(
+            "web1",
+            None,
+            f"2 guests have this name (UUID {UUID} on h1, UUID other on h2); rename one of them (virsh domrename)",
+        ),
+    ),
+    (
+        {"h1": RUNS, "h2": RUNS},
+        {},
+        Placement(
+            "web1",
+            None,
+            "it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one",
+        ),
+    ),
+    (
+        {"h1": Copy("running", UUID, moving="h2")},
+        {},
+        Placement("web1", None, f"it is being migrated to h2; {REMEDY.format('h2')}", deferred=True),
+    ),
+    # The copy that arrives has no record yet.
+    (
+        {"h1": Copy("paused", UUID), "h2": Copy("running", UUID, moving="h1")},
+        {"leave": ["h2"]},
+        Placement("web1", "h1", "it is being migrated to h1"),
+    ),
+    # Its record of an earlier move to this host was left.
+    (
+        {"h2": Copy("paused", UUID, moving="h2"), "h1": Copy("running", UUID, moving="h3")},
+        {},
+        Placement("web1", None, f"it is being migrated to h3; {REMEDY.format('h3')}", deferred=True),
+    ),
+    (
+        {"h1": RUNS, "h2": Copy("paused", UUID)},
+        {},
+        Placement(
+            "web1",
+            None,
+            "it is running on h1 and paused on h2, as during a migration; run again when it is on one host, or compare "
+            "the copies if none is in progress",
+            deferred=True,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("copies", "more", "expected"), SETTLED)
+def test_what_was_seen_of_a_guest_is_told(copies: dict[str, Copy], more: dict[str, t.Any], expected: Placement) -> None:
+    known = [host(name, guests={"web1": copy}) for name, copy in copies.items()]
+    empty = [host(name) for name in ("h1", "h2", "h3") if name not in copies]
+    assert place([guest()], [*known, *empty], **more) == [expected]
+
+
+def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
+    hosts = [host("h1", guests={"web1": Copy("shutdown", "other")}), host("h2")]
+    [one] = place([guest(uuid=UUID)], hosts)
+    assert one == Placement("web1", "h2", "the only one with room")
+    [one] = place([guest(uuid=UUID)], hosts[:1])
+    assert one.why == (
+        "it needs 2 vcpus and 512 MiB, and no hypervisor fits: h1: has another guest named web1 (UUID other); rename "
+        "one of them (virsh domrename)"
+    )
+    # One that leaves a host may come back to its own definition there, and one without a UUID is known by its name.
+    assert Load(host(guests={"web1": Copy("shutdown", UUID)}), TIGHT).against(guest(uuid=UUID)) is None
+    assert Load(hosts[0], TIGHT).against(guest()) is None
+
+
+def test_a_guest_that_was_put_on_a_host_by_request_stays_while_another_makes_room() -> None:
+    hosts = [host("a", 8, 2000, bridges=bridged("x")), host("b", 8, 40000, bridges=bridged())]
+    guests = [Guest("r", 2, 50, host="a"), guest("p", 4, 90), guest("g", 1, 1900, bridges=bridged("x"))]
+    assert chosen(guests, hosts) == {
+        "r": ("a", "requested"),
+        "p": ("b", "made room for g on a"),
+        "g": ("a", MADE_ROOM),
+    }
+
+
+def test_nobody_makes_room_for_a_guest_that_would_not_fit_then() -> None:
+    hosts = [host("a", 8, 2000, bridges=bridged("x")), host("b", 8, 40000, bridges=bridged())]
+    assert chosen([guest("p", 4, 90), guest("g", 1, 2001, bridges=bridged("x"))], hosts) == {
+        "p": ("a", "least loaded with it, of 2"),
+        "g": (
+            None,
+            "it needs 1 vcpus and 2001 MiB, and no hypervisor fits: a: 1910 MiB of memory left; b: has no bridge x",
+        ),
+    }
 
 
 def test_groups_that_stay_apart_count_what_is_there() -> None:

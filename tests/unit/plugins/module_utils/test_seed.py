@@ -28,6 +28,9 @@ V1 = {
         ('#cloud-config\n{"b": 1, "a": 2}\n', '#cloud-config\n{"a": 2, "b": 1}\n'),
         ("#!/bin/sh\ntrue\n", "#!/bin/sh\ntrue\n"),
         ({"b": 1, "a": [True, None]}, '#cloud-config\n{"a": [true, null], "b": 1}\n'),
+        ('\n #cloud-config \n{"a": 1}\n', '#cloud-config\n{"a": 1}\n'),
+        ("## template: jinja\n#cloud-config\n{}\n", "## template: jinja\n#cloud-config\n{}\n"),
+        ("Content-Type: text/x-shellscript\n\ntrue\n", "Content-Type: text/x-shellscript\n\ntrue\n"),
         (None, "#cloud-config\n{}\n"),
         ("", "#cloud-config\n{}\n"),
     ],
@@ -48,6 +51,19 @@ def test_addresses_of_version_1() -> None:
     assert seeds.seed({"network_config": V1}, guest="web1").addresses == ("192.0.2.8",)
 
 
+@pytest.mark.parametrize("kind", ["ethernets", "bonds", "bridges", "vlans"])
+@pytest.mark.parametrize("addresses", [["192.0.2.9/24"], "192.0.2.9/24", [{"192.0.2.9/24": {"label": "x"}}]])
+def test_addresses_of_version_2(kind: str, addresses: object) -> None:
+    network = {"version": 2, "renderer": "networkd", kind: {"nic0": {"addresses": addresses}, "nic1": None}}
+    assert seeds.seed({"network_config": network}, guest="web1").addresses == ("192.0.2.9",)
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    seed = seeds.seed({"meta_data": "", "network_config": "", "vendor_data": ""}, guest="web1")
+    assert (seed.method, seed.on_change, seed.meta_data, seed.network_config) == ("nocloud", "ignore", {}, None)
+    assert seed == seeds.seed({}, guest="web1")
+
+
 def test_every_problem_at_once() -> None:
     with pytest.raises(BadInput, match="of web1: ") as caught:
         seeds.seed({"user_data": "hostname: a", "meta_data": "not: json", "network_config": [1]}, guest="web1")
@@ -66,6 +82,7 @@ def test_the_digest_tells_changes_apart() -> None:
         {"meta_data": {"a": 1}},
         {"network_config": V2},
     ]
+    spoken += [{"method": "virt_customize"}, {"vendor_data": {"a": 1}}]
     assert len({seeds.seed(one, guest="web1").digest for one in spoken}) == len(spoken)
     assert (
         seeds.seed({"meta_data": {"b": 1, "a": 2}}, guest="x").digest
@@ -84,11 +101,9 @@ def test_files() -> None:
     )
     files = seeds.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))
     assert sorted(files) == ["meta-data", "network-config", "user-data", "vendor-data"]
-    assert json.loads(files["meta-data"]) == {
-        "instance-id": f"web1-{seed.digest[:12]}",
-        "k": "v",
-        "local-hostname": "other",
-    }
+    assert files["meta-data"] == (
+        f'{{"instance-id": "web1-{seed.digest[:12]}", "k": "v", "local-hostname": "other"}}\n'
+    )
     assert files["user-data"] == "#!/bin/sh\n"
     vendor = json.loads(files["vendor-data"].partition("\n")[2])
     assert vendor == {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": "PRIVATE", "ed25519_public": "PUBLIC"}}
@@ -125,6 +140,49 @@ def test_host_keys_of_the_user_take_the_place_of_ours() -> None:
     seed = seeds.seed(said, guest="web1")
     assert list(seed.host_keys.items()) == [("ed25519", "E"), ("rsa", "R")]
     assert "vendor-data" not in seeds.files(seed, guest="web1", host_key=("E", "P"))
+    seed = seeds.seed({"user_data": {"ssh_keys": {"ecdsa_private": "C"}}}, guest="web1")
+    assert seed.host_keys == {"ecdsa": "C"}
+
+
+KEYS_GO = (
+    "cloud_init.user_data of web1: vendor_data.enabled: false also disables the SSH host key; omit it, or set ssh_keys"
+)
+NO_MIME = (
+    "cloud_init.vendor_data of web1: it shares its file with the SSH host key; use #cloud-config-archive instead of "
+    "MIME"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"vendor_data": [1]}, "cloud_init.vendor_data of web1: must be a mapping or text, not list"),
+        ({"vendor_data": "Content-Type: text/plain\n"}, NO_MIME),
+        ({"vendor_data": "MIME-Version: 1.0\n"}, NO_MIME),
+        ({"user_data": "#cloud-config\n[1]"}, "cloud_init.user_data of web1: must be a mapping, not list"),
+        ({"network_config": {"network": [1]}}, "cloud_init.network_config of web1: must be a mapping, not list"),
+        (
+            {"network_config": {"version": 1, "config": ["eth0"]}},
+            "cloud_init.network_config of web1: version 1 needs config, a list of mappings",
+        ),
+        (
+            {"network_config": {"version": 2, "ethernets": {"a": {"addresses": [{}]}}}},
+            "cloud_init.network_config of web1: '' is not an IP address",
+        ),
+        (
+            {"user_data": {"ssh_keys": {"rsa_public": "x"}}},
+            (
+                "ssh_keys in cloud_init of web1: has no private key; set one of ed25519_private, ecdsa_private, "
+                "rsa_private, or omit it"
+            ),
+        ),
+        *[({"user_data": {"vendor_data": {"enabled": off}}}, KEYS_GO) for off in (False, "no", "off", "0", 0)],
+    ],
+)
+def test_a_problem_says_where_it_is(said: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(BadInput, match=r" of web1: ") as caught:
+        seeds.seed(said, guest="web1")
+    assert caught.value.problems == [problem]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 import pytest
 
@@ -114,6 +115,10 @@ TEXTS: list[tuple[steps.Step, str]] = [
         f"set memory of running web1 (hard_limit={size_text(1048576)})",
     ),
     (
+        steps.SetParameters("web1", "memory", {"hard_limit": "unlimited"}),
+        "set memory of running web1 (hard_limit=unlimited)",
+    ),
+    (
         steps.SetParameters("web1", "iotune", {"read_iops": 1}, target="vda"),
         "set iotune of vda of running web1 (read_iops=1)",
     ),
@@ -156,3 +161,61 @@ def test_each_step_has_its_text_here() -> None:
     assert {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)} == (
         known | {steps.Step}
     )
+
+
+VOLUME_SHOWN = (
+    "Volume(pool='default', name='a.qcow2', path='/p/a.qcow2', capacity_bytes=8589934592, format='qcow2', "
+    "backing_path=None, backing_format=None, copy_of=None, allocation_bytes=None)"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "text", "shown"),
+    [
+        (steps.Define, ["<a/>"], "define web1", "Define(guest='web1', why='')"),
+        (
+            steps.CreateVolume,
+            [VOLUME, "<a/>"],
+            "create disk /p/a.qcow2 (8 GiB, qcow2)",
+            f"CreateVolume(guest='web1', volume={VOLUME_SHOWN}, replace=False)",
+        ),
+        (
+            steps.WriteSeed,
+            [VOLUME, {"user-data": "secret"}],
+            "write cloud-init seed /p/a.qcow2",
+            f"WriteSeed(guest='web1', volume={VOLUME_SHOWN}, replace=True)",
+        ),
+        (
+            steps.Customize,
+            ["default", "a.making", "/p/a.qcow2", (("write", "secret"),)],
+            "apply cloud-init seed to disk /p/a.qcow2 (virt-customize)",
+            "Customize(guest='web1', pool='default', source='a.making', path='/p/a.qcow2')",
+        ),
+        (steps.SetMemory, [2048], "set memory of running web1 to 2 MiB", "SetMemory(guest='web1', kib=2048)"),
+        (
+            steps.SetMetadata,
+            [],
+            "set metadata of running web1",
+            "SetMetadata(guest='web1', title=None, description=None)",
+        ),
+        (
+            steps.UpdateDevice,
+            ["graphics", "<a/>"],
+            "update graphics of running web1 ()",
+            "UpdateDevice(guest='web1', what='graphics', fields='')",
+        ),
+        (
+            steps.SetParameters,
+            ["numa", {"nodeset": "0"}],
+            "set numa of running web1 (nodeset=0)",
+            "SetParameters(guest='web1', kind='numa', values={'nodeset': '0'}, target='')",
+        ),
+        (steps.Undefine, [], "undefine web1", "Undefine(guest='web1', keeps=())"),
+    ],
+)
+def test_what_a_step_means_where_nothing_more_is_said(
+    kind: t.Callable[..., steps.Step], said: list[t.Any], text: str, shown: str
+) -> None:
+    step = kind("web1", *said)
+    assert (str(step), repr(step)) == (text, shown), "documents hold secrets, and are long"
+    assert getattr(step, "record", "") == ""

@@ -26,19 +26,24 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     Certificate,
     File,
     FoundTls,
+    Identity,
     TlsSpec,
     Trust,
     check_names,
     usages,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
+    Install,
     Request,
     SetMode,
     SetTrust,
     decide,
+    reading,
     refuse_foreign,
     renewal,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import plan as plan_all
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 LIBVIRT = IDENTITIES["libvirt"]
@@ -49,11 +54,18 @@ GOOD = Certificate(GOAL.subject, GOAL.names, usages("server"), NOW + datetime.ti
 
 
 def found(
-    server: Certificate | None = GOOD, state: dict[str, t.Any] | None = None, **faults: dict[str, t.Any]
+    server: Certificate | None = GOOD,
+    state: dict[str, t.Any] | None = None,
+    without: t.Sequence[str] = (),
+    **faults: dict[str, t.Any],
 ) -> FoundTls:
-    """All files in order, except what `faults` says by file name (with `_` for `.`), and `state` of the rest."""
+    """All files in order, except those `without`, what `faults` says by file name (with `_` for `.`), and `state` of
+    the rest.
+    """
     rows = {}
     for place in LIBVIRT.places:
+        if place.name in without:
+            continue
         fields = {"owner": "root", "group": "root", "mode": LIBVIRT.mode(place)}
         rows[place.path] = File(place, **{**fields, **faults.get(place.name.replace(".", "_"), {})})
     client = dataclasses.replace(GOOD, usages=usages("client"), serial="60")
@@ -71,47 +83,185 @@ def test_what_is_as_wanted_needs_nothing() -> None:
     assert not plan.changes
 
 
-BOTH = {f"{purpose}.{what}" for purpose in ("server", "client") for what in ("subject", "names", "usage")}
+NOTHING_YET = [
+    (
+        "libvirt.files: (unset) -> ['libvirt/clientcert.pem', 'libvirt/private/clientkey.pem', "
+        "'libvirt/private/serverkey.pem', 'libvirt/servercert.pem']"
+    ),
+    "libvirt.server.subject: (unset) -> O=corral.virt,OU=libvirt,CN=hyper1",
+    "libvirt.server.names: (unset) -> ['10.0.0.1', 'hyper1']",
+    "libvirt.server.usage: (unset) -> ['digitalSignature', 'keyEncipherment', 'serverAuth (critical)']",
+    "libvirt.client.subject: (unset) -> O=corral.virt,OU=libvirt,CN=hyper1",
+    "libvirt.client.names: (unset) -> ['10.0.0.1', 'hyper1']",
+    "libvirt.client.usage: (unset) -> ['clientAuth (critical)', 'digitalSignature', 'keyEncipherment']",
+    "libvirt.trusts: (unset) -> ['the CA']",
+]
+USAGE = "libvirt.server.usage: {} -> ['digitalSignature', 'keyEncipherment', 'serverAuth (critical)']"
 
 
 @pytest.mark.parametrize(
-    ("state", "where"),
+    ("state", "why", "changes"),
     [
-        (FoundTls({}), {"files", "trusts", *BOTH}),
-        (found(cacert_pem={"foreign": True}), {"authority"}),
-        (found(serverkey_pem={"fault": "does not match servercert.pem"}), {"files"}),
-        (found(changed(names=("hyper1",))), {"server.names"}),
-        (found(changed(names=(*GOAL.names, "old"))), {"server.names"}),
-        (found(changed(subject="CN=x")), {"server.subject"}),
-        (found(changed(usages=(*usages("server"), "clientAuth (critical)"))), {"server.usage"}),
-        (found(changed(usages=("digitalSignature", "keyEncipherment", "serverAuth"))), {"server.usage"}),
-        (found(changed(not_after=NOW + datetime.timedelta(days=29, hours=23))), {"server.not_after"}),
-        (found(changed(not_after=NOW - datetime.timedelta(days=5))), {"server.not_after"}),
-        (found(changed(serial="e0")), {"server.revoked"}),
-        (found(changed(issuer="bb")), {"server.issuer"}),
-        (found(serverkey_pem={"mode": 0o644}), {"key"}),
+        (FoundTls({}), "missing", NOTHING_YET),
+        (
+            found(cacert_pem={"foreign": True}),
+            "authority",
+            ["libvirt.authority: another authority -> this authority"],
+        ),
+        (
+            found(changed(issuer=""), servercert_pem={"foreign": True}),
+            "authority",
+            ["libvirt.authority: another authority -> this authority"],
+        ),
+        (
+            found(cacert_pem={"foreign": True}, state={"authorities": ("CN=a", "CN=b")}),
+            "authority",
+            ["libvirt.authority: CN=a, CN=b -> this authority"],
+        ),
+        (
+            found(serverkey_pem={"fault": "does not match servercert.pem"}),
+            "files",
+            [
+                (
+                    "libvirt.files: ['libvirt/private/serverkey.pem does not match servercert.pem'] -> "
+                    "['libvirt/private/serverkey.pem']"
+                )
+            ],
+        ),
+        (
+            found(servercert_pem={"fault": "is empty"}, clientcert_pem={"fault": "is no certificate"}),
+            "files",
+            [
+                (
+                    "libvirt.files: ['libvirt/clientcert.pem is no certificate', 'libvirt/servercert.pem is empty'] -> "
+                    "['libvirt/clientcert.pem', 'libvirt/servercert.pem']"
+                )
+            ],
+        ),
+        (
+            found(without=("servercert.pem",), clientkey_pem={"fault": "is empty"}),
+            "files",
+            [
+                (
+                    "libvirt.files: ['libvirt/private/clientkey.pem is empty'] -> ['libvirt/private/clientkey.pem', "
+                    "'libvirt/servercert.pem']"
+                )
+            ],
+        ),
+        (
+            found(changed(names=("hyper1",))),
+            "names",
+            ["libvirt.server.names: ['hyper1'] -> ['10.0.0.1', 'hyper1']"],
+        ),
+        (
+            found(changed(names=(*GOAL.names, "old"))),
+            "names",
+            ["libvirt.server.names: ['10.0.0.1', 'hyper1', 'old'] -> ['10.0.0.1', 'hyper1']"],
+        ),
+        (
+            found(changed(subject="CN=x")),
+            "subject",
+            ["libvirt.server.subject: CN=x -> O=corral.virt,OU=libvirt,CN=hyper1"],
+        ),
+        (
+            found(changed(usages=(*usages("server"), "clientAuth (critical)"))),
+            "usage",
+            [USAGE.format("['digitalSignature', 'keyEncipherment', 'serverAuth (critical)', 'clientAuth (critical)']")],
+        ),
+        (
+            found(changed(usages=("digitalSignature", "keyEncipherment", "serverAuth"))),
+            "usage",
+            [USAGE.format("['digitalSignature', 'keyEncipherment', 'serverAuth']")],
+        ),
+        (
+            found(changed(not_after=NOW + datetime.timedelta(days=29, hours=23))),
+            "not_after",
+            ["libvirt.server.not_after: 2026-12-20 (29 days left) -> renewed"],
+        ),
+        (
+            found(changed(not_after=NOW - datetime.timedelta(days=5))),
+            "not_after",
+            ["libvirt.server.not_after: 2026-11-16 (-5 days left) -> renewed"],
+        ),
+        (found(changed(serial="e0")), "revoked", ["libvirt.server.revoked: e0 is revoked -> another one"]),
+        (found(changed(issuer="bb")), "issuer", ["libvirt.server.issuer: a retired CA -> the CA"]),
+        (
+            found(serverkey_pem={"mode": 0o644}),
+            "key",
+            ["libvirt.key: libvirt/private/serverkey.pem could be read by others (0644) -> a new key"],
+        ),
+        (
+            found(changed(names=("hyper1",), subject="CN=x", serial="e0"), clientkey_pem={"mode": 0o604}),
+            "subject, names, revoked, key",
+            [
+                "libvirt.server.subject: CN=x -> O=corral.virt,OU=libvirt,CN=hyper1",
+                "libvirt.server.names: ['hyper1'] -> ['10.0.0.1', 'hyper1']",
+                "libvirt.server.revoked: e0 is revoked -> another one",
+                "libvirt.key: libvirt/private/clientkey.pem could be read by others (0604) -> a new key",
+            ],
+        ),
+        (
+            found(changed(names=("hyper1",)), state={"trusts": {}}),
+            "names",
+            [
+                "libvirt.server.names: ['hyper1'] -> ['10.0.0.1', 'hyper1']",
+                "libvirt.trusts: (unset) -> ['the CA']",
+            ],
+        ),
     ],
 )
-def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: FoundTls, where: set[str]) -> None:
+def test_anything_wrong_with_a_certificate_asks_for_a_new_one(state: FoundTls, why: str, changes: list[str]) -> None:
     plan = decide(GOAL, state, now=NOW)
-    assert [type(step) for step in plan.steps] == [Request]
-    assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
+    assert ([str(step) for step in plan.steps], [str(change) for change in plan.changes]) == (
+        [f"issue libvirt certificate ({why})"],
+        changes,
+    )
+
+
+def test_a_certificate_of_a_ca_that_signs_no_more_names_both() -> None:
+    trust = dataclasses.replace(TRUST, trusts={**CA, "cc": "the CA of last year"})
+    state = found(changed(issuer="cc"), state={"trusts": trust.trusts})
+    changes = decide(dataclasses.replace(GOAL, trust=trust), state, now=NOW).changes
+    assert [str(change) for change in changes] == ["libvirt.server.issuer: the CA of last year -> the CA"]
 
 
 @pytest.mark.parametrize(
-    ("state", "where"),
+    ("state", "steps", "changes"),
     [
-        ({"trusts": {**CA, "bb": "an older one"}}, {"trusts"}),
-        ({"trusts": {}}, {"trusts"}),
-        ({"same_crl": False, "stands": (), "refuses": ()}, {"refuses"}),
-        # a list of a CA that is not trusted any more
-        ({"same_crl": False, "stands": (), "refuses": ("e1",)}, {"refuses"}),
+        (
+            found(),
+            ["issue libvirt certificate (renewal)"],
+            ["libvirt.renewal: not asked for -> asked for"],
+        ),
+        (FoundTls({}), ["issue libvirt certificate (missing)"], NOTHING_YET),
     ],
 )
-def test_whom_others_trust_changes_without_a_new_key(state: dict[str, t.Any], where: set[str]) -> None:
+def test_a_renewal_that_is_asked_for_is_a_change_where_there_is_a_certificate(
+    state: FoundTls, steps: list[str], changes: list[str]
+) -> None:
+    plan = decide(dataclasses.replace(GOAL, force=True), state, now=NOW)
+    assert [str(step) for step in plan.steps] == steps
+    assert [str(change) for change in plan.changes] == changes
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "change"),
+    [
+        (
+            {"trusts": {**CA, "bb": "an older one"}},
+            "trusts",
+            "libvirt.trusts: ['an older one', 'the CA'] -> ['the CA']",
+        ),
+        ({"trusts": {}}, "trusts", "libvirt.trusts: (unset) -> ['the CA']"),
+        ({"same_crl": False, "stands": (), "refuses": ()}, "refuses", "libvirt.refuses: [] -> ['e0']"),
+        # a list of a CA that is not trusted any more
+        ({"same_crl": False, "stands": (), "refuses": ("e1",)}, "refuses", "libvirt.refuses: ['e1'] -> ['e0']"),
+    ],
+)
+def test_whom_others_trust_changes_without_a_new_key(state: dict[str, t.Any], why: str, change: str) -> None:
     plan = decide(GOAL, found(state=state), now=NOW)
-    assert [type(step) for step in plan.steps] == [SetTrust]
-    assert {change.where for change in plan.changes} == {f"libvirt.{name}" for name in where}
+    assert [str(step) for step in plan.steps] == [f"set whom libvirt trusts ({why})"]
+    assert [str(each) for each in plan.changes] == [change]
 
 
 @pytest.mark.parametrize("trust", [{"refuses": (), "revoked": {"e0": "CN=gone"}}, {"refuses": ("e0",), "revoked": {}}])
@@ -142,8 +292,28 @@ def test_hosts_renew_on_days_of_their_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("identity", "name", "days", "before_end"),
+    [
+        ("libvirt", "hyper1", 365, datetime.timedelta(days=31, seconds=40608)),
+        ("libvirt", "hyper2", 365, datetime.timedelta(days=36, seconds=69984)),
+        ("qemu", "hyper1", 36, datetime.timedelta(days=30, seconds=82684, microseconds=800000)),
+    ],
+)
+def test_the_day_on_which_a_host_renews_stays_the_same(
+    identity: str, name: str, days: int, before_end: datetime.timedelta
+) -> None:
+    found = renewal(identity, name, renew_before=datetime.timedelta(days=30), days=datetime.timedelta(days=days))
+    assert found == before_end
+
+
 def test_a_certificate_valid_long_enough_is_kept() -> None:
     assert not decide(GOAL, found(changed(not_after=NOW + datetime.timedelta(days=30))), now=NOW).steps
+
+
+def test_who_may_write_to_a_certificate_leaves_the_key_as_it_is() -> None:
+    plan = decide(GOAL, found(servercert_pem={"mode": 0o666}), now=NOW)
+    assert [str(step) for step in plan.steps] == ["set root:root 0644 on libvirt/servercert.pem"]
 
 
 def test_permissions_alone_keep_the_key() -> None:
@@ -154,6 +324,136 @@ def test_permissions_alone_keep_the_key() -> None:
         "libvirt/servercert.pem: root:root 0600 -> root:root 0644",
         "libvirt/private/clientkey.pem: root:kvm 0600 -> root:root 0600",
     ]
+
+
+QEMU = IDENTITIES["qemu"]
+
+
+def owned(identity: Identity, owner: str, group: str) -> FoundTls:
+    """All files of an identity but its CRL, with one owner and group."""
+    places = [place for place in identity.places if place.kind != "crl"]
+    certificates = {purpose: changed(usages=usages(purpose)) for purpose in identity.purposes}
+    files = {place.path: File(place, owner, group, identity.mode(place)) for place in places}
+    subject = f"O=corral.virt,OU={identity.authority},CN=hyper1"
+    return FoundTls(
+        files,
+        {purpose: dataclasses.replace(one, subject=subject) for purpose, one in certificates.items()},
+        trusts=CA,
+    )
+
+
+@pytest.mark.parametrize(
+    ("identity", "owner", "group", "steps"),
+    [
+        # QEMU reads its key by its group; what all may read is root's.
+        (
+            QEMU,
+            "root",
+            "kvm",
+            ["set root:kvm 0640 on qemu/server-key.pem", "set root:kvm 0640 on qemu/client-key.pem"],
+        ),
+        # A user's own files are the user's.
+        (
+            CONTROLLER,
+            "me",
+            "users",
+            [
+                "set me:users 0644 on controller/cacert.pem",
+                "set me:users 0644 on controller/clientcert.pem",
+                "set me:users 0600 on controller/clientkey.pem",
+            ],
+        ),
+    ],
+)
+def test_only_a_key_belongs_to_the_group_of_qemu(identity: Identity, owner: str, group: str, steps: list[str]) -> None:
+    goal = dataclasses.replace(GOAL, identity=identity, owner=owner, group=group)
+    assert [str(step) for step in decide(goal, owned(identity, "root", "root"), now=NOW).steps] == steps
+    assert {str(step) for step in decide(goal, owned(identity, owner, group), now=NOW).steps} == (
+        {f"set root:root 0644 on {place.path}" for place in identity.places if place.kind in ("ca", "cert")}
+        if owner == "root"
+        else set()
+    )
+
+
+QEMU_GOAL = dataclasses.replace(GOAL, identity=QEMU)
+
+
+def test_a_plan_has_the_steps_of_every_identity() -> None:
+    expired = found(changed(not_after=NOW))
+    wanted = {"libvirt": GOAL, "qemu": QEMU_GOAL}
+    plan = plan_all(wanted, {"libvirt": expired, "qemu": owned(QEMU, "root", "kvm")}, {}, now=NOW)
+    assert [str(step) for step in plan.steps] == [
+        "issue libvirt certificate (not_after)",
+        "set root:root 0644 on qemu/ca-cert.pem",
+        "set root:root 0644 on qemu/server-cert.pem",
+        "set root:root 0640 on qemu/server-key.pem",
+        "set root:root 0644 on qemu/client-cert.pem",
+        "set root:root 0640 on qemu/client-key.pem",
+    ]
+    assert [change.where for change in plan.changes] == [
+        "libvirt.server.not_after",
+        "qemu/ca-cert.pem",
+        "qemu/server-cert.pem",
+        "qemu/server-key.pem",
+        "qemu/client-cert.pem",
+        "qemu/client-key.pem",
+    ]
+    assert [step.identity for step in plan.steps if isinstance(step, Request)] == [LIBVIRT]
+
+
+def test_a_signed_certificate_is_installed_whatever_was_found() -> None:
+    plan = plan_all(
+        {"libvirt": GOAL, "qemu": QEMU_GOAL},
+        {"libvirt": FoundTls({}), "qemu": FoundTls({})},
+        {"qemu": "SIGNED"},
+        now=NOW,
+    )
+    assert [str(step) for step in plan.steps] == [
+        "issue libvirt certificate (missing)",
+        "install qemu certificate",
+    ]
+    assert plan.steps[1] == Install(QEMU_GOAL, "SIGNED")
+    assert "SIGNED" not in repr(plan.steps[1])
+
+
+def test_a_plan_is_refused_where_another_authority_was_found() -> None:
+    state = found(state={"authorities": ("CN=theirs",)})
+    with pytest.raises(
+        Refused, match=r"^cannot issue certificates to hyper1: it belongs to another authority\. There: "
+    ):
+        plan_all({"libvirt": GOAL}, {"libvirt": state}, {"libvirt": "PEM"}, now=NOW)
+
+
+NOT_LIBVIRTS: list[Step] = [
+    Request(QEMU, "missing"),
+    Install(QEMU_GOAL, "PEM"),
+    SetTrust(QEMU_GOAL, "trusts"),
+    SetMode(LIBVIRT.places[0], "root", "root", 0o644),
+]
+LOADED: dict[str, bool] = {"has_files": True, "is_loaded": True}
+
+
+@pytest.mark.parametrize(
+    ("steps", "serving", "state", "told"),
+    [
+        ([], None, LOADED, ["record that no daemon has read other certificates"]),
+        ([Request(LIBVIRT, "missing")], None, LOADED, ["record that no daemon has read other certificates"]),
+        ([], "virtproxyd", LOADED, []),
+        (NOT_LIBVIRTS, "virtproxyd", LOADED, []),
+        ([*NOT_LIBVIRTS, Request(LIBVIRT, "missing")], "virtproxyd", LOADED, ["let virtproxyd read its certificates"]),
+        ([Install(GOAL, "PEM"), *NOT_LIBVIRTS], "libvirtd", LOADED, ["let libvirtd read its certificates"]),
+        ([SetTrust(GOAL, "refuses")], "libvirtd", LOADED, ["let libvirtd read its certificates"]),
+        ([], "libvirtd", {"has_files": True, "is_loaded": False}, ["let libvirtd read its certificates"]),
+        ([], "libvirtd", {"has_files": False, "is_loaded": False}, []),
+        ([], "libvirtd", {"has_files": False, "is_loaded": True}, []),
+    ],
+)
+def test_a_daemon_that_serves_reads_what_is_new_to_it(
+    steps: list[Step], serving: str | None, state: dict[str, bool], told: list[str]
+) -> None:
+    found = reading(steps, serving, **state)
+    assert [str(step) for step in found] == told
+    assert all(step.changes is (serving is not None) for step in found), "only what a daemon reads is a change"
 
 
 def test_every_problem_of_the_input_is_told_at_once() -> None:

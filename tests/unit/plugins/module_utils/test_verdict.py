@@ -142,6 +142,184 @@ def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
     assert verdict.state == state and (told == does if does in ("leave", "move", "settle", "finish") else does in told)
 
 
+UNSEEN = "one host cannot be reached; the guest may be on either; run again when both can be reached"
+LEFT = "its definition was left on the source"
+NEVER_RAN = "it stopped on the source in the meantime; what was created on the destination never ran"
+WHICH = "on the destination: it cannot be determined which is newer; nothing was touched; "
+LOST = (
+    "on the destination: the part of its memory that was there is lost; destroy and undefine it here, and start it "
+    "there from its disks, which are newer"
+)
+HALVES = (
+    "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
+)
+# Source, destination and what else is seen, of a move that has begun; the verdict: in a word, what is done (`~`: when
+# libvirt has had its time), and what it means.
+MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
+    ("running", "running", "same_host", ("is there", "leave", "this host is the destination")),
+    ("postcopy", "absent", "", ("memory lost", "nothing~", f"post-copy, and absent {LOST}")),
+    ("postcopy", "crashed", "job_active", ("memory lost", "nothing~", f"post-copy, and crashed {LOST}")),
+    ("postcopy", "running", "", ("memory on both", "nothing~", f"post-copy (running on the destination): {HALVES}")),
+    (
+        "running",
+        "incoming",
+        "job_active",
+        (
+            "under way",
+            "nothing~",
+            "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again",
+        ),
+    ),
+    ("unreachable", "running", "", ("unseen", "nothing~", UNSEEN)),
+    ("running", "unreachable", "", ("unseen", "nothing~", UNSEEN)),
+    (
+        "running",
+        "running",
+        "",
+        (
+            "split",
+            "nothing",
+            "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one",
+        ),
+    ),
+    ("absent", "running", "", ("arrived", "done", "arrived")),
+    ("absent", "paused", "was_paused", ("arrived", "done", "arrived")),
+    ("absent", "paused", "", ("arrived, paused", "resume_dest", "arrived")),
+    ("absent", "reserved", "", ("arrived, reserved", "finish_dest", "arrived, not yet to be started")),
+    ("absent", "incoming", "", ("gone too early", "nothing~", "gone from the source before all of it arrived")),
+    ("absent", "crashed", "again", ("arrived, off", "done", "arrived")),
+    ("absent", "crashed", "", ("stopped", "nothing", "stopped on the way (source: absent, destination: crashed)")),
+    ("migrated", "running", "", ("left behind", "clean_source", f"arrived; {LEFT}")),
+    ("migrated", "paused", "was_paused", ("left behind", "clean_source", f"arrived; {LEFT}")),
+    ("migrated", "paused", "", ("left behind, paused", "resume_dest", f"arrived, paused; {LEFT}")),
+    (
+        "migrated",
+        "incoming",
+        "",
+        ("gone too early", "nothing~", "handed over by the source before all of it arrived"),
+    ),
+    (
+        "migrated",
+        "absent",
+        "",
+        (
+            "given away",
+            "nothing",
+            (
+                "handed over by the source, and missing on the destination; nothing was touched; if its disks are left "
+                "there, they are newer: define it there with them, and undefine it here; otherwise start it here, and "
+                "run again"
+            ),
+        ),
+    ),
+    (
+        "shutdown",
+        "running",
+        "superseded",
+        (
+            "superseded",
+            "clean_source",
+            "runs on the destination; the source's host went down before its definition was removed",
+        ),
+    ),
+    ("crashed", "absent", "", ("stopped here", "rolled_back", "it stopped on the source in the meantime")),
+    ("shutdown", "incoming", "", ("stopped here", "clean_dest~", NEVER_RAN)),
+    ("migrated", "reserved", "", ("stopped here", "clean_dest", NEVER_RAN)),
+    (
+        "shutdown",
+        "paused",
+        "",
+        (
+            "nobody can tell",
+            "nothing",
+            (
+                f"off on the source, paused {WHICH}if the source host died during the migration, resume it there "
+                "(virsh resume) and undefine it here; if it was used here since, destroy and undefine it there"
+            ),
+        ),
+    ),
+    (
+        "migrated",
+        "crashed",
+        "",
+        (
+            "nobody can tell",
+            "nothing",
+            f"off on the source, crashed {WHICH}compare their disks, then undefine the wrong one",
+        ),
+    ),
+    ("running", "absent", "", ("here", "rolled_back", "still on the source")),
+    ("paused", "absent", "was_paused", ("here", "rolled_back", "still on the source")),
+    ("paused", "absent", "", ("here, paused", "resume_source", "still on the source, paused")),
+    (
+        "paused",
+        "running",
+        "was_paused",
+        (
+            "split",
+            "nothing",
+            "paused on the source as before, and running on the destination; nothing was touched; compare them",
+        ),
+    ),
+    (
+        "paused",
+        "running",
+        "",
+        ("held back", "clean_source", "runs on the destination; a paused copy was left on the source"),
+    ),
+    ("paused", "incoming", "", ("undecided", "clean_dest~", "not yet decided by libvirt")),
+    (
+        "running",
+        "migrated",
+        "",
+        ("dead copy", "clean_dest", "still on the source; a dead copy was left on the destination"),
+    ),
+    ("unknown", "running", "", ("unclear", "nothing", "unclear (source: unknown, destination: running)")),
+]
+
+
+@pytest.mark.parametrize(("source", "dest", "flag", "expected"), MEANINGS)
+def test_what_is_seen_of_a_move_that_has_begun_is_told_in_words(
+    source: str, dest: str, flag: str, expected: tuple[str, str, str]
+) -> None:
+    found = judge(Observation(source, dest, begun="here", **t.cast("dict[str, t.Any]", {flag: True} if flag else {})))
+    assert (found.state, f"{found.action}{'~' if found.wait else ''}", found.meaning) == expected
+
+
+@pytest.mark.parametrize(
+    ("begun", "source", "dest", "expected"),
+    [
+        ("none", "absent", "absent", ("missing", "nothing", "open", "it is on neither host")),
+        ("none", "absent", "running", ("is there", "leave", "arrived", "it is on the destination")),
+        ("none", "running", "absent", ("is here", "move", "stayed", "it is on the source")),
+        (
+            "elsewhere",
+            "running",
+            "absent",
+            (
+                "on its way",
+                "nothing",
+                "open",
+                "its migration to another destination is in progress or was interrupted",
+            ),
+        ),
+    ],
+)
+def test_what_is_seen_before_a_move_is_told_in_words(
+    begun: str, source: str, dest: str, expected: tuple[str, str, str, str]
+) -> None:
+    found = judge(Observation(source, dest, begun=begun))
+    assert (found.state, found.action, found.end, found.meaning) == expected
+    same = judge(Observation("running", "running", begun=begun, same_host=True))
+    assert (same.state, same.action, same.end) == ("is there", "leave", "arrived")
+    assert (same.meaning, same.wait) == ("this host is the destination", False)
+
+
+@pytest.mark.parametrize("action", ["resume_dest", "finish_dest", "clean_source", "resume_source", "clean_dest"])
+def test_what_a_verdict_asks_for_is_done(action: str) -> None:
+    assert verdicts.following(Verdict("", action, ""), [], late=False) == action
+
+
 def test_a_record_tells_whether_it_moves() -> None:
     to, origin = {"moving": "hyper2"}, {"moving_from": "1111"}
     cases: list[tuple[dict[str, str], bool, str]] = [
@@ -156,7 +334,8 @@ def test_a_record_tells_whether_it_moves() -> None:
     assert [verdicts.begun(memory, here=here, source_uuid="1111", dest="hyper2") for memory, here, _begun in cases] == [
         begun for *_case, begun in cases
     ]
-    assert verdicts.begun({}, here=False, source_uuid="", dest="hyper2") == "none"
+    for memory in ({}, {"moving_from": ""}):  # a source that nobody can name
+        assert verdicts.begun(memory, here=False, source_uuid="", dest="hyper2") == "none"
 
 
 def seen_as(action: str, meaning: str = "", *, wait: bool = False) -> Verdict:
@@ -194,6 +373,7 @@ def test_what_was_acted_upon_first_says_why() -> None:
         ([clean], seen_as("rolled_back", "d"), ("stayed", "a")),
         ([clean], lost, ("open", "c")),
         ([clean], unseen, ("stayed", "a")),
+        ([seen_as("resume_dest", "a")], seen_as("rolled_back", "d"), ("stayed", "a")),
         ([seen_as("resume_dest", "a"), seen_as("clean_source", "d")], unseen, ("arrived", "a")),
     ]
     found = [verdicts.outcome(acted, last) for acted, last, _expected in cases]

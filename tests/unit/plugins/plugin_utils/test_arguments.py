@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, Given, str]] = [
     ("start", {}, "guest: start requires it; write -e guest=NAME"),
     ("start", {"guest": "web1", "tag": "a"}, "tag: tag and guest are mutually exclusive; omit one"),
     ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
-    ("start", {"guest": "web1,-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
+    ("create", {"guest": "-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
     ("start", {"guest": ""}, "guest: '' is not a valid name"),
     ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is not a pattern"),
     ("create", {"guest": "w*"}, "guest: 'w*' is not a valid name"),

@@ -192,9 +192,9 @@ def test_all_problems_are_told_at_once() -> None:
 def test_guests_whose_names_are_none_are_left_alone() -> None:
     domains = [
         {"name": name, "uuid": "u", "state": "running"}
-        for name in ("-oProxyCommand=x", "{{ 1 }}", "a b", "web1", "\x1b[2J")
+        for name in ("a/b", "..", "", "Windows 10", "web1", "\x1b[2J", "a\nb")
     ]
-    assert [copy.name for copy in copies({"h1": {"domains": domains}})] == ["web1"]
+    assert [copy.name for copy in copies({"h1": {"domains": domains}})] == ["Windows 10", "web1"]
 
 
 def test_what_a_host_calls_its_guests_reaches_no_terminal() -> None:

@@ -1,0 +1,183 @@
+"""What a guest needs of the host that it runs on, and how its definition waits on another."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._xml import tied
+
+SILENT: dict[str, t.Any] = {
+    "memory_mib": 2048,
+    "machine": "",
+    "virt_type": "kvm",
+    "cpu_mode": "",
+    "bridges": (),
+    "networks": (),
+    "devices": (),
+    "tpm": False,
+}
+
+
+def domain(inside: str = "", *, devices: str = "", machine: str = "") -> str:
+    """A document with 2 GiB of memory."""
+    return (
+        f"<domain type='kvm'><name>web1</name><memory>2098175</memory>{inside}<os><type{machine}>hvm</type></os>"
+        f"<devices>{devices}</devices></domain>"
+    )
+
+
+def tidy(xml: str) -> str:
+    """One line, with quotes as here."""
+    return "".join(map(str.strip, xml.splitlines())).replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("xml", "needs"),
+    [
+        (domain(), {}),
+        (domain("<currentMemory>1048576</currentMemory>"), {"memory_mib": 1024}),
+        (domain(machine=" machine='pc-q35-7.2'"), {"machine": "pc-q35-7.2"}),
+        (domain("<cpu mode='host-passthrough'/>"), {"cpu_mode": "host-passthrough"}),
+        (domain("<cpu><model>Nehalem</model></cpu>"), {"cpu_mode": "custom"}),
+        (domain(devices="<tpm model='tpm-crb'/>"), {"tpm": True}),
+        (domain().replace("'kvm'", "'qemu'"), {"virt_type": "qemu"}),
+    ],
+)
+def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[str, t.Any]) -> None:
+    assert tied.needs(xml) == {**SILENT, **needs}
+
+
+@pytest.mark.parametrize(
+    ("devices", "needs"),
+    [
+        ("<interface type='bridge'><source bridge='br1'/></interface>", {"bridges": ("br1",)}),
+        ("<interface type='direct'><source dev='eth0'/></interface>", {"bridges": ("eth0",)}),
+        ("<interface type='network'><source network='lan' bridge='virbr0'/></interface>", {"networks": ("lan",)}),
+        ("<interface type='user'/><interface type='bridge'><source/></interface>", {}),
+        ("<interface type='ethernet'><source dev='tap0'/></interface>", {}),
+        (
+            (
+                "<interface type='bridge'><source bridge='br1'/></interface>"
+                "<interface type='network'><source network='wan'/></interface>"
+                "<interface type='bridge'><source bridge='br0'/></interface>"
+                "<interface type='network'><source network='lan'/></interface>"
+                "<interface type='bridge'><source bridge='br1'/></interface>"
+            ),
+            {"bridges": ("br0", "br1"), "networks": ("lan", "wan")},
+        ),
+    ],
+)
+def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.Any]) -> None:
+    assert tied.needs(domain(devices=devices)) == {**SILENT, **needs}
+
+
+@pytest.mark.parametrize(
+    ("devices", "told"),
+    [
+        ("<hostdev type='pci'/>", ("a pci device",)),
+        (
+            "<interface type='hostdev'><mac address='52:54:00:12:34:56'/></interface>",
+            ("the network device of 52:54:00:12:34:56",),
+        ),
+        ("<interface type='bridge'><mac address='52:54:00:12:34:56'/></interface>", ()),
+        ("<filesystem><source dir='/srv/share'/></filesystem>", ("directory /srv/share",)),
+        ("<filesystem><source file='/srv/image'/></filesystem>", ("directory ?",)),
+        ("<shmem name='a'/>", ("shared memory",)),
+        ("<disk device='floppy'><source file='/f'/></disk>", ("a floppy",)),
+        ("<disk device='floppy'/>", ()),
+        (
+            (
+                "<disk type='nvme' device='disk'><source type='pci' namespace='1'>"
+                "<address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source></disk>"
+            ),
+            ("the NVMe device 0000:01:00.0",),
+        ),
+        ("<disk type='nvme' device='disk'><source type='pci' namespace='1'/></disk>", ("an NVMe device",)),
+        ("<disk device='disk'><source file='/a'/></disk>", ()),
+    ],
+)
+def test_devices_that_tie_a_guest_to_its_host(devices: str, told: tuple[str, ...]) -> None:
+    assert tied.needs(domain(devices=devices)) == {**SILENT, "devices": told}
+
+
+def test_disks_by_the_names_of_block_jobs() -> None:
+    devices = (
+        "<disk><target dev='vda'/></disk><disk><target dev='sda'/></disk><interface><target dev='vnet0'/></interface>"
+    )
+    assert tied.targets(domain(devices=devices)) == ["vda", "sda"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "cpu"),
+    [
+        ("", None),
+        ("<cpu mode='host-passthrough'/>", None),
+        ("<cpu mode='custom'><model>Nehalem</model></cpu>", "<cpu mode='custom'><model>Nehalem</model></cpu>"),
+    ],
+)
+def test_the_processor_that_a_guest_was_given(inside: str, cpu: str | None) -> None:
+    found, machine, virt_type = tied.cpu(domain(inside, machine=" machine='pc-q35-7.2'"))
+    assert (found and tidy(found)) == cpu
+    assert (machine, virt_type) == ("pc-q35-7.2", "kvm")
+
+
+@pytest.mark.parametrize(
+    ("xml", "files"),
+    [
+        (domain(), []),
+        (domain().replace("<os>", "<os firmware='bios'>"), []),
+        (domain().replace("<os>", "<os firmware='efi'>"), ["/var/lib/libvirt/qemu/nvram/web1_VARS.fd"]),
+        (domain().replace("<os>", "<os firmware='efi'><nvram>/srv/web1.fd</nvram>"), ["/srv/web1.fd"]),
+        (domain().replace("<os>", "<os><nvram>/srv/web1.fd</nvram>"), ["/srv/web1.fd"]),
+        (
+            domain().replace("<os>", "<os firmware='efi'><nvram/>"),
+            ["/var/lib/libvirt/qemu/nvram/web1_VARS.fd"],
+        ),
+        (domain().replace("<os>", "<os><nvram/>"), []),
+        (
+            domain().replace("<os>", "<os firmware='efi'><nvram type='file'><source file='/srv/web1.fd'/></nvram>"),
+            ["/srv/web1.fd"],
+        ),
+        (domain().replace("<os>", "<os firmware='efi'><nvram type='network'><source protocol='nbd'/></nvram>"), []),
+    ],
+)
+def test_uefi_variables_are_the_only_file_beside_the_disks(xml: str, files: list[str]) -> None:
+    assert tied.files(xml) == files
+
+
+def with_disks(*found: str) -> str:
+    """A document whose disks have these sources."""
+    return domain(devices="".join(f"<disk><source {source}/></disk>" for source in found))
+
+
+@pytest.mark.parametrize(
+    ("found", "waiting"),
+    [
+        (["file='/a.qcow2'"], ["file='/a.qcow2.arriving'"]),
+        (["dev='/dev/sdb'"], ["dev='/dev/sdb.arriving'"]),
+        (
+            ["pool='fast' volume='data'", "file='/a'", "protocol='nbd' name='x'", "file='/b'"],
+            ["pool='fast' volume='data'", "file='/a.arriving'", "protocol='nbd' name='x'", "file='/b.arriving'"],
+        ),
+    ],
+)
+def test_a_definition_that_waits_cannot_be_started(found: list[str], waiting: list[str]) -> None:
+    before, after = with_disks(*found), with_disks(*waiting)
+    assert tidy(tied.reserved(before)) == tidy(after)
+    assert tidy(tied.released(after)) == tidy(tied.released(before)) == tidy(before)
+    assert tied.is_reserved(after) and not tied.is_reserved(before)
+
+
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        (["file='/a'", "file='/b.arriving'"], True),
+        (["file='/a'", "dev='/b.arriving'"], True),
+        (["name='x.arriving'"], False),
+        ([], False),
+    ],
+)
+def test_one_disk_that_waits_is_enough(found: list[str], waits: bool) -> None:
+    assert tied.is_reserved(with_disks(*found)) == waits
