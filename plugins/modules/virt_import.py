@@ -54,10 +54,15 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write the guests
+- name: Describe the guests
+  corral.virt.virt_domain_info:
+    arguments: minimal
+  register: virt_described
+
+- name: Write the guests of this host
   corral.virt.virt_import:
-    guests: "{{ virt_chosen.guests }}"
-    results: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_described'))) }}"
+    guests: "{{ virt_described.domains | map('combine', {'host': inventory_hostname}) }}"
+    results: "{{ {inventory_hostname: virt_described} }}"
     dest: group_vars/all/guests.yml
   run_once: true
 """

@@ -74,7 +74,7 @@ def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setenv("HOME", str(home))
     play, there = (
         Play(tmp_path),
-        [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "desk"])],
+        [guest(number, name, "shutdown") for number, name in enumerate(["centos1", "web1", "web2", "desk"])],
     )
     for name, guests in (("hyper1", there), ("hyper2", [])):
         images = "".join(_image(image) for image in ("centos.qcow2", "debian-12.qcow2"))

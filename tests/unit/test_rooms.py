@@ -236,7 +236,7 @@ BUDGETS_KIB = {
     "virt_image": 110,
 }
 BUDGETS_KIB |= {
-    "virt_pool": 47,
+    "virt_pool": 48,
     "virt_network": 70,
     "virt_network_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
