@@ -78,11 +78,12 @@ class Host:
 
     def add(self, name: str, uuid: str, state: str, **memory: t.Any) -> None:
         """A guest in that state, with what the collection remembers of it."""
-        path = "/srv/web1.qcow2" + (".arriving" if state == "reserved" else "")
-        disk = f"<disk type='file'><source file='{path}'/><target dev='vda'/></disk>"
+        disk = "<disk type='file'><source file='/srv/web1.qcow2.arriving'/><target dev='vda'/></disk>"
+        kernel = "<kernel>/.arriving</kernel>"
         domain = self.connection.defineXML(
             f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>65536</memory><os><type "
-            f"arch='i686'>hvm</type></os><devices>{disk if state == 'reserved' else ''}</devices></domain>"
+            f"arch='i686'>hvm</type>{kernel if state == 'reserved' else ''}</os>"
+            f"<devices>{disk if state == 'reserved' else ''}</devices></domain>"
         )
         if STATES[state][0] in (libvirt.VIR_DOMAIN_RUNNING, PAUSED):
             domain.create()

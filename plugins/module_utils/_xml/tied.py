@@ -9,12 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
 __all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved", "targets"]
 
 _NVME = NVME["nvme.address"]
 _WAITING = ".arriving"
+_NO_KERNEL = "/"
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 
 
@@ -92,16 +93,22 @@ def files(xml: str) -> list[str]:
 
 
 def reserved(xml: str) -> str:
-    """The definition so that nobody can start it: its disks are files that do not exist."""
+    """The definition so that nobody can start it: its kernel and its disks are files that do not exist.
+
+    Each is needed: a guest may have no disk that is a file, or one that it starts without (`startupPolicy`); and while
+    its disks are copied, they are not the guest's yet.
+    """
     root = parse(xml)
     for source, place in _paths(root):
         source.set(place, source.get(place) + _WAITING)
+    kernel = child(root.find("os"), "kernel")
+    kernel.text = (kernel.text or _NO_KERNEL) + _WAITING
     return text(root)
 
 
 def is_reserved(xml: str) -> bool:
     """Whether a definition waits so."""
-    return any(source.get(place).endswith(_WAITING) for source, place in _paths(parse(xml)))
+    return (parse(xml).findtext("os/kernel") or "").endswith(_WAITING)
 
 
 def released(xml: str) -> str:
@@ -109,6 +116,11 @@ def released(xml: str) -> str:
     root = parse(xml)
     for source, place in _paths(root):
         source.set(place, source.get(place).removesuffix(_WAITING))
+    kernel = root.find("os/kernel")
+    if kernel is not None:
+        kernel.text = (kernel.text or "").removesuffix(_WAITING)
+        if kernel.text == _NO_KERNEL:
+            root.find("os").remove(kernel)
     return text(root)
 
 
