@@ -247,7 +247,7 @@ def test_recipes_work() -> None:
         "virsh -q pool-refresh default; ip link add br42 type bridge && ip link set br42 up"
     )
     before = on(f"virsh list --all --name | sort; ls -A {IMAGES}; virsh net-list --all --name | sort")
-    gone = next(number for number, task in enumerate(tasks) if task["name"] == "All that the recipes made")
+    gone = next(number for number, task in enumerate(tasks) if task["name"] == "Remove the guests")
     LAB.play(*tasks[:gone])
     assert on("virsh domstate win1") == "running"
     described = on("virsh dumpxml win1")
