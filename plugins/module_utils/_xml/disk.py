@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from urllib.parse import urlsplit
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
@@ -283,6 +286,19 @@ class Disks(Items):
     def values(self, element: Element) -> dict[str, t.Any]:
         """With the place of its bytes told in one way."""
         return _once(super().values(element))
+
+    def _edit(self, found: Element, item: Item, index: Index, place: str) -> list[Change]:
+        """A place that is empty ejects the medium, whichever place the medium has."""
+        empty = [field for field in PLACES.values() if item.fields.get(field) == ""]
+        if not empty or any(item.fields.get(field) for field in PLACES.values()):
+            return super()._edit(found, item, index, place)
+        fields = {field: value for field, value in item.fields.items() if field not in empty}
+        ejected = []
+        if found.find("source") is not None:
+            ejected = [Change(f"{place}.{empty[0]}", self.summary(found), "")]
+            remote.forget_source(found)
+            found.set("type", "file")
+        return ejected + super()._edit(found, dataclasses.replace(item, fields=fields), index, place)
 
 
 DISKS = Disks(

@@ -136,3 +136,16 @@ def test_a_new_disk_comes_back_from_an_import(way: str) -> None:
     made = said.grafted(guest(way), said.bases()["new"]).xml
     assert place(said.stored(made)) == WAYS[way]
     assert "<disk" not in (arguments(made, autostart=False).get("xml") or "")
+
+
+@pytest.mark.parametrize("option", ["source", "volume", "url"])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_empty_text_ejects_a_medium_wherever_it_is(way: str, option: str) -> None:
+    drive = {"name": "a", "format": "raw", "device": "cdrom"}
+    found = said.grafted(said.understood({"disks": [{**drive, **WAYS[way]}]}), said.bases()["bare"]).xml
+    wanted = said.understood({"disks": [{**drive, option: ""}]})
+    told = said.grafted(wanted, found)
+    assert [(change.where, change.after) for change in told.changes] == [(f"disks[a].{option}", "")]
+    [disk] = parse(told.xml).findall("devices/disk")
+    assert disk.find("source") is None and disk.find(".//auth") is None and disk.get("type") == "file"
+    assert not said.grafted(wanted, said.stored(told.xml)).changes
