@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corral_lab.places import CACHE, Lab, write
-from corral_lab.shell import run
+from corral_lab.shell import run, unmount
 
 ARCHIVES = "var/cache/apt/archives"
 NETWORKS = ("ifupdown", "networkd")
@@ -51,7 +51,7 @@ def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: 
     host = Host(name, release, network, f"{lab.prefix}.{10 + number}", str(uuid.uuid4()), tree)
     root = host.root(lab)
     if root.is_mount():  # an earlier run ended between this and its record: its layers must not go from under the mount
-        run("umount", root)
+        unmount(root)
     shutil.rmtree(host.place(lab), ignore_errors=True)
     mount(lab, host)
     write(root / "etc/hostname", f"{name}\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corral_lab import cgroups, dhcp, generated, host, image, machine, network, processes, template, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
-from corral_lab.shell import run, start
+from corral_lab.shell import run, start, unmount
 from corral_lab.tree import tree
 
 BEGAN = time.monotonic()
@@ -74,7 +74,7 @@ def down(name: str) -> None:
                 host.keep_packages(lab)
                 shutil.rmtree(lab.build, ignore_errors=True)
         for mount in _mounts(state):
-            run("umount", mount)
+            unmount(mount)
         network.down(name)
         if state.exists():
             shutil.rmtree(state)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 from corral_lab.places import Problem
 
 MARK = "CORRAL_LAB_PROCESS"
+_BUSY_S = 30
 
 
 def run(*command: str | Path, text: str | None = None, ok: tuple[int, ...] = (0,)) -> str:
@@ -20,6 +22,24 @@ def run(*command: str | Path, text: str | None = None, ok: tuple[int, ...] = (0,
         said = (done.stderr or done.stdout).strip()[-2000:]
         raise Problem(f"{' '.join(map(str, command))} failed ({done.returncode}): {said}")
     return done.stdout
+
+
+def unmount(place: Path) -> None:
+    """Unmount what is there.
+
+    It stays busy for a moment after the end of the last process that used it, and while another host that is being
+    started has a copy of all mounts.
+    """
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            run("umount", place)
+        except Problem:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def run_json(*command: str | Path) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from corral_lab import host, processes
 from corral_lab.host import Host
 from corral_lab.places import CACHE, Lab, locked, write
-from corral_lab.shell import run
+from corral_lab.shell import run, unmount
 
 AUTHORITY = "ca"  # what the roles make on the controller, below the lab's build directory
 
@@ -58,7 +58,7 @@ def make(lab: Lab, template: Template) -> None:
     for each in hosts:
         processes.end(lab.name, each.name)
         if each.root(lab).is_mount():
-            run("umount", each.root(lab))
+            unmount(each.root(lab))
     host.keep_packages(lab, away=True)
     with locked(f"template-{template.slot}"):
         for left in template.place.parent.glob(f".{template.slot}.*"):
