@@ -11,7 +11,7 @@ import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import disks, many, seeds
+from ansible_collections.corral.virt.plugins.module_utils._front import disks, many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
@@ -96,6 +96,10 @@ class _Host:
         return disks.answers(self._connection, questions, self._held)
 
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+        if question is None:
+            return None
+        from ansible_collections.corral.virt.plugins.module_utils._front import seeds  # with the libraries of a seed
+
         return seeds.answer(self._connection, guest, question)
 
     def volumes(self) -> list[dict[str, t.Any]]:
@@ -112,6 +116,8 @@ class _Host:
 def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:
     """Hand a step to the room that knows how."""
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
+        from ansible_collections.corral.virt.plugins.module_utils._front import seeds
+
         seeds.do(connection, step)
         return None
     return doers.do(connection, uuid, step)

@@ -27,10 +27,8 @@ __all__ = ["answer", "do"]
 _ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits where a running guest reads it
 
 
-def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> SeedSite:
     """Ask the host; raises Unsupported for what it lacks."""
-    if question is None:
-        return None
     uri = connection.getURI()
     site = SeedSite(("", ""), uri=uri, here=is_here(uri))
     if isinstance(question, Customizing):

@@ -18,7 +18,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Seed
-from ansible_collections.corral.virt.plugins.module_utils._plan import customize
 
 __all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "seed"]
 
@@ -61,6 +60,8 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
         why = "on_change: next_boot works by a new instance-id; omit the one that never changes"
         problems.append(f"{where['meta_data']}: {why}")
     if method == OFFLINE:
+        from ansible_collections.corral.virt.plugins.module_utils._plan import customize
+
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
     if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in OFF:

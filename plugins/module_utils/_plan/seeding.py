@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Disk, GuestSpec, Seed, Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import customize, pool_files, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import STARTED, DiskPlan, NewVolume
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -161,6 +161,8 @@ def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, 
             f"cannot apply cloud_init of {wanted.name} with method virt_customize over {site.uri}: it needs the disk's "
             "file; run the module on the hypervisor, or use method: nocloud"
         )
+    from ansible_collections.corral.virt.plugins.module_utils._plan import customize
+
     disk = t.cast(steps.CreateVolume, _overlay(disks))
     volume = dataclasses.replace(disk.volume, name=disk.volume.name + UNSEEDED, path=disk.volume.path + UNSEEDED)
     commands = customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": site.host_key[0]})
