@@ -24,7 +24,7 @@ def run(*command: str | Path, text: str | None = None, ok: tuple[int, ...] = (0,
     return done.stdout
 
 
-def unmount(place: Path) -> None:
+def unmount(place: str | Path) -> None:
     """Unmount what is there.
 
     It stays busy for a moment after the end of the last process that used it, and while another host that is being
