@@ -73,7 +73,7 @@ class ActionModule(UntrustedAction):
             found = _holders.verdict(name, _state(one), here, asked, shown.get(name)) if name in concerned else None
             if found and not found.go:
                 told[place] = {"name": name, "changed": False, "failed": found.failed, "msg": found.why, "steps": []}
-        if "domains" not in arguments:
+        if not isinstance(arguments.get("domains"), list):
             return told, arguments
         return told, {**arguments, "domains": [one for place, one in enumerate(guests) if place not in told]}
 
@@ -108,9 +108,9 @@ def _makes(guest: dict[str, t.Any]) -> bool:
 
 def _is_asked(guest: t.Any) -> bool:
     """Whether other hosts matter to it; what is wrong with it, the module says."""
-    if not isinstance(guest, dict) or _state(guest) not in _holders.ASKED_STATES:
+    if not isinstance(guest, dict) or guest.get("name") is None or _state(guest) not in _holders.ASKED_STATES:
         return False
     try:
-        return bool(_units.check_given_name(str(guest.get("name")), what="name"))
+        return bool(_units.check_given_name(str(guest["name"]), what="name"))
     except BadInput:
         return False

@@ -8,19 +8,23 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import json
+import re
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable, templated
 
 __all__ = ["Copy", "Hosts", "answers", "copies", "found", "is_pattern"]
 
 _CLOCKS_APART_S = 300
 _CLOCK_END_S = 2**40
 _SHOWN = 20  # names in a message
+_TYPED = re.compile(r"[\w.-]+")  # what `-e guest=` takes as it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,7 +270,14 @@ def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
 def _unknown(name: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
     told = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
-    return f"cannot find {name}: {hosts}{f'; did you mean {told}?' if told else ''}"
+    return f"cannot find {name}: {hosts}{f'; did you mean {told}?{_as_json(near)}' if told else ''}"
+
+
+def _as_json(names: t.Iterable[str]) -> str:
+    """How to write a name that `-e guest=` does not take; one that is a template would be run."""
+    odd = next((name for name in names if not _TYPED.fullmatch(name) and not templated(name)), None)
+    written = shlex.quote(json.dumps({"guest": [odd]}, ensure_ascii=False))
+    return f" Write such a name as JSON: -e {written}" if odd else ""
 
 
 def _untagged(tag: str, there: t.Sequence[Copy], hosts: Hosts) -> str:

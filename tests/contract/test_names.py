@@ -169,3 +169,14 @@ def test_what_is_wrong_is_still_said(hypervisors: Hypervisors) -> None:
     assert told["h1"][0] == "failed" and "not a valid name" in told["h1"][1]
     told = hypervisors.make(name="{{ inventory_hostname }}", vcpus=1, memory=64, allow_duplicates="perhaps")
     assert told["h1"][0] == "failed" and "allow_duplicates" in told["h1"][1]
+
+
+def test_what_is_no_list_of_guests_is_refused(hypervisors: Hypervisors) -> None:
+    """By the module, after the action has looked at it; an empty list is one."""
+    hypervisors.have([])
+    wrong: list[t.Any] = ["x", {"name": "a"}, ["x"], [{}], [{"name": None}], [None], 7, True]
+    hypervisors.make(many=True, domains="{{ item }}", loop=[*wrong, []])
+    *refused, nothing = hypervisors.told["h1"]["results"]
+    for given, one in zip(wrong, refused):
+        assert one.get("failed") and one["msg"] not in ("", "'name'"), (given, one)
+    assert not nothing.get("failed") and nothing["results"] == []

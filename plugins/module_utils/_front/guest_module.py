@@ -24,11 +24,11 @@ class GuestModule(Module):
     def confidential(self) -> t.Iterator[str]:
         """Parts of its arguments that nobody may see."""
         yield from super().confidential()
-        guests = self.params.get("domains") or [self.params]
+        guests = self.params.get("domains", [self.params])
         for guest in guests if isinstance(guests, list) else []:
             if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
                 yield from merge.secrets(guest["xml"])
 
     def _log_invocation(self) -> None:
-        names = [str(guest["name"]) for guest in self.params.get("domains") or [self.params]]
+        names = [str(guest["name"]) for guest in self.params.get("domains", [self.params])]
         self.log(f"Invoked for {', '.join(map(ascii, names))}")

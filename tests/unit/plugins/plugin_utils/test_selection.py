@@ -240,3 +240,13 @@ def test_an_answer_of_another_shape_is_refused(result: object) -> None:
     with pytest.raises(BadInput, match="its list of guests cannot be read") as caught:
         answers({"h1": result, "h2": {"domains": [GUEST]}, "h3": result})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == ["h1", "h3"]
+
+
+def test_a_name_that_needs_quotes_is_written_as_json() -> None:
+    there = (*GUESTS, Copy("h1", "Windows 10", "u5", "running"), Copy("h2", "{{ evil }}x", "u6", "running"))
+    [told] = refused("start", there, guest=["Windows"])
+    assert told.endswith(
+        """; did you mean Windows 10 on h1? Write such a name as JSON: -e '{"guest": ["Windows 10"]}'"""
+    )
+    [told] = refused("start", there, guest=["{{ evil }}"])
+    assert told.endswith("did you mean {{ evil }}x on h2?")
