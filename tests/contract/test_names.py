@@ -177,6 +177,6 @@ def test_what_is_no_list_of_guests_is_refused(hypervisors: Hypervisors) -> None:
     wrong: list[t.Any] = ["x", {"name": "a"}, ["x"], [{}], [{"name": None}], [None], 7, True]
     hypervisors.make(many=True, domains="{{ item }}", loop=[*wrong, []])
     *refused, nothing = hypervisors.told["h1"]["results"]
-    for given, one in zip(wrong, refused):
+    for given, one in zip(wrong, refused, strict=True):
         assert one.get("failed") and one["msg"] not in ("", "'name'"), (given, one)
     assert not nothing.get("failed") and nothing["results"] == []
