@@ -81,10 +81,7 @@ class ActionModule(UntrustedAction):
         """The guest as the host is told of it; what is wrong goes into `problems`."""
         if not isinstance(guest, dict):
             return guest  # the module says what it must be
-        profiles = {
-            name: self._templar.template((task_vars or {}).get(name))
-            for name in ("virt_nic_profiles", "virt_disk_profiles")
-        }
+        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
         for step in (lambda one: _guest.with_profiles(one, profiles), _guest.prepared):
             try:
                 guest = step(guest)

@@ -15,10 +15,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _holders, _inventory, _reported, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders, _inventory, _reported, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
+_OWN = ("host", "apart")  # of a guest, for its placement
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
@@ -42,7 +44,7 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
-            asked = _Asked.of(options)
+            asked = _Asked.of(options, self._wrong(options["guests"], task_vars or {}))
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
@@ -65,6 +67,13 @@ class ActionModule(ActionBase):
             ]
         return result
 
+    def _wrong(self, guests: t.Sequence[t.Mapping[str, t.Any]], variables: t.Mapping[str, t.Any]) -> list[list[str]]:
+        """Problems of each guest that its host would find, after images were imported for it."""
+        profiles = {name: self._templar.template(variables.get(name)) for name in _guest.PROFILES}
+        return [
+            _guest.problems({key: value for key, value in one.items() if key not in _OWN}, profiles) for one in guests
+        ]
+
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
@@ -83,11 +92,11 @@ class _Asked:
         return {guest["name"] for found in self.leave.values() for guest in found}
 
     @classmethod
-    def of(cls, options: t.Mapping[str, t.Any]) -> _Asked:
-        """The same of the options; raises BadInput."""
+    def of(cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]]) -> _Asked:
+        """The same of the options, with the problems of each guest; raises BadInput."""
         usable = _reported.usable(options["hosts"])
         leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
-        guests = _guests(options["guests"], usable)
+        guests = _guests(options["guests"], wrong, usable)
         named = frozenset(guest.name for guest in guests)
         started = {
             guest.name: guest
@@ -220,12 +229,20 @@ def _left(
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
 
-def _guests(items: t.Sequence[t.Mapping[str, t.Any]], usable: t.Mapping[str, _reported.Info]) -> list[placement.Guest]:
+def _guests(
+    items: t.Sequence[t.Mapping[str, t.Any]],
+    wrong: t.Sequence[t.Sequence[str]],
+    usable: t.Mapping[str, _reported.Info],
+) -> list[placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
     found, problems = [], []
-    for item in items:
+    there = {guest["name"] for info in usable.values() for guest in info["guests"]}
+    for item, known in zip(items, wrong, strict=True):
+        problems += known
+        if known:
+            continue
         try:
-            guest = _guest(item)
+            guest = _needs(item, exists=item.get("name") in there)
             copied = item.get("clone_of") and not _having(guest.name, usable)
             found.append(_like(guest, _having(str(item["clone_of"]), usable)) if copied else guest)
         except BadInput as error:
@@ -258,15 +275,11 @@ def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
             yield what, of["image"]
 
 
-def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
-    name = _units.check_name(item.get("name"), what="guest name")
+def _needs(item: t.Mapping[str, t.Any], *, exists: bool) -> placement.Guest:
+    name = (_units.check_given_name if exists else _units.check_name)(item.get("name"), what="guest name")
     vcpus, memory = item.get("vcpus"), item.get("memory")
     vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
     memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory
-    try:
-        count = int(vcpus or 0)
-    except (TypeError, ValueError):
-        raise BadInput(f"vcpus of {name}: must be a whole number from 1, not {vcpus!r}") from None
     for what, image in _images(item):
         _units.check_image(image, what=f"{what} of {name}")
     # Other runs know it by a tag, so it is spelt as one: a text, and a name.
@@ -274,10 +287,10 @@ def _guest(item: t.Mapping[str, t.Any]) -> placement.Guest:
     interfaces = item.get("interfaces") or item.get("networks")
     bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     disks = item.get("disks")
-    pools = [POOL] if disks is None else [disk.get("pool") or POOL for disk in disks if not disk.get("source")]
+    pools = [POOL] if disks is None else [disk.get("pool") or POOL for disk in disks if not any(map(disk.get, PLACES))]
     return placement.Guest(
         name=name,
-        vcpus=count,
+        vcpus=int(vcpus or 0),
         memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
         host=item.get("host"),
         apart=apart,

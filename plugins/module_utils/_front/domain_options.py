@@ -10,6 +10,7 @@ What is in the XML has its option from its row; here is the rest, and what field
 
 from __future__ import annotations
 
+import difflib
 import functools
 import math
 import typing as t
@@ -31,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN, SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
-__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "all_wanted", "wanted"]
+__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "all_wanted", "spec_problems", "wanted"]
 
 NAMING: dict[str, t.Any] = {"allow_duplicates": {"type": "bool", "default": False}}  # the action has decided by it
 
@@ -188,19 +189,28 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
     if value is None:
         return None
     said = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
-    result = ArgumentSpecValidator(DICTS[option]).validate(bounded(DICTS[option], said))
+    said = bounded(DICTS[option], said)
+    result = ArgumentSpecValidator(DICTS[option]).validate(said)
+    if result.error_messages and not isinstance(value, dict):
+        kind = {"int": "a whole number"}.get(DICTS[option]["current"]["type"], "a text")
+        problems.append(f"{option} of {guest}: must be {kind} or a dictionary, not {said['current']!r}")
+    else:
+        problems += spec_problems(result, DICTS[option], guest, option)
+    return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
+
+
+def spec_problems(result: t.Any, spec: t.Mapping[str, t.Any], guest: str, *way: str) -> t.Iterator[str]:
+    """What Ansible found wrong with a dictionary of options, each with its place; `way` leads to it."""
     for unknown in sorted((name,) if isinstance(name, str) else name for name in result.unsupported_parameters):
-        known: t.Any = {"options": DICTS[option]}
+        known: t.Any = {"options": spec}
         for step in unknown[:-1]:
             known = known["options"][step]
-        problems.append(
-            f"{'.'.join((option, *unknown))} of {guest}: no such option; options are "
-            f"{', '.join(sorted(known['options']))}"
-        )
-    problems += [
-        f"{option} of {guest}: {message}" for message in result.error_messages if "Supported parameters" not in message
-    ]
-    return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
+        place, options = ".".join((*way, *unknown)), sorted(known["options"])
+        near = difflib.get_close_matches(unknown[-1], options, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"options are {', '.join(options)}"
+        yield f"{place} of {guest}: no such option; {remedy}"
+    where = f"{'.'.join(way)} of {guest}" if way else guest
+    yield from (f"{where}: {message}" for message in result.error_messages if "Supported parameters" not in message)
 
 
 def _disks(

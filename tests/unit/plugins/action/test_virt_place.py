@@ -14,10 +14,32 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 def test_apart_is_the_word_that_tags_hold() -> None:
     """A number meets its tag; what could be no tag is refused before anything is placed."""
-    [guest] = virt_place._guests([{"name": "web1", "apart": 1}], {})
+    [guest] = virt_place._guests([{"name": "web1", "apart": 1}], [[]], {})
     assert guest.apart == "1"
     with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
-        virt_place._guests([{"name": "web1", "apart": "a b"}], {})
+        virt_place._guests([{"name": "web1", "apart": "a b"}], [[]], {})
+
+
+def test_what_its_host_would_refuse_is_said_of_all_guests() -> None:
+    guests: list[dict[str, t.Any]] = [{"name": "web1"}, {"name": "web2", "apart": "a b"}, {"name": "web3"}]
+    with pytest.raises(BadInput) as refused:
+        virt_place._guests(guests, [["one"], [], ["two", "three"]], {})
+    assert refused.value.problems[0] == "one" and refused.value.problems[2:] == ["two", "three"]
+
+
+def test_a_guest_that_exists_keeps_its_name_and_a_new_one_gets_no_such_name() -> None:
+    there = {"h1": {"guests": [{"name": "Windows 10"}]}}
+    guests: list[dict[str, t.Any]] = [{"name": "Windows 10"}, {"name": "Windows 11"}]
+    [kept] = virt_place._guests(guests[:1], [[]], there)
+    assert kept.name == "Windows 10"
+    with pytest.raises(BadInput, match="guest name: 'Windows 11' is not a valid name"):
+        virt_place._guests(guests, [[], []], there)
+
+
+@pytest.mark.parametrize("place", [{"network": {"protocol": "rbd"}}, {"url": "nbd://h/x"}, {"nvme": {"address": "x"}}])
+def test_a_disk_that_is_elsewhere_needs_no_pool(place: dict[str, t.Any]) -> None:
+    [guest] = virt_place._guests([{"name": "web1", "disks": [{"name": "a", **place}]}], [[]], {})
+    assert guest.pools == frozenset()
 
 
 def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
@@ -74,7 +96,7 @@ def test_a_path_is_no_image() -> None:
     with pytest.raises(
         BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"
     ):
-        virt_place._guests(guests, {})
+        virt_place._guests(guests, [[], []], {})
 
 
 @pytest.mark.parametrize(
@@ -116,6 +138,7 @@ def test_a_copy_goes_where_its_original_is() -> None:
             {"name": "b", "clone_of": "db1", "vcpus": 4, "memory": "1GiB", "host": "hyper2"},
             {"name": "c", "clone_of": "db2"},
         ],
+        [[], [], []],
         HOSTS,
     )
     assert first == Guest("a", 2, 512, host="hyper1")
