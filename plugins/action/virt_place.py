@@ -235,7 +235,7 @@ def _guests(
     usable: t.Mapping[str, _reported.Info],
 ) -> list[placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
-    found, problems = [], []
+    found, problems = list[placement.Guest](), list[str]()
     there = {guest["name"] for info in usable.values() for guest in info["guests"]}
     for item, known in zip(items, wrong, strict=True):
         problems += known

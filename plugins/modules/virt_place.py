@@ -12,6 +12,7 @@ short_description: Choose a hypervisor for each of many guests at once
 version_added: 0.1.0
 description:
   - Decides from the results of M(corral.virt.virt_host_info), and explains every choice and every refusal.
+  - Checks all options of all guests first, as M(corral.virt.virt_domain) would, and reports every problem.
   - An existing guest stays where it is. While a host of O(group) is unreachable, a guest that is not seen to run
     elsewhere is deferred, not created or started a second time.
   - An existing guest that is off and that the same batch starts (C(state=running)) counts in full on its host.

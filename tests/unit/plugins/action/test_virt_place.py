@@ -22,7 +22,7 @@ def test_apart_is_the_word_that_tags_hold() -> None:
 
 def test_what_its_host_would_refuse_is_said_of_all_guests() -> None:
     guests: list[dict[str, t.Any]] = [{"name": "web1"}, {"name": "web2", "apart": "a b"}, {"name": "web3"}]
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput, match="apart of web2") as refused:
         virt_place._guests(guests, [["one"], [], ["two", "three"]], {})
     assert refused.value.problems[0] == "one" and refused.value.problems[2:] == ["two", "three"]
 
