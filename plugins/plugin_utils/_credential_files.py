@@ -73,7 +73,8 @@ def check(files: t.Mapping[str, str]) -> None:
         if (reason := _unreadable(files[option]))
     ]
     if not problems:
-        fault = credentials.fault(credentials.Credentials(*(files[option] for option in OPTIONS), revoked=os.devnull))
+        authority, certificate, key = (files[option] for option in OPTIONS)
+        fault = credentials.fault(credentials.Credentials(authority, certificate, key, revoked=os.devnull))
         problems = [fault] if fault else []
     if problems:
         remedy = "" if unset else f". Update the files of {_ALL} ({_ENVIRONMENT}); in AWX, update the credential"

@@ -24,9 +24,13 @@ OURS, OTHERS = Authority("our CA"), Authority("other CA")
 ENVIRONMENT = {option: f"CORRAL_VIRT_{option.upper()}" for option in OPTIONS}
 
 
-def given(place: Path, name: str = "controller", *, authority: Authority = OURS, **days: int) -> dict[str, str]:
+def given(
+    place: Path, name: str = "controller", *, authority: Authority = OURS, first_day: int = -9, last_day: int = 9
+) -> dict[str, str]:
     """Files of random names, by option."""
-    directory = write_directory(place / name, "client", authority, authority.issue(name, **days))
+    directory = write_directory(
+        place / name, "client", authority, authority.issue(name, first_day=first_day, last_day=last_day)
+    )
     files = {}
     for number, (option, old) in enumerate(OPTIONS.items()):
         files[option] = str((directory / old).rename(directory / f"tmp{number}x7_"))
@@ -44,6 +48,12 @@ def test_libvirt_finds_them_by_its_own_names(tmp_path: Path) -> None:
     assert kept.named(f"{place}/clientcert.pem of {place}") == f"{files['cert_file']} of {','.join(files.values())}"
     kept.close()
     assert not place.exists() and Path(files["key_file"]).exists()
+
+
+def other_pair(files: dict[str, str]) -> None:
+    """A key of another certificate."""
+    other_key(Path(files["key_file"]).parent)
+    Path(files["key_file"]).with_name("clientkey.pem").rename(files["key_file"])
 
 
 def cut(option: str) -> t.Callable[[dict[str, str]], object]:
@@ -65,10 +75,7 @@ def cut(option: str) -> t.Callable[[dict[str, str]], object]:
         ),
         (lambda files: files.update(key_file="/"), "key_file: cannot read /: Is a directory"),
         (
-            lambda files: (
-                other_key(Path(files["key_file"]).parent)
-                or (Path(files["key_file"]).parent / "clientkey.pem").rename(files["key_file"])
-            ),
+            other_pair,
             "{key_file} does not match {cert_file}; the role corral.virt.pki issues a new one. Update the files",
         ),
         (lambda files: Path(files["cert_file"]).write_text("x"), "{cert_file} is not a certificate"),
@@ -86,9 +93,9 @@ def test_one_message_says_which_file_and_why(
     assert re.search(told.format(**files), str(caught.value)), caught.value
 
 
-@pytest.mark.parametrize(("days", "told"), [({"last_day": -1}, "expired on"), ({"first_day": 1}, "valid only from")])
-def test_a_certificate_out_of_its_time(days: dict[str, int], told: str, tmp_path: Path) -> None:
-    files = given(tmp_path, **days)
+@pytest.mark.parametrize(("first_day", "last_day", "told"), [(-9, -1, "expired on"), (1, 9, "valid only from")])
+def test_a_certificate_out_of_its_time(first_day: int, last_day: int, told: str, tmp_path: Path) -> None:
+    files = given(tmp_path, first_day=first_day, last_day=last_day)
     with pytest.raises(BadInput, match=told) as caught:
         check(files)
     assert files["cert_file"] in str(caught.value)
