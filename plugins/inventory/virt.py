@@ -94,6 +94,7 @@ options:
         after it has queried the hypervisors.
       - They take precedence over O(pki_dir), wherever either is set. The plugin fails if a file is missing, or
         the certificate has expired, does not match the key, or is not signed by the CA.
+      - There is no file for a certificate revocation list, so a revoked certificate of a hypervisor is not recognised.
     type: str
     env:
       - name: CORRAL_VIRT_CA_FILE

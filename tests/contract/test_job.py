@@ -12,12 +12,14 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils._home import KNOWN_HOSTS
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_authority import Hosts, hosts, keys, made
 from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory, guest
 from ansible_collections.corral.virt.tests.tools import preloaded
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 __all__ = ["hosts", "keys", "made"]  # fixtures
 
@@ -223,3 +225,32 @@ def test_host_keys_without_a_home(homeless: Path, tmp_path: Path) -> None:
     assert told["changed"] is False and "set guests_known_hosts (CORRAL_VIRT_KNOWN_HOSTS)" in told["msg"]
     assert keep("/dev/null/known_hosts")["failed"] is True or keep("~/other")["failed"] is True
     assert keep(str(tmp_path / "known_hosts"))["changed"] is True
+
+
+@pytest.mark.parametrize("job", [True, False], ids=["in AWX", "elsewhere"])
+def test_a_stored_inventory_is_not_waited_for(job: bool, tmp_path: Path) -> None:
+    """A job of AWX cannot see a guest that it has just made."""
+    create, site = (yaml.safe_load((ROLES.parent / f"playbooks/{name}.yml").read_text()) for name in ("create", "site"))
+    checks = [task for play in site for task in play.get("post_tasks", [])]
+    [asked] = [task["when"] for task in checks if task["name"].startswith("Check that the inventory has the guests")]
+    created = {"__guests_result": {"results": [{"name": "web1", "ssh_host_key": KEY}]}, "virt_host": {"host": {}}}
+    known = {
+        "__virt_reached": create[0]["vars"]["__virt_reached"],
+        "__virt_guest": {"name": "web1", "state": "running"},
+        "__guests_placed": {"placements": {"web1": "h1"}},
+        "guest": "web1",
+        **({"awx_job_id": 7} if job else {}),
+    }
+    inventory = {
+        "all": {"children": {"hyper": {"hosts": {"h1": created}}, "guests_running": {"hosts": {"old1": None}}}}
+    }
+    found = value(
+        tmp_path,
+        f"[__virt_reached, {' and '.join(f'({condition})' for condition in asked)}]",
+        [],
+        known,
+        host="h1",
+        inventory=json.dumps(inventory),
+        arguments=["--limit", "h1"],
+    )
+    assert [str(one) == "True" for one in found] == [not job, not job]
