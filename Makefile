@@ -66,7 +66,7 @@ yamllint: venv
 	yamllint --strict .
 
 ansible-lint: venv
-	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' extensions playbooks plugins roles) ansible-lint -q
+	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' examples extensions playbooks plugins roles) ansible-lint -q
 
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)

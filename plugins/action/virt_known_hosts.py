@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _host_keys, _known_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils import _home, _host_keys, _known_hosts
 
 OPTIONS: dict[str, t.Any] = {
     "path": {"type": "path", "required": True},
@@ -28,6 +28,12 @@ OPTIONS: dict[str, t.Any] = {
     "absent": {"type": "list", "elements": "str", "default": []},
     "renamed": {"type": "dict", "default": {}},
 }
+
+
+_NOT_KEPT = (
+    "the guests' host keys are not kept: {} cannot be written. The inventory plugin takes them from the hypervisors; "
+    "to keep them, set guests_known_hosts (CORRAL_VIRT_KNOWN_HOSTS) to a file that you own"
+)
 
 
 class ActionModule(ActionBase):
@@ -44,6 +50,8 @@ class ActionModule(ActionBase):
         path = os.path.abspath(options.pop("path"))
         try:
             _check(options)
+            if _home.lacks(path, _home.KNOWN_HOSTS):
+                return {**result, "changed": False, "msg": _NOT_KEPT.format(path)}
             before, after = _written(path, options, Gate(check_mode=self._task.check_mode))
         except VirtError as error:
             raise AnsibleActionFail(str(error)) from error

@@ -10,13 +10,15 @@ import os
 import typing as t
 from pathlib import Path
 
+from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleError
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import check_names
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils import _home
 from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
@@ -41,6 +43,7 @@ class ActionModule(UntrustedAction):
             params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts
         )
         try:
+            _place(params)
             with files.explained(f"use the CA in {params['ca_dir']}"):
                 if params["state"] == "revoked":
                     result.update(certifier.revoke())
@@ -66,6 +69,24 @@ class ActionModule(UntrustedAction):
         said = {option: value for option, value in params.items() if value is not None}
         return t.cast(
             Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=said, task_vars=task_vars)
+        )
+
+
+def _place(params: Variables) -> None:
+    """Where a job without a home directory keeps what it writes down of an authority whose texts it got: nowhere, after
+    it. The controller's own certificate would be gone as well.
+
+    Raises Refused where there is no authority either.
+    """
+    if not _home.lacks(params["ca_dir"], _home.CA_DIR):
+        return
+    if params["ca_key"] or params["qemu_ca_key"]:
+        params.update(ca_dir=os.path.join(C.DEFAULT_LOCAL_TMP, "corral-ca"), controller=False)
+    elif not (params["ca_certificate"] or params["qemu_ca_certificate"] or os.path.exists(params["ca_dir"])):
+        raise Refused(
+            f"cannot keep a certificate authority in {params['ca_dir']}: the home directory cannot be written. Set "
+            "ca_dir (pki_ca_dir of role pki, CORRAL_VIRT_CA_DIR) to the directory of the authority, or set its texts: "
+            "ca_certificate, ca_key, qemu_ca_certificate and qemu_ca_key (pki_ca_certificate, ...)"
         )
 
 

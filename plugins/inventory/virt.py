@@ -35,7 +35,8 @@ notes:
   - Host variables of a guest are C(virt_hypervisor), C(virt_name), C(virt_state), C(virt_uuid), C(virt_vcpus),
     C(virt_memory_mib), C(virt_tags), C(virt_macs), C(virt_addresses) and C(virt_title); C(ansible_host) if an address
     is known; C(ansible_ssh_common_args) if the host key is known, followed by the value that the inventory or
-    C(ansible.cfg) sets for it.
+    C(ansible.cfg) sets for it; C(ansible_ssh_host_key_checking=true) beside it, unless the inventory sets that variable
+    or C(ansible_host_key_checking), because AWX disables the check for all jobs.
   - Control characters in names, titles and tags are shown as C(\\x1b).
   - Names and titles are untrusted; templates in them are never evaluated.
 requirements:
@@ -78,11 +79,35 @@ options:
     description:
       - Directory of the controller's own certificate, a template like O(uri).
       - Defaults to the directory that the role P(corral.virt.pki#role) uses.
+      - O(ca_file), O(cert_file) and O(key_file) take precedence.
     type: str
     default: "{{ pki_ca_dir | default(lookup('ansible.builtin.env', 'CORRAL_VIRT_CA_DIR') or '~/.config/corral/ca')
       }}/controller"
     env:
       - name: CORRAL_VIRT_PKI_DIR
+  ca_file:
+    description:
+      - File with the certificate of libvirt's CA, a template like O(uri). Use O(ca_file), O(cert_file) and O(key_file)
+        where the certificate is not in a directory with libvirt's file names, such as in a job of AWX, which writes
+        credentials to files with random names.
+      - Set all three or none. C(virt_pki_dir) is then a private directory of links to them, which the plugin removes
+        after it has queried the hypervisors.
+      - They take precedence over O(pki_dir), wherever either is set. The plugin fails if a file is missing, or
+        the certificate has expired, does not match the key, or is not signed by the CA.
+      - There is no file for a certificate revocation list, so a revoked certificate of a hypervisor is not recognised.
+    type: str
+    env:
+      - name: CORRAL_VIRT_CA_FILE
+  cert_file:
+    description: File with the controller's certificate, see O(ca_file).
+    type: str
+    env:
+      - name: CORRAL_VIRT_CERT_FILE
+  key_file:
+    description: File with the private key of O(cert_file), not encrypted, see O(ca_file).
+    type: str
+    env:
+      - name: CORRAL_VIRT_KEY_FILE
   known_hosts:
     description:
       - File with the SSH host keys of the guests, under their names; a template like O(uri). Empty for no file.
@@ -91,6 +116,21 @@ options:
     type: str
     env:
       - name: CORRAL_VIRT_KNOWN_HOSTS
+  host_keys:
+    description:
+      - Sources of a guest's SSH host key, in order. The first source that has a key for the guest is used, and no
+        other.
+      - V(file) is O(known_hosts). V(record) is the key that the collection recorded in the guest's metadata, as its
+        hypervisor reports it over the verified connection. It needs no file, so a job with an empty home directory
+        verifies guests too, and so does a job of AWX, which runs elsewhere than the inventory was read. It requires
+        OpenSSH 8.5 on the machine that connects to the guest.
+      - The plugin does not use the record if two hypervisors report different keys for one name.
+    type: list
+    elements: str
+    choices: [file, record]
+    default: [file, record]
+    env:
+      - name: CORRAL_VIRT_HOST_KEYS
   addresses:
     description:
       - Sources of a guest's addresses, in order. The first source that knows an address is used.
@@ -158,6 +198,10 @@ filters:
 plugin: corral.virt.virt
 uri: qemu+ssh://corral-reader@{{ virt_address }}/system?keyfile={{ '~/.ssh/corral-reader' | expanduser }}
 ---
+# in AWX: a credential sets CORRAL_VIRT_CA_FILE, CORRAL_VIRT_CERT_FILE and CORRAL_VIRT_KEY_FILE to files of its own
+plugin: corral.virt.virt
+strict_hosts: true # else AWX forgets the guests of a hypervisor that does not answer
+---
 # one machine, no other source needed; groups by memory, a variable of one's own, and the answers kept for five minutes
 plugin: corral.virt.virt
 hypervisors:
@@ -176,6 +220,7 @@ cache_connection: ~/.cache/corral
 cache_timeout: 300
 """
 
+import contextlib
 import functools
 import ipaddress
 import typing as t
@@ -190,13 +235,21 @@ from ansible.template import is_trusted_as_template, trust_as_template
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors, _inventory, _sources
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.plugin_utils import (
+    _credential_files,
+    _hypervisors,
+    _inventory,
+    _known_hosts,
+    _sources,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, printable, templated
 
 # as a default above, Ansible would render it too early
 KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"
+HOST_KEY_CHECKING = ("ansible_ssh_host_key_checking", "ansible_host_key_checking")  # Ansible's own two names
 RESERVED = {"all", "ungrouped", *C.LOCALHOST}
 
 
@@ -223,9 +276,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         self._sources = [*inventory.processed_sources, path]
         self._known_hosts: dict[str, str] = {}
+        self._named: dict[str, _known_hosts.Names] = {}
         self._check_options()
-        uris = self._uris()
-        answers = self._answers(uris, path, cache)
+        with contextlib.closing(_credential_files.CredentialFiles(C.DEFAULT_LOCAL_TMP)) as self._credentials:
+            uris = self._uris()
+            answers = self._answers(uris, path, cache)
         for name in uris:
             inventory.set_variable(name, "virt_reachable", name in answers)
         self._add_groups(uris)
@@ -261,10 +316,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {name: self._uri(name, (explicit or {}).get(name) or self.get_option("uri")) for name in names}
 
     def _uri(self, name: str, template: str) -> str:
-        pki_dir = self.loader.path_dwim(self._render(name, self.get_option("pki_dir")))
+        pki_dir = self._pki_dir(name)
         address = _inventory.in_uri(self._render(name, "{{ ansible_host | default(inventory_hostname) }}"))
         uri = self._render(name, template, virt_address=address, virt_pki_dir=urllib.parse.quote(pki_dir))
         return _inventory.unattended(uri)
+
+    def _pki_dir(self, name: str) -> str:
+        """Where libvirt finds the certificate for a hypervisor."""
+        said = {option: self._render(name, self.get_option(option) or "") for option in _credential_files.OPTIONS}
+        if not any(said.values()):
+            return t.cast(str, self.loader.path_dwim(self._render(name, self.get_option("pki_dir"))))
+        try:
+            return self._credentials.directory(
+                {option: self.loader.path_dwim(path) if path else "" for option, path in said.items()}
+            )
+        except BadInput as error:
+            raise AnsibleParserError(printable(str(error))) from error
 
     def _answers(self, uris: dict[str, str], path: str, cache: bool) -> dict[str, Answer]:
         """Guests by hypervisor, of those that answered now or into the cache."""
@@ -272,16 +339,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         kept: dict[str, t.Any] = {}
         if self.get_option("cache") and cache:
             kept = self.cache.get(key) or {}
-        known = {
-            name: kept[name] for name, uri in uris.items() if name in kept and kept[name]["asked"] == [uri, *sources]
-        }
+        questions = {name: [self._credentials.named(uri), *sources] for name, uri in uris.items()}
+        known = {name: kept[name] for name in uris if name in kept and kept[name]["asked"] == questions[name]}
         asked = {name: uri for name, uri in uris.items() if name not in known}
         fresh = self._ask(asked, sources)
         if self.get_option("cache") and not kept:
             # Only as a whole: each writing starts the cache's clock anew. Who did not answer is asked again next time.
-            self.cache[key] = {
-                name: {"asked": [uris[name], *sources], **answer._asdict()} for name, answer in fresh.items()
-            }
+            self.cache[key] = {name: {"asked": questions[name], **answer._asdict()} for name, answer in fresh.items()}
         return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh}
 
     def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, Answer]:
@@ -308,7 +372,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Who did not answer, once for each reason."""
         reasons: dict[str, list[str]] = {}
         for name in sorted(failures):
-            reasons.setdefault(_hypervisors.reason(failures[name]), []).append(name)
+            reason = self._credentials.named(_hypervisors.reason(failures[name]))
+            reasons.setdefault(reason, []).append(name)
         problems = [f"guests on {', '.join(names)} are not shown: {reason}" for reason, names in reasons.items()]
         if problems and self.get_option("strict_hosts"):
             raise AnsibleParserError(printable("; ".join(problems)))
@@ -354,6 +419,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         addresses, disputes = _inventory.reached_at(guests, strangers, self.get_option("prefer"))
         for warning in (*warnings, *disputes):
             self._warn(warning)
+        self._recorded = _inventory.host_keys(answers)
         planned = {self._sanitize_group_name(group) for guest in guests.values() for group in _inventory.groups(*guest)}
         groups = RESERVED | planned | set(self.inventory.groups)
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
@@ -440,7 +506,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self.inventory.hosts[host].remove_group(group)
                 self._warn(f"guest {host} is not put into {group.name} by keyed_groups: it is a group of hypervisors")
 
-    def _ssh_args(self, name: str, hypervisor: str) -> dict[str, str]:
+    def _ssh_args(self, name: str, hypervisor: str) -> dict[str, t.Any]:
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
         if hypervisor not in self._known_hosts:
             template = self.get_option("known_hosts")
@@ -448,14 +514,33 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         path = self._known_hosts[hypervisor]
         if not path:
             return {}
-        ours = plain(_inventory.ssh_args(self.loader.path_dwim(path), name))
+        ours = plain(self._verified_by(self.loader.path_dwim(path), name))
         variables = self._variables(name)
         theirs = (
             variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
         )
         both = f"{ours} {theirs}" if theirs else ours
         trusted = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
-        return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both}
+        checked = {} if variables.keys() & HOST_KEY_CHECKING else {HOST_KEY_CHECKING[0]: True}
+        return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both, **checked}
+
+    def _verified_by(self, path: str, name: str) -> str:
+        """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses."""
+        for source in self.get_option("host_keys"):
+            if source == "file" and name in self._names_in(path):
+                break
+            if source == "record" and name in self._recorded:
+                return _inventory.ssh_args_of_key(self._recorded[name], name)
+        return _inventory.ssh_args(path, name)
+
+    def _names_in(self, path: str) -> _known_hosts.Names:
+        """Whom a file of host keys names; nobody where none can be read."""
+        if path not in self._named:
+            try:
+                self._named[path] = _known_hosts.Names(configuration.read(path))
+            except VirtError:
+                self._named[path] = _known_hosts.Names("")
+        return self._named[path]
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:
         """What an expression builds is as plain as what it was built from."""

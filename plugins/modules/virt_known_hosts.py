@@ -27,7 +27,10 @@ attributes:
     support: full
 options:
   path:
-    description: The file, created if it does not exist.
+    description:
+      - The file, created if it does not exist.
+      - If it is C(~/.config/corral/known_hosts), and the home directory cannot be written, as in a job in a container,
+        the module changes nothing and says so in RV(msg).
     type: path
     required: true
   keys:
@@ -63,4 +66,9 @@ EXAMPLES = r"""
   run_once: true
 """
 
-RETURN = r""" # """
+RETURN = r"""
+msg:
+  description: Why nothing was written.
+  returned: when O(path) is the default, and the home directory cannot be written
+  type: str
+"""

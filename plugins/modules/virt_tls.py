@@ -149,7 +149,8 @@ options:
     description:
       - Private key of the CA of O(ca_certificate), as PEM text, for example from a vault. It is not written to any
         disk, and not sent to the host. The certificates that it signs, and the controller's certificate, are stored in
-        O(ca_dir).
+        O(ca_dir). If O(ca_dir) is the default and the home directory cannot be written, as in a job in a container, the
+        module keeps them only until Ansible ends, and issues no certificate to the controller.
       - Also requires O(qemu_ca_certificate) and O(qemu_ca_key) if O(identities) contains V(qemu).
     type: str
   ca_crl:

@@ -13,6 +13,7 @@ import socket
 import typing as t
 import urllib.parse
 
+from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = [
@@ -23,12 +24,14 @@ __all__ = [
     "destination",
     "endpoint",
     "groups",
+    "host_keys",
     "host_name",
     "in_uri",
     "ip",
     "is_destination",
     "reached_at",
     "ssh_args",
+    "ssh_args_of_key",
     "strangers",
     "unattended",
     "variables",
@@ -231,6 +234,31 @@ def ssh_args(known_hosts: str, name: str) -> str:
     literal = known_hosts.replace("%", "%%")  # ssh's own placeholders
     options = (f'UserKnownHostsFile="{literal}"', f'HostKeyAlias="{name}"', "StrictHostKeyChecking=yes")
     return " ".join(f"-o {shlex.quote(option)}" for option in options)
+
+
+def ssh_args_of_key(key: str, name: str) -> str:
+    """Accept this key alone: no file is read but the machine's own `ssh_known_hosts`, and none need be there.
+
+    The key is in the argument itself, because AWX runs a job elsewhere than it has read the inventory.
+    """
+    options = (
+        "IgnoreUnknown=KnownHostsCommand",  # an ssh that is too old refuses the guest instead of the arguments
+        f"KnownHostsCommand=/bin/echo {name} {key}",
+        "UserKnownHostsFile=/dev/null",
+        f'HostKeyAlias="{name}"',
+        "StrictHostKeyChecking=yes",
+    )
+    return " ".join(f"-o {shlex.quote(option)}" for option in options)
+
+
+def host_keys(answers: t.Mapping[str, t.Sequence[Facts]]) -> dict[str, str]:
+    """The recorded SSH host key of every guest by the name that is shown, where no two hypervisors report different
+    ones for this name.
+    """
+    claims: dict[str, set[str]] = {}
+    for facts in (facts for found in answers.values() for facts in found if facts["ssh_host_key"]):
+        claims.setdefault(host_name(facts["name"]), set()).add(facts["ssh_host_key"])
+    return {name: key for name, keys in claims.items() if len(keys) == 1 for key in keys if is_key(key)}
 
 
 def in_uri(host: str) -> str:

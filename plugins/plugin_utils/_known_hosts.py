@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import typing as t
 
-__all__ = ["edited"]
+__all__ = ["Names", "edited"]
 
 _HASHED = "|1|"  # and then salt|HMAC-SHA1 of the name
 _NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the user's own
@@ -37,6 +37,18 @@ def edited(
         entries = _without(entries, name, kind=key.partition(" ")[0], keep=same)
         entries += [] if same else [_Entry((name,), key)]
     return "".join(f"{entry}\n" for entry in entries)
+
+
+class Names:
+    """Whom the text has a key of."""
+
+    def __init__(self, text: str) -> None:
+        hosts = [host for line in text.splitlines() for host in _Entry.of(line).hosts]
+        self._plain = {host.lower() for host in hosts}
+        self._hashed = [host for host in hosts if host.startswith(_HASHED)]
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._plain or any(_is(host, name) for host in self._hashed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,10 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _expiry
+from ansible_collections.corral.virt.plugins.plugin_utils import _expiry, _home
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["UntrustedAction"]
-
-
-_CA_DIR = "~/.config/corral/ca"
 
 
 class UntrustedAction(ActionBase):
@@ -32,7 +29,7 @@ class UntrustedAction(ActionBase):
         place = (
             self._templar.template((task_vars or {}).get("pki_ca_dir"))
             or os.environ.get("CORRAL_VIRT_CA_DIR")
-            or _CA_DIR
+            or _home.CA_DIR
         )
         for sentence in _expiry.warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
             Display().warning(printable(sentence))

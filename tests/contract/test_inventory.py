@@ -113,6 +113,7 @@ def test_variables_are_plain(two: Inventory) -> None:
     assert ssh.startswith("-o 'UserKnownHostsFile=\"/home/me/.config/corral/known_hosts\"' -o 'HostKeyAlias=\"web1\"'")
     assert known == {
         "ansible_host": "10.0.0.5",
+        "ansible_ssh_host_key_checking": True,
         "virt_addresses": ["10.0.0.5"],
         "virt_hypervisor": "hyper1",
         "virt_macs": ["52:54:00:00:00:01"],

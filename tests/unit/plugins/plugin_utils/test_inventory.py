@@ -169,6 +169,39 @@ def test_groups() -> None:
     ]
 
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXhQkqk0aB"
+OTHER_KEY = KEY.replace("GcT", "GcU")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "known"),
+    [
+        ([KEY], [], {"web1": KEY}),
+        ([KEY], [KEY], {"web1": KEY}),  # while it moves
+        ([KEY], [None], {"web1": KEY}),
+        ([KEY], [OTHER_KEY], {}),  # one of them is not the guest
+        ([None], [], {}),
+        (["ssh-ed25519 AAAA\nweb2 ssh-ed25519 BBBB"], [], {}),
+        (["ssh-ed25519 AAAA -oProxyCommand=id"], [], {}),
+    ],
+)
+def test_keys_that_hypervisors_report(first: list[str | None], second: list[str | None], known: dict[str, str]) -> None:
+    answers = {name: [guest(ssh_host_key=key) for key in keys] for name, keys in (("a", first), ("b", second))}
+    assert _inventory.host_keys(answers) == known
+
+
+def test_a_key_needs_no_file() -> None:
+    words = shlex.split(_inventory.ssh_args_of_key(KEY, "web1"))
+    assert words[::2] == ["-o"] * 5
+    assert words[1::2] == [
+        "IgnoreUnknown=KnownHostsCommand",
+        f"KnownHostsCommand=/bin/echo web1 {KEY}",
+        "UserKnownHostsFile=/dev/null",
+        'HostKeyAlias="web1"',
+        "StrictHostKeyChecking=yes",
+    ]
+
+
 def test_ssh_reads_back_what_was_meant() -> None:
     words = shlex.split(_inventory.ssh_args("/it's my/100% place", "web1"))
     assert words[1::2] == [
