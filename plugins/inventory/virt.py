@@ -124,11 +124,12 @@ options:
         hypervisor reports it over the verified connection. It needs no file, so a job with an empty home directory
         verifies guests too, and so does a job of AWX, which runs elsewhere than the inventory was read. It requires
         OpenSSH 8.5 on the machine that connects to the guest.
-      - The plugin does not use the record if two hypervisors report different keys for one name.
+      - With V(record), a hypervisor can play a guest that is not in the file and whose own hypervisor does not answer.
+        The plugin does not use the record if two hypervisors report different keys for one name.
+      - Defaults to V(file,record) with O(ca_file), and to V(file) otherwise.
     type: list
     elements: str
     choices: [file, record]
-    default: [file, record]
     env:
       - name: CORRAL_VIRT_HOST_KEYS
   addresses:
@@ -526,7 +527,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _verified_by(self, path: str, name: str) -> str:
         """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses."""
-        for source in self.get_option("host_keys"):
+        for source in self.get_option("host_keys") or (["file", "record"] if self.get_option("ca_file") else ["file"]):
             if source == "file" and name in self._names_in(path):
                 break
             if source == "record" and name in self._recorded:

@@ -33,6 +33,7 @@ UPDATE = {
     "ANSIBLE_INVENTORY_EXPORT": "True",
     "ANSIBLE_VERBOSE_TO_STDERR": "True",
     "ANSIBLE_HOST_PATTERN_MISMATCH": "error",
+    "CORRAL_VIRT_HOST_KEYS": "file,record",
 }
 JOB = {"ANSIBLE_HOST_KEY_CHECKING": "False"}
 Variables = dict[str, dict[str, t.Any]]
@@ -54,13 +55,14 @@ def project(tmp_path: Path) -> Inventory:
     return inventory
 
 
-def update(project: Inventory, **environment: str) -> dict[str, t.Any]:
+def update(project: Inventory, **environment: str | None) -> dict[str, t.Any]:
     """The groups and variables that AWX stores."""
     out = project.place.parent / "output.json"
     out.unlink(missing_ok=True)
     words = ["ansible-inventory", "--list", "--export", "-i", str(project.place), "--output", str(out)]
     words += ["--playbook-dir", str(project.place)]
-    env = defaults(**UPDATE, **{"HOME": str(project.place.parent / "home"), **environment})
+    wanted = {**UPDATE, "HOME": str(project.place.parent / "home"), **environment}
+    env = defaults(**{name: value for name, value in wanted.items() if value is not None})
     done = preloaded.run(words, cwd=project.place.parent, env=env, timeout_s=60, given=None)
     project.stderr = " ".join(done.stderr.split())
     assert done.returncode == 0, done.stderr
@@ -121,6 +123,11 @@ def test_an_empty_home_accepts_no_unknown_key(project: Inventory) -> None:
     # Two hypervisors say different things of it: neither is believed.
     assert "knownhostscommand" not in ssh(known["twin"]) and ssh(known["twin"])["stricthostkeychecking"] == "true"
     assert "ansible_ssh_common_args" not in known["old1"]
+
+
+def test_without_being_told_no_hypervisor_says_who_a_guest_is(project: Inventory) -> None:
+    told = ssh(update(project, CORRAL_VIRT_HOST_KEYS=None)["_meta"]["hostvars"]["web1"])
+    assert "knownhostscommand" not in told and told["stricthostkeychecking"] == "true"
 
 
 def test_a_job_that_checks_no_host_keys_checks_these(project: Inventory) -> None:
