@@ -35,7 +35,7 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
 
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
     """
-    said = {name: value for name, value in given.items() if name in action.arguments and value is not None}
+    said = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
     strange = [name for name in given if name not in action.arguments]
     problems = _strangers(action, strange, known)
     values = _converted(
@@ -47,6 +47,11 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
     if problems:
         raise BadInput(problems)
     return values
+
+
+def _is_empty(value: object) -> bool:
+    """Whether nothing was said: web forms give an optional question that nobody has answered as an empty text."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def withheld(action: Action, arguments: Given) -> list[str]:
@@ -96,14 +101,14 @@ def _near(name: str, names: t.Sequence[str]) -> str | None:
 
 def _parsed(argument: Argument, value: object) -> object:
     """Lists and dictionaries may be written as JSON or YAML, as a web form and `-e name=value` do."""
-    kind = argument.spec.get("type")
-    if kind not in ("list", "dict") or not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+    kind = {"list": list, "dict": dict}.get(argument.spec.get("type", ""))
+    if kind is None or not isinstance(value, str):
         return value
-    with contextlib.suppress(ValueError):
-        return json.loads(value)
-    with contextlib.suppress(yaml.YAMLError):
-        return yaml.safe_load(value)
-    return value  # the conversion says what it must be
+    for parse in (json.loads, yaml.safe_load):
+        with contextlib.suppress(ValueError, yaml.YAMLError):
+            if isinstance(parsed := parse(value), kind):
+                return parsed
+    return value  # of another form, or the conversion says what it must be
 
 
 def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:
