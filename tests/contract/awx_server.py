@@ -65,7 +65,14 @@ class Awx:
             kind = "job_templates" if self._find("job_templates", thing["unified_job_template"]) else "approvals"
             related["unified_job_template"] = f"{API}{kind}/{thing['unified_job_template']}/"
         kind = SINGULAR.get(endpoint, endpoint.removesuffix("s"))
-        return {**thing, "type": kind, "url": url, "related": related, "summary_fields": {}, **self._hidden(endpoint, thing)}
+        return {
+            **thing,
+            "type": kind,
+            "url": url,
+            "related": related,
+            "summary_fields": {},
+            **self._hidden(endpoint, thing),
+        }
 
     def _hidden(self, endpoint: str, thing: Thing) -> Thing:
         if endpoint != "credentials" or "inputs" not in thing:
@@ -110,7 +117,9 @@ class Awx:
             self.surveys[number] = data
             return 200, {}
         if parts[2] == "create_approval_template":
-            approval = self.add("approvals", {key: data[key] for key in ("name", "description", "timeout") if key in data})
+            approval = self.add(
+                "approvals", {key: data[key] for key in ("name", "description", "timeout") if key in data}
+            )
             self._find(parts[0], number)["unified_job_template"] = approval["id"]
             return 201, self.shown("approvals", approval)
         ids = self.related.setdefault("/".join(parts), [])
@@ -194,7 +203,7 @@ def _handler(state: Awx) -> type[BaseHTTPRequestHandler]:
             state.writes.append(f"{self.command} {url.path}")
             return self._send(*(state.post if self.command == "POST" else state.patch)(parts, data))
 
-        do_GET = do_POST = do_PATCH = _answer
+        do_GET = do_POST = do_PATCH = _answer  # noqa: N815
 
         def _send(self, code: int, body: Thing) -> None:
             text = b"" if code == 204 else json.dumps(body).encode()

@@ -21,7 +21,12 @@ from ansible_collections.corral.virt.tests.tools import awx_collection, job_temp
 
 pytestmark = pytest.mark.slow
 
-SECRETS = {"key": "the client's key", "ca_key": "libvirt's key", "qemu_ca_key": "QEMU's key", "passphrase": "pass phrase"}
+SECRETS = {
+    "key": "the client's key",
+    "ca_key": "libvirt's key",
+    "qemu_ca_key": "QEMU's key",
+    "passphrase": "pass phrase",
+}
 CLIENT = {"ca_certificate": "CA", "certificate": "CERT", "key": SECRETS["key"]}
 AUTHORITY = {
     "ca_certificate": "CA",
@@ -130,7 +135,10 @@ def everything_is_there(held: Awx) -> None:
 def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) -> None:
     """A plan, an approval, and what was planned."""
     nodes = {thing["identifier"]: thing for thing in held.objects["workflow_job_template_nodes"]}
-    assert (nodes["plan"]["unified_job_template"], nodes["plan"]["job_type"]) == (templates["rolling_update"]["id"], "check")
+    assert (nodes["plan"]["unified_job_template"], nodes["plan"]["job_type"]) == (
+        templates["rolling_update"]["id"],
+        "check",
+    )
     assert nodes["update"]["unified_job_template"] == templates["rolling_update"]["id"]
     assert nodes["update"].get("job_type", "") == ""
     (approval,) = held.objects["approvals"]
@@ -142,7 +150,13 @@ def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) 
         )
         for name, node in nodes.items()
     }
-    assert follow == {"plan": ["approve"], "approve": ["update"], "update": [], "build": ["distribute"], "distribute": []}
+    assert follow == {
+        "plan": ["approve"],
+        "approve": ["update"],
+        "update": [],
+        "build": ["distribute"],
+        "distribute": [],
+    }
     for name, action in (("planned_rolling_update", "rolling_update"), ("new_image", "build_image")):
         workflow = held.named("workflow_job_templates", f"corral.virt.{name}")
         assert held.surveys[workflow["id"]]["spec"] == job_templates.questions(_actions.action(action))
@@ -155,12 +169,16 @@ def test_a_change_is_seen_before_it_is_made(setup: Setup) -> None:
     said = setup.run("--check", awx_scm_branch="main")
     assert (setup.code, setup.changed, setup.held.writes) == (0, 2, before), said
     said = setup.run(awx_scm_branch="main")
-    assert (setup.code, setup.changed) == (0, 2) and setup.held.named("projects", "corral.virt")["scm_branch"] == "main", said
+    assert (setup.code, setup.changed) == (0, 2) and setup.held.named("projects", "corral.virt")[
+        "scm_branch"
+    ] == "main", said
 
 
 def test_without_authorities_nothing_signs_certificates(setup: Setup) -> None:
     said = setup.run(awx_authority=..., awx_client=...)
-    assert "There are no job templates for rotate_certificates and site" in said.replace("site and rotate_certificates", "rotate_certificates and site")
+    assert "There are no job templates for rotate_certificates and site" in said.replace(
+        "site and rotate_certificates", "rotate_certificates and site"
+    )
     names = {thing["name"].removeprefix("corral.virt.") for thing in setup.held.objects["job_templates"]}
     assert setup.code == 0 and names == NAMES - {"site", "rotate_certificates"}
     assert [thing["name"] for thing in setup.held.objects["workflow_job_templates"]] == [
@@ -177,7 +195,10 @@ def test_without_authorities_nothing_signs_certificates(setup: Setup) -> None:
         ({"awx_machine_credential": "kvm"}, "AWX has no kvm among its credentials; create it there"),
         ({"awx_instance_groups": ["far"]}, "AWX has no far among its instance_groups; create it there"),
         ({"awx_client": {"ca_certificate": "CA"}}, "missing required arguments: certificate, key"),
-        ({"awx_schedules": [{"name": "a", "action": "stop", "rrule": "x"}]}, "there is no job template for stop; choose one"),
+        (
+            {"awx_schedules": [{"name": "a", "action": "stop", "rrule": "x"}]},
+            "there is no job template for stop; choose one",
+        ),
         ({"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
     ],
     ids=str,

@@ -45,7 +45,11 @@ class Job:
             path.write_text(HOST.replace("</node>", f"{there}</node>"))
             hosts[host] = {"virt_uri": f"test://{path}", "ansible_connection": "local"}
         # The guests that ran before the job: AWX does not read the inventory again while it runs.
-        groups = {"hyper": {"hosts": list(hosts)}, "guests": {"children": ["guests_running"]}, "guests_running": {"hosts": []}}
+        groups = {
+            "hyper": {"hosts": list(hosts)},
+            "guests": {"children": ["guests_running"]},
+            "guests_running": {"hosts": []},
+        }
         variables = {"ansible_python_interpreter": sys.executable}
         content = {"all": {"vars": variables}, **groups, "_meta": {"hostvars": hosts}}
         program = self.place / "inventory/hosts"
@@ -82,7 +86,13 @@ def unanswered(action: str) -> Answers:
     return {question["variable"]: question.get("default", "") for question in questions}
 
 
-NEW: Answers = {"guest": "new", "vcpus": "1", "memory": "64MiB", "interfaces": "[]", "disks": "- name: data\n  size: 1MiB\n"}
+NEW: Answers = {
+    "guest": "new",
+    "vcpus": "1",
+    "memory": "64MiB",
+    "interfaces": "[]",
+    "disks": "- name: data\n  size: 1MiB\n",
+}
 
 
 @pytest.mark.parametrize(

@@ -231,10 +231,10 @@ def _option(question: Question) -> dict[str, t.Any]:
 class _Dumper(yaml.SafeDumper):
     """Lists below their key, texts of several lines as they are, and nothing by reference."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)  # type: ignore[no-untyped-call]
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 

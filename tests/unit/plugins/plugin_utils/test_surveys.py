@@ -14,7 +14,10 @@ TEXTS = {"vcpus": "Number of vCPUs.", "disks": "Disks.", "storage": "What is cop
 Wanted = dict[str, t.Any]
 
 QUESTIONS: list[tuple[Argument, Wanted]] = [
-    (Argument("to", {"type": "str"}, "Where."), {"type": "text", "question_name": "To", "question_description": "Where."}),
+    (
+        Argument("to", {"type": "str"}, "Where."),
+        {"type": "text", "question_name": "To", "question_description": "Where."},
+    ),
     (Argument("out", {"type": "path"}, "A `file`."), {"type": "text", "question_description": "A file."}),
     (
         Argument("wait_timeout", {"type": "int", "default": 300}, "Seconds.", minimum=1),
@@ -68,7 +71,7 @@ def test_what_must_be_answered_has_no_default() -> None:
 
 
 def test_a_survey_asks_for_what_the_catalogue_says() -> None:
-    create = _surveys.survey(_actions.action("create"), {name: "Text." for name in _actions.action("create").arguments})
+    create = _surveys.survey(_actions.action("create"), dict.fromkeys(_actions.action("create").arguments, "Text."))
     assert [question["variable"] for question in create][:4] == ["guest", "image", "vcpus", "memory"]
     start = _surveys.survey(_actions.action("start"), {})
     assert [question["variable"] for question in start] == ["guest", "tag"]
