@@ -197,11 +197,12 @@ def _handler(state: Awx) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length") or 0)
             data = json.loads(self.rfile.read(length) or b"{}")
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self._send(401, {"detail": "Unauthorized"})
-            if self.command == "GET":
-                return self._send(*state.get(parts, dict(urllib.parse.parse_qsl(url.query))))
-            state.writes.append(f"{self.command} {url.path}")
-            return self._send(*(state.post if self.command == "POST" else state.patch)(parts, data))
+                self._send(401, {"detail": "Unauthorized"})
+            elif self.command == "GET":
+                self._send(*state.get(parts, dict(urllib.parse.parse_qsl(url.query))))
+            else:
+                state.writes.append(f"{self.command} {url.path}")
+                self._send(*(state.post if self.command == "POST" else state.patch)(parts, data))
 
         do_GET = do_POST = do_PATCH = _answer  # noqa: N815
 

@@ -82,21 +82,21 @@ def collections() -> str:
 
 
 @pytest.fixture
-def setup(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
+def awx(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
     with awx_server.awx() as (url, held):
         yield Setup(tmp_path, url, held, collections)
 
 
-def test_everything_is_set_up_once(setup: Setup) -> None:
-    said = setup.run("--check")
-    assert setup.code == 0 and setup.changed > 0 and setup.held.writes == [], said
-    said = setup.run()
-    assert setup.code == 0 and setup.changed > 0, said
-    everything_is_there(setup.held)
-    written = list(setup.held.writes)
+def test_everything_is_set_up_once(awx: Setup) -> None:
+    said = awx.run("--check")
+    assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], said
+    said = awx.run()
+    assert awx.code == 0 and awx.changed > 0, said
+    everything_is_there(awx.held)
+    written = list(awx.held.writes)
     for flags in ((), ("--check",), ("-vvv",)):
-        said = setup.run(*flags)
-        assert (setup.code, setup.changed, setup.held.writes) == (0, 0, written), said
+        said = awx.run(*flags)
+        assert (awx.code, awx.changed, awx.held.writes) == (0, 0, written), said
         assert not [name for name, secret in SECRETS.items() if secret in said]
 
 
@@ -162,29 +162,27 @@ def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) 
         assert held.surveys[workflow["id"]]["spec"] == job_templates.questions(_actions.action(action))
 
 
-def test_a_change_is_seen_before_it_is_made(setup: Setup) -> None:
-    setup.run()
-    before, survey = list(setup.held.writes), setup.held.named("job_templates", "corral.virt.start")["id"]
-    setup.held.surveys[survey] = {"name": "", "description": "", "spec": []}
-    said = setup.run("--check", awx_scm_branch="main")
-    assert (setup.code, setup.changed, setup.held.writes) == (0, 2, before), said
-    said = setup.run(awx_scm_branch="main")
-    assert (setup.code, setup.changed) == (0, 2) and setup.held.named("projects", "corral.virt")[
-        "scm_branch"
-    ] == "main", said
+def test_a_change_is_seen_before_it_is_made(awx: Setup) -> None:
+    awx.run()
+    before, survey = list(awx.held.writes), awx.held.named("job_templates", "corral.virt.start")["id"]
+    awx.held.surveys[survey] = {"name": "", "description": "", "spec": []}
+    said = awx.run("--check", awx_scm_branch="main")
+    assert (awx.code, awx.changed, awx.held.writes) == (0, 2, before), said
+    said = awx.run(awx_scm_branch="main")
+    assert (awx.code, awx.changed) == (0, 2) and awx.held.named("projects", "corral.virt")["scm_branch"] == "main", said
 
 
-def test_without_authorities_nothing_signs_certificates(setup: Setup) -> None:
-    said = setup.run(awx_authority=..., awx_client=...)
+def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
+    said = awx.run(awx_authority=..., awx_client=...)
     assert "There are no job templates for rotate_certificates and site" in said.replace(
         "site and rotate_certificates", "rotate_certificates and site"
     )
-    names = {thing["name"].removeprefix("corral.virt.") for thing in setup.held.objects["job_templates"]}
-    assert setup.code == 0 and names == NAMES - {"site", "rotate_certificates"}
-    assert [thing["name"] for thing in setup.held.objects["workflow_job_templates"]] == [
+    names = {thing["name"].removeprefix("corral.virt.") for thing in awx.held.objects["job_templates"]}
+    assert awx.code == 0 and names == NAMES - {"site", "rotate_certificates"}
+    assert [thing["name"] for thing in awx.held.objects["workflow_job_templates"]] == [
         "corral.virt.planned_rolling_update"
     ]
-    assert [thing["name"] for thing in setup.held.objects["credentials"]] == ["hypervisors"]
+    assert [thing["name"] for thing in awx.held.objects["credentials"]] == ["hypervisors"]
 
 
 @pytest.mark.parametrize(
@@ -203,16 +201,16 @@ def test_without_authorities_nothing_signs_certificates(setup: Setup) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_refused_before_anything_is_done(setup: Setup, wish: dict[str, t.Any], told: str) -> None:
+def test_what_is_wrong_is_refused_before_anything_is_done(awx: Setup, wish: dict[str, t.Any], told: str) -> None:
     for flags in ((), ("--check",)):
-        said = setup.run(*flags, **wish)
-        assert told in said and setup.code == 2 and setup.held.writes == [], said
+        said = awx.run(*flags, **wish)
+        assert told in said and awx.code == 2 and awx.held.writes == [], said
 
 
 def test_who_lacks_awx_awx_is_told_how_to_get_it(tmp_path: Path) -> None:
-    setup = Setup(tmp_path, "http://127.0.0.1:9", Awx(), str(payload.ROOT / ".cache"))
-    assert "awx_setup requires awx.awx; install it: ansible-galaxy collection install awx.awx" in setup.run()
-    assert setup.code == 2
+    awx = Setup(tmp_path, "http://127.0.0.1:9", Awx(), str(payload.ROOT / ".cache"))
+    assert "awx_setup requires awx.awx; install it: ansible-galaxy collection install awx.awx" in awx.run()
+    assert awx.code == 2
 
 
 def test_guests_that_are_off_are_disabled_and_hypervisors_are_not(tmp_path: Path) -> None:

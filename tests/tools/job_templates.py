@@ -232,7 +232,7 @@ class _Dumper(yaml.SafeDumper):
     """Lists below their key, texts of several lines as they are, and nothing by reference."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # type: ignore[no-untyped-call]
+        super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: object) -> bool:
         return True
