@@ -95,6 +95,8 @@ class Awx:
             return 404, {"detail": "Not found."}
         if len(parts) == 2:
             return 200, self.shown(endpoint, thing)
+        if endpoint == "approvals":
+            return 404, {"detail": "Not found."}
         if parts[2] == "survey_spec":
             return 200, self.surveys.get(number, {})
         ids = self.related.get("/".join(parts), [])
