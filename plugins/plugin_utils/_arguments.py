@@ -25,6 +25,7 @@ __all__ = ["asked", "converted", "withheld"]
 # Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
 _NEAR = 0.8
+_STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
 _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 
 Given = t.Mapping[str, t.Any]
@@ -101,14 +102,21 @@ def _near(name: str, names: t.Sequence[str]) -> str | None:
 
 def _parsed(argument: Argument, value: object) -> object:
     """Lists and dictionaries may be written as JSON or YAML, as a web form and `-e name=value` do."""
-    kind = {"list": list, "dict": dict}.get(argument.spec.get("type", ""))
+    kind = _STRUCTURES.get(argument.spec.get("type", ""))
     if kind is None or not isinstance(value, str):
         return value
-    for parse in (json.loads, yaml.safe_load):
+    parsed = _read(value)
+    return parsed if isinstance(parsed, kind) else value  # the conversion knows other forms, or says what it must be
+
+
+def _read(text: str) -> object:
+    """JSON, or else YAML; None for what is neither."""
+    try:
+        return json.loads(text)
+    except ValueError:
         with contextlib.suppress(ValueError, yaml.YAMLError):
-            if isinstance(parsed := parse(value), kind):
-                return parsed
-    return value  # of another form, or the conversion says what it must be
+            return yaml.safe_load(text)
+    return None
 
 
 def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:
