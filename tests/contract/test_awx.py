@@ -216,7 +216,7 @@ def test_guests_that_are_off_are_disabled_and_hypervisors_are_not(tmp_path: Path
     inventory.write("guests.virt.yml", plugin="corral.virt.virt", uri="{{ virt_uri }}")
     (task,) = (
         each["awx.awx.inventory_source"]
-        for each in yaml.safe_load((payload.ROOT / "roles/awx/tasks/main.yml").read_text())[-1]["block"]
+        for each in yaml.safe_load((payload.ROOT / "roles/awx/tasks/objects.yml").read_text())[0]["block"]
         if "awx.awx.inventory_source" in each
     )
     hosts = inventory.list()["_meta"]["hostvars"]
