@@ -213,7 +213,7 @@ def test_guests_that_are_off_are_disabled_and_hypervisors_are_not(tmp_path: Path
     inventory = Inventory(tmp_path / "inventory")
     uri = inventory.host("h1", guest(1, "web1"), guest(2, "web2", "shutdown"))
     inventory.write("hosts.yml", hyper={"hosts": {"h1": {"virt_uri": uri}}})
-    inventory.write("guests.virt.yml", plugin="corral.virt.virt", uri="{{ virt_uri }}")
+    inventory.write("virt.yml", plugin="corral.virt.virt", uri="{{ virt_uri }}")
     (task,) = (
         each["awx.awx.inventory_source"]
         for each in yaml.safe_load((payload.ROOT / "roles/awx/tasks/objects.yml").read_text())[0]["block"]
