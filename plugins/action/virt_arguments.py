@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsiblePromptNoninteractive
@@ -14,6 +15,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
@@ -21,6 +23,21 @@ from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import 
 display = Display()
 
 Variables = t.Mapping[str, t.Any]
+
+
+def _check_collections(action: Action) -> None:
+    """Raises BadInput where a collection is not installed that the action needs."""
+    missing = [name for name in action.collections if not _is_installed(name)]
+    if missing:
+        names = " ".join(missing)
+        raise BadInput(f"{action.name} requires {names}; install it: ansible-galaxy collection install {names}")
+
+
+def _is_installed(collection: str) -> bool:
+    try:
+        return importlib.util.find_spec(f"ansible_collections.{collection}") is not None
+    except ModuleNotFoundError:  # of its namespace
+        return False
 
 
 class ActionModule(ActionBase):
@@ -37,6 +54,7 @@ class ActionModule(ActionBase):
         )
         action, said = _actions.action(options["action"]), RunVariables(self, task_vars or {})
         try:
+            _check_collections(action)
             values = _arguments.asked(action, said.values(action.arguments), said.inventory)
             if "gone" in action.arguments:
                 self._check_gone(values, task_vars or {})

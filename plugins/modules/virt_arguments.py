@@ -17,6 +17,8 @@ description:
   - All problems are reported together. A variable is refused if its name is similar to that of an argument, or if it
     belongs to another playbook. Variables of the inventory and of the roles, and variables that begin with C(ansible_),
     C(awx_), C(tower_), C(semaphore_), C(virt_), C(corral_) or C(_), are allowed.
+  - An empty text means that the argument is not given, as web forms send questions that nobody has answered. Lists and
+    dictionaries may be written as JSON or YAML.
   - Hosts that are declared gone (C(gone)) must be in the group, must not answer, and must be confirmed by name
     (C(confirm), or at the terminal).
 author:
@@ -29,7 +31,8 @@ options:
     type: str
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, import,
-      query, list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site]
+      query, list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, site,
+      awx_setup]
 """
 
 EXAMPLES = r"""

@@ -75,6 +75,10 @@ class Action:
     arguments: t.Mapping[str, Argument]
     inside: str | None  # the argument that takes the same options as a dictionary
     only_inside: tuple[str, ...]
+    survey: tuple[str, ...]  # arguments that a job template asks for
+    template: bool  # whether there is a job template for it
+    authority: bool  # whether it signs certificates
+    collections: tuple[str, ...]  # that it needs
 
 
 @functools.cache
@@ -115,6 +119,10 @@ def action(name: str) -> Action:
         arguments={**_options(module), **{key: _argument(key, said or {}) for key, said in given.items()}},
         inside=module.get("inside"),
         only_inside=tuple(module.get("only_inside") or ()),
+        survey=tuple(entry.get("survey") or (name for name in given if name != "virt_group")),
+        template=entry.get("template", True),
+        authority=entry.get("authority", False),
+        collections=tuple(entry.get("collections") or ()),
     )
 
 

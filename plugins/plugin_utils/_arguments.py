@@ -25,6 +25,7 @@ __all__ = ["asked", "converted", "withheld"]
 # Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
 _NEAR = 0.8
+_STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
 _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 
 Given = t.Mapping[str, t.Any]
@@ -35,7 +36,7 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
 
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
     """
-    said = {name: value for name, value in given.items() if name in action.arguments and value is not None}
+    said = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
     strange = [name for name in given if name not in action.arguments]
     problems = _strangers(action, strange, known)
     values = _converted(
@@ -47,6 +48,11 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
     if problems:
         raise BadInput(problems)
     return values
+
+
+def _is_empty(value: object) -> bool:
+    """Whether nothing was said: web forms give an optional question that nobody has answered as an empty text."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def withheld(action: Action, arguments: Given) -> list[str]:
@@ -96,14 +102,21 @@ def _near(name: str, names: t.Sequence[str]) -> str | None:
 
 def _parsed(argument: Argument, value: object) -> object:
     """Lists and dictionaries may be written as JSON or YAML, as a web form and `-e name=value` do."""
-    kind = argument.spec.get("type")
-    if kind not in ("list", "dict") or not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+    kind = _STRUCTURES.get(argument.spec.get("type", ""))
+    if kind is None or not isinstance(value, str):
         return value
-    with contextlib.suppress(ValueError):
-        return json.loads(value)
-    with contextlib.suppress(yaml.YAMLError):
-        return yaml.safe_load(value)
-    return value  # the conversion says what it must be
+    parsed = _read(value)
+    return parsed if isinstance(parsed, kind) else value  # the conversion knows other forms, or says what it must be
+
+
+def _read(text: str) -> object:
+    """JSON, or else YAML; None for what is neither."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        with contextlib.suppress(ValueError, yaml.YAMLError):
+            return yaml.safe_load(text)
+    return None
 
 
 def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:

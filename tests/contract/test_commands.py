@@ -167,7 +167,12 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
 
 
 @pytest.mark.parametrize(
-    "action", sorted(path.stem for path in (payload.ROOT / "playbooks").glob("*.yml") if path.stem != "build_image")
+    "action",
+    sorted(
+        path.stem
+        for path in (payload.ROOT / "playbooks").glob("*.yml")
+        if path.stem not in ("awx_setup", "build_image")
+    ),
 )
 def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
     said = commands.do(action, virt_group="hypr", guest="web1")

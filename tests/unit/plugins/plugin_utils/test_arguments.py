@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _argu
 ROOT = Path(__file__).parents[4]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 TYPES = {"str", "int", "float", "bool", "list", "dict", "raw", "path"}
-KINDS = {"guest", "host", "image", "group"}
+KINDS = {"guest", "host", "image", "group", "AWX"}
 STATES_SEEN = {"running", "paused", "crashed", "shutdown"}
 
 Given = dict[str, t.Any]
@@ -101,6 +101,15 @@ CONVERTED: list[tuple[str, Given, Given]] = [
         {"disks": [{"name": "a", "size": "1GiB"}]},
     ),
     ("create", {"guest": "web1", "networks": [{"name": "eth0"}]}, {"networks": [{"name": "eth0"}]}),
+    (
+        "create",
+        {"guest": "web1", "disks": "- name: a\n  size: 1GiB\n- name: b"},
+        {"disks": [{"name": "a", "size": "1GiB"}, {"name": "b"}]},
+    ),
+    ("create", {"guest": "web1", "cpu": "mode: custom\nmodel: qemu64"}, {"cpu": {"mode": "custom", "model": "qemu64"}}),
+    ("start", {"guest": "- web1\n- db1"}, {"guest": ["web1", "db1"]}),
+    ("start", {"guest": "[ab]*"}, {"guest": ["[ab]*"]}),
+    ("start", {"guest": "", "tag": "front"}, {"tag": "front"}),
     ("migrate", {"guest": "web1", "bandwidth": "50", "postcopy": "false"}, {"bandwidth": 50, "postcopy": False}),
     ("migrate", {"guest": "web1", "compression": "zlib,zstd"}, {"compression": ["zlib", "zstd"]}),
     ("drain", {"host": "h1", "running_only": "false"}, {"running_only": False, "at_once": 2, "reason": "drained"}),
@@ -121,6 +130,15 @@ def test_texts_mean_what_they_say(action: str, given: Given, values: Given) -> N
     assert all(type(found[name]) is type(value) for name, value in values.items())
 
 
+@pytest.mark.parametrize("empty", ["", " \n"], ids=repr)
+@pytest.mark.parametrize("name", _actions.names())
+def test_an_answer_that_nobody_gave_is_none(name: str, empty: str) -> None:
+    """A web form sends an empty text for it, whatever its type."""
+    action = _actions.action(name)
+    needed = {key: "web1" for key, argument in action.arguments.items() if argument.required or key == "guest"}
+    assert asked(name, {**dict.fromkeys(action.arguments, empty), **needed}) == asked(name, needed)
+
+
 def test_an_option_that_is_not_given_is_not_said() -> None:
     assert set(asked("create", {"guest": "web1"})) == {"guest", "state", "virt_group"}
     assert set(asked("migrate", {"guest": "web1", "to": None})) == {"guest", "virt_group"}
@@ -131,7 +149,10 @@ REFUSED: list[tuple[str, Given, str]] = [
     ("start", {"guest": "web1", "tag": "a"}, "tag: tag and guest are mutually exclusive; omit one"),
     ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
     ("create", {"guest": "-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
-    ("start", {"guest": ""}, "guest: '' is not a valid name"),
+    ("start", {"guest": ""}, "guest: start requires it; write -e guest=NAME"),
+    ("drain", {"host": " "}, "host: drain requires it; write -e host=HOST"),
+    ("start", {"guest": "web1,"}, "guest: '' is not a valid name"),
+    ("create", {"guest": "a", "disks": "size: 1GiB"}, "Elements value for option 'disks' is of type str"),
     ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is not a pattern"),
     ("create", {"guest": "w*"}, "guest: 'w*' is not a valid name"),
     ("drain", {}, "host: drain requires it; write -e host=HOST"),
@@ -237,6 +258,8 @@ def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:
         ('{\n\t"title": "\\ud83d\\ude00"}', {"title": "\N{GRINNING FACE}"}),
         ("{title: x}", {"title": "x"}),
         ("title=x", {"title": "x"}),
+        ("title: x\n", {"title": "x"}),
+        ("title: '{{ x }}'", {"title": "{{ x }}"}),
     ],
 )
 def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:

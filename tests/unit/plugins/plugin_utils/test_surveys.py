@@ -1,0 +1,77 @@
+"""Arguments as questions of AWX."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _surveys
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument
+
+TEXTS = {"vcpus": "Number of vCPUs.", "disks": "Disks.", "storage": "What is copied."}
+
+Wanted = dict[str, t.Any]
+
+QUESTIONS: list[tuple[Argument, Wanted]] = [
+    (
+        Argument("to", {"type": "str"}, "Where."),
+        {"type": "text", "question_name": "To", "question_description": "Where."},
+    ),
+    (Argument("out", {"type": "path"}, "A `file`."), {"type": "text", "question_description": "A file."}),
+    (
+        Argument("wait_timeout", {"type": "int", "default": 300}, "Seconds.", minimum=1),
+        {"type": "integer", "min": 1, "default": 300, "question_name": "Wait timeout"},
+    ),
+    (Argument("min_gain", {"type": "float", "default": 1.0}, "Points."), {"type": "float", "default": 1.0}),
+    (
+        Argument("force", {"type": "bool", "default": False}, "Whether."),
+        {"type": "multiplechoice", "choices": ["true", "false"], "default": "false"},
+    ),
+    (Argument("wait", {"type": "bool"}, "Whether."), {"type": "multiplechoice", "choices": ["true", "false"]}),
+    (
+        Argument("format", {"type": "str", "choices": ["a", "b"], "default": "a"}, "Which."),
+        {"type": "multiplechoice", "choices": ["a", "b"], "default": "a"},
+    ),
+    (
+        Argument("guest", {"type": "list", "elements": "str"}, "Names.", required=True),
+        {"type": "text", "required": True, "question_description": "Names. Separate several by commas."},
+    ),
+    (Argument("stay", {"type": "list", "elements": "str", "default": []}, "Names."), {"type": "text"}),
+    (Argument("stay", {"type": "list", "elements": "str", "default": ["a", "b"]}, "Names."), {"default": "a,b"}),
+    (
+        Argument("ways", {"type": "list", "choices": ["a", "b"], "default": ["a", "b"]}, "Ways."),
+        {"type": "multiselect", "choices": ["a", "b"], "default": "a\nb"},
+    ),
+    (
+        Argument("disks", {"type": "list", "elements": "dict"}, option=True),
+        {"type": "textarea", "question_description": "Disks. Write it as YAML or JSON."},
+    ),
+    (Argument("options", {"type": "dict", "default": {}}, "More."), {"type": "textarea"}),
+    (Argument("vcpus", {"type": "raw"}, option=True), {"type": "text", "question_description": "Number of vCPUs."}),
+    (Argument("phrase", {"type": "str", "no_log": True}, "Secret."), {"type": "password"}),
+]
+
+
+@pytest.mark.parametrize(("argument", "wanted"), QUESTIONS, ids=lambda value: getattr(value, "name", ""))
+def test_an_argument_is_a_question(argument: Argument, wanted: Wanted) -> None:
+    found = _surveys._question(argument, TEXTS)
+    assert {key: found.get(key) for key in wanted} == wanted
+    assert found["variable"] == argument.name and found["required"] is argument.required
+    assert ("default" in found, "choices" in found, "min" in found) == (
+        "default" in wanted,
+        "choices" in wanted,
+        "min" in wanted,
+    )
+
+
+def test_what_must_be_answered_has_no_default() -> None:
+    found = _surveys._question(Argument("to", {"type": "str", "default": "x"}, "Where.", required=True), {})
+    assert "default" not in found
+
+
+def test_a_survey_asks_for_what_the_catalogue_says() -> None:
+    create = _surveys.survey(_actions.action("create"), dict.fromkeys(_actions.action("create").arguments, "Text."))
+    assert [question["variable"] for question in create][:4] == ["guest", "image", "vcpus", "memory"]
+    start = _surveys.survey(_actions.action("start"), {})
+    assert [question["variable"] for question in start] == ["guest", "tag"]
