@@ -63,8 +63,8 @@ seealso:
 EXAMPLES = r"""
 - name: Write an inventory from what Salt has
   corral.virt.virt_from_salt:
-    salt_root: /srv/salt
-    pillar: /srv/pillar
+    salt_root: "{{ playbook_dir }}/salt"
+    pillar: "{{ playbook_dir }}/pillar"
     hypervisors: [hyper1, hyper2]
     out: inventory
   run_once: true

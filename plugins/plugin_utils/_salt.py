@@ -147,7 +147,7 @@ def _settings(source: Source, found: _Variables) -> None:
 def _pillar(source: Source, found: _Variables) -> None:
     _settings(source, found)
     part = _part(source, found, "", source.data)
-    for key in part.keys():
+    for key in part.untaken():
         if key == "virt" or key.startswith("virt."):
             part.raw(key)
         elif key == "include":
@@ -170,7 +170,7 @@ def _control(salt: Part | None, found: _Variables) -> None:
         salt.left("it is not of Salt Virt")
     if not control:
         return
-    sizes = {name: {key: size.raw(key) for key in size.keys()} for name, size in control.named("size")}
+    sizes = {name: {key: size.raw(key) for key in size.untaken()} for name, size in control.named("size")}
     for key in ("enabled", "virt_enabled"):
         control.raw(key)
     for _cluster, cluster in control.named("cluster"):
@@ -178,8 +178,7 @@ def _control(salt: Part | None, found: _Variables) -> None:
         common = {key: cluster.raw(key) for key in ("enable_vnc", "seed", "rng", "cloud_init", "config")}
         if (engine := cluster.text("engine")) not in (None, "virt"):
             cluster.note("engine", f"{engine} makes no guests on hypervisors; the cluster is left out")
-            for key in cluster.keys():
-                cluster.raw(key)
+            cluster.drop()
         for name, node in cluster.named("node"):
             _node(node, name, domain, common, sizes, found)
         cluster.left()
@@ -195,7 +194,7 @@ def _node(
     found: _Variables,
 ) -> None:
     """One guest of a cluster; the size that it names says how large it is."""
-    own = {key: node.raw(key) for key in node.keys()}
+    own = {key: node.raw(key) for key in node.untaken()}
     size = sizes.get(str(own.pop("size", None)), {})
     if not size:
         node.note("size", "there is no such size, so its vcpus and memory are missing")
@@ -271,7 +270,7 @@ def _instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[
 
 def _requisites(part: Part) -> None:
     part.raw("order")
-    for key in part.keys():
+    for key in part.untaken():
         if key in _REQUISITES:
             part.skip(_ORDER, key)
     part.skip(_CONDITION, *_CONDITIONS)
@@ -317,7 +316,7 @@ def _module_run(part: Part, name: str, hosts: Hosts, found: _Variables) -> None:
         told = merged(part.raw(init))
     elif name in ("virt.init", "virtng.init"):
         kwargs = part.raw("kwargs")
-        told = {key: part.raw(key) for key in part.keys()} | (kwargs if isinstance(kwargs, dict) else {})
+        told = {key: part.raw(key) for key in part.untaken()} | (kwargs if isinstance(kwargs, dict) else {})
         told["name"] = told.pop("m_name", None)
     else:
         part.note("", "a function is no state; the guide Coming from Salt Virt has its counterpart")
@@ -401,7 +400,9 @@ def _images(found: _Variables, image: t.Callable[[str], str | None]) -> None:
 def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterable[str]) -> Converted:
     names = list(dict.fromkeys(hypervisors)) or sorted(found.hosts)
     for host in sorted(set(found.hosts) - set(names)):
-        found.notes.append(Note("", host, "it is none of the hypervisors of -e hypervisors; its variables are left out"))
+        found.notes.append(
+            Note("", host, "it is none of the hypervisors of -e hypervisors; its variables are left out")
+        )
     if not names:
         others = ", ".join(sorted(named)) or "none"
         found.notes.append(

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Disks, interfaces, displays and other devices of a guest as Salt describes them, as arguments of `virt_domain`. Pure."""
+"""Devices of a guest as Salt describes them - disks, interfaces, displays - as arguments of `virt_domain`. Pure."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def graphics(part: Part, name: str) -> Device | None:
         said = f"on {address}" if address else "on all addresses"
         told.note("listen", f"the display listened {said}; here it listens on 127.0.0.1 (see guide_consoles)")
     if listen:
-        listen.skip("the address is enough", "type")
+        listen.raw("type")  # follows from the address
         listen.left()
     told.left()
     return found or None
@@ -187,8 +187,7 @@ def serials(part: Part) -> list[Device] | None:
     for port in part.parts("consoles") or ():
         if port.text("target_type") not in (None, "serial"):
             port.note("", "a console that is not the first serial port; see the option consoles")
-        for key in port.keys():
-            port.raw(key)
+        port.drop()
     part.skip("virsh console opens the first serial port", "console", "telnet_port")
     return found or None
 

@@ -89,18 +89,23 @@ def _model(cpu: Part) -> Guest:
         found["cache"] = cache.rows(texts="mode", numbers="level")
         cache.left()
     if features := cpu.part("features"):
-        names = features.keys()
+        names = features.untaken()
         found["features"] = [{"name": name, "policy": features.text(name)} for name in names]
     return found
 
 
 def _cell(number: str, part: Part) -> Guest:
-    found = {"id": number, **part.rows(texts="cpus", truths="discard")}
+    found = {"id": _id(number), **part.rows(texts="cpus", truths="discard")}
     found.update(present(memory=part.mebibytes("memory"), access=part.text("memAccess")))
     if distances := part.numbered("distances"):
         found["distances"] = [{"id": other, "value": value} for other, value in distances]
     part.left(_XML)
     return found
+
+
+def _id(number: str) -> int | str:
+    """A key of Salt's that is a number; another is refused with the guest."""
+    return int(number) if number.isdigit() else number
 
 
 def _memory(part: Part) -> t.Any:
@@ -184,7 +189,7 @@ def _numa(part: Part, found: Guest) -> Guest:
         nodes = [(number, node, node.rows(texts="mode nodeset")) for number, node in numatune.named("memnodes")]
         for _number, node, _told in nodes:
             node.left()
-        found.update(present(nodes=[{"cell": number, **told} for number, _node, told in nodes] or None))
+        found.update(present(nodes=[{"cell": _id(number), **told} for number, _node, told in nodes] or None))
         numatune.left()
     return present(numa=found)
 

@@ -161,7 +161,9 @@ def _ip(part: Part) -> Variables | None:
 def _reservations(part: Part) -> list[Part]:
     """A list of them, or a mapping by address."""
     told = part.raw("hosts")
-    listed = [{"ip": ip, **one} for ip, one in told.items() if isinstance(one, dict)] if isinstance(told, dict) else told
+    listed = (
+        [{"ip": ip, **one} for ip, one in told.items() if isinstance(one, dict)] if isinstance(told, dict) else told
+    )
     return Part(part.notes, part.file, part.path, {"hosts": listed}).parts("hosts") or []
 
 
@@ -173,9 +175,9 @@ def _dns(dns: Part) -> Variables:
         dns.note("forwarders", "one without addr is left out: names that only libvirt answers for are local_only here")
     found.update(present(forwarders=[one for one in told if "address" in one] or None))
     if txt := dns.part("txt"):
-        found["txts"] = [{"name": name, "value": txt.text(name)} for name in txt.keys()]
+        found["txts"] = [{"name": name, "value": txt.text(name)} for name in txt.untaken()]
     if hosts := dns.part("hosts"):
-        found["hosts"] = [{"ip": ip, "hostnames": hosts.words(ip)} for ip in hosts.keys()]
+        found["hosts"] = [{"ip": ip, "hostnames": hosts.words(ip)} for ip in hosts.untaken()]
     records = dns.parts("srvs") or []
     if records:
         found["srvs"] = [
@@ -218,8 +220,7 @@ def pool(part: Part, name: str, *, active: bool) -> Variables | None:
     part.skip(_LOGIN, "connection", "username", "password")
     if kind not in (None, "dir") or part.truth("transient"):
         part.note("ptype", f"a pool of type {kind} is not made: {_STORAGE}")
-        for key in part.keys():
-            part.raw(key)
+        part.drop()
         return None
     part.skip("a directory has no source", "source")
     return found
@@ -249,8 +250,7 @@ def bridge(part: Part, name: str) -> Variables:
         part.raw("enabled")
     else:
         part.note("", "configure an interface that is in no bridge with the system's own tools")
-        for key in part.keys():
-            part.raw(key)
+        part.drop()
     return found
 
 
@@ -259,7 +259,7 @@ def formula(part: Part) -> tuple[Variables, list[Variables]]:
     found: Variables = {}
     if daemon := part.part("libvirtd"):
         told = {}
-        for key in daemon.keys():
+        for key in daemon.untaken():
             if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
                 daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
             else:
@@ -275,12 +275,10 @@ def formula(part: Part) -> tuple[Variables, list[Variables]]:
             else:
                 one.note("", _STORAGE)
             one.skip("its type and path are written", "xml")
-            for key in one.keys():
-                one.raw(key)
+            one.drop()
         for _name, one in server.named("network"):
             one.note("", "virsh net-define it, then let virt_network_info describe it (arguments: true)")
-            for key in one.keys():
-                one.raw(key)
+            one.drop()
         server.left("the role hypervisor chooses it")
     part.skip("the role hypervisor chooses it", "lookup", "daemon_opts", "tofs")
     part.left()

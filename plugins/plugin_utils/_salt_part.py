@@ -159,13 +159,17 @@ class Part:
                 self._no(f"{key}:{name}", "a mapping")
         return found
 
-    def keys(self) -> list[str]:
-        """What nobody has taken yet."""
+    def untaken(self) -> list[str]:
+        """Keys that nobody has taken yet."""
         return list(self._left)
+
+    def drop(self) -> None:
+        """Take the rest, which was reported as a whole."""
+        self._left.clear()
 
     def left(self, why: str = NO_COUNTERPART) -> None:
         """Report what nobody has taken."""
-        for key in self.keys():
+        for key in self.untaken():
             if self.raw(key) is not None:
                 self.note(key, why)
 

@@ -49,7 +49,7 @@ class Top:
         """Minions that it names."""
         return set(self._known)
 
-    def hosts(self, name: str, seen: frozenset[str] = frozenset()) -> tuple[bool, Hosts]:
+    def hosts(self, name: str) -> tuple[bool, Hosts]:
         """Whether a file is given to anybody, and to whom."""
         if not self.present:
             return True, EVERYWHERE

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import typing as t
@@ -39,7 +40,7 @@ def files(root: str, endings: t.Sequence[str]) -> tuple[list[str], list[Unread]]
     real = os.path.realpath(root)
     found: list[str] = []
     unread: list[Unread] = []
-    for folder, folders, names in os.walk(root, onerror=lambda error: unread.append(_denied(error, root))):
+    for folder, folders, names in os.walk(root, onerror=functools.partial(_denied, root, unread)):
         unread += [
             (os.path.relpath(os.path.join(folder, name), root), "a link to a directory is not followed")
             for name in sorted(folders)
@@ -60,5 +61,5 @@ def files(root: str, endings: t.Sequence[str]) -> tuple[list[str], list[Unread]]
     return found, unread
 
 
-def _denied(error: OSError, root: str) -> Unread:
-    return os.path.relpath(str(error.filename), root), str(error.strerror)
+def _denied(root: str, unread: list[Unread], error: OSError) -> None:
+    unread.append((os.path.relpath(str(error.filename), root), str(error.strerror)))
