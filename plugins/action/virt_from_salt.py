@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _terminal, _variable_files
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -41,9 +42,10 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(OPTIONS)
         out = os.path.abspath(options["out"])
         try:
+            gate = Gate(check_mode=self._task.check_mode)
             found = _converted(options)
             files = {os.path.join(out, name): text for name, text in found.files.items()}
-            diff = _variable_files.write(files, replace=options["replace"], check_mode=self._task.check_mode)
+            diff = _variable_files.write(files, replace=options["replace"], gate=gate)
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         except (VirtError, OSError) as error:

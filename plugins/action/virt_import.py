@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _import, _terminal, _variable_files
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -39,9 +40,10 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
+            gate = Gate(check_mode=self._task.check_mode)
             guests, notes = _guests(options["guests"], options["results"], options["compared"])
             wanted = _import.files(guests, os.path.abspath(options["dest"]), options["form"])
-            diff = _variable_files.write(wanted, replace=options["replace"], check_mode=self._task.check_mode)
+            diff = _variable_files.write(wanted, replace=options["replace"], gate=gate)
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         except (VirtError, OSError) as error:

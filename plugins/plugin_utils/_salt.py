@@ -333,7 +333,7 @@ def _guest(part: Part, name: str, hosts: Hosts, found: _Variables, *, state: str
     told = _salt_guest.guest(part, name, found.cloud)
     part.left()
     told = {"name": told.pop("name"), "state": state, **told}
-    if hosts is not EVERYWHERE:
+    if hosts is not None:
         for host in hosts:
             found.hosts.setdefault(host, {})
         if len(hosts) == 1:

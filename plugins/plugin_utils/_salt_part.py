@@ -63,7 +63,8 @@ class Part:
             return value
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
-        return self._no(key, "a text")
+        self._no(key, "a text")
+        return None
 
     def number(self, key: str) -> int | None:
         """A whole number."""
@@ -72,27 +73,29 @@ class Part:
             return int(value)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
-        return self._no(key, "a whole number")
+        self._no(key, "a whole number")
+        return None
 
     def truth(self, key: str) -> bool | None:
         """True or false."""
         value = self.raw(key)
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
             return value.lower() in ("true", "yes", "on")
-        return value if value is None or isinstance(value, bool) else self._no(key, "true or false")
+        if value is None or isinstance(value, bool):
+            return value
+        self._no(key, "true or false")
+        return None
 
     def mebibytes(self, key: str) -> str | None:
         """A size, as Salt reads it: MiB unless it has a unit, and `2g`, `2GiB` or, by thousands, `2GB`."""
         value = self.raw(key)
-        found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:([kmgtpe]?)(ib|b)?)?\s*", str(value).lower())
-        if value is None or isinstance(value, bool) or not found:
-            return None if value is None else self._no(key, "a size")
-        number, letter, ending = found.groups()
-        if ending and not letter:
-            return self._no(key, "a size")
-        power = " kmgtpe".index(letter or "m")
-        size = int(float(number) * (1000 if ending == "b" else 1024) ** power)
-        return _size(size) if size else self._no(key, "a size")
+        if value is None:
+            return None
+        size = 0 if isinstance(value, bool) else _bytes(str(value))
+        if not size:
+            self._no(key, "a size")
+            return None
+        return _size(size)
 
     def rows(self, texts: str = "", numbers: str = "", truths: str = "") -> dict[str, t.Any]:
         """Keys that both sides call the same, as far as they are there."""
@@ -193,6 +196,15 @@ def merged(value: t.Any) -> t.Any:
             found.update(one)
         return found
     return value
+
+
+def _bytes(text: str) -> int:
+    """0 for a text that is no size."""
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:([kmgtpe])(ib|b)?)?\s*", text.lower())
+    if not found:
+        return 0
+    number, letter, ending = found.groups()
+    return int(float(number) * (1000 if ending == "b" else 1024) ** " kmgtpe".index(letter or "m"))
 
 
 def _size(size_bytes: int) -> str:

@@ -42,6 +42,9 @@ class Trees:
             kind: Top(self._shown(kind, "top.sls"), files.pop("top.sls", None), self._known, self.notes)
             for kind, files in trees.items()
         }
+        for kind, root in self._roots.items():
+            if not tops[kind].present and os.path.lexists(os.path.join(root, "top.sls")):
+                self.notes.append(Note(tops[kind].file, "", "every file is taken for all hypervisors, without it"))
         for top in tops.values():
             self._known |= {name for name in top.names() if _HOST.fullmatch(name)}
         sources: list[Source] = []

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 __all__ = ["write"]
 
 
-def write(wanted: t.Mapping[str, str], *, replace: bool, check_mode: bool) -> list[dict[str, str]]:
+def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dict[str, str]]:
     """Write texts by absolute path; the diff of what is, or in check mode would be, changed.
 
     Raises Refused before anything is written, and leaves the files as they were when one of them cannot be written.
@@ -27,7 +27,7 @@ def write(wanted: t.Mapping[str, str], *, replace: bool, check_mode: bool) -> li
     found = {path: configuration.read(path) for path in wanted}
     _check(wanted, found, replace=replace)
     changed = [WriteFile(path, text) for path, text in wanted.items() if text != found[path]]
-    Gate(check_mode=check_mode).perform(lambda: _write_all(changed, found), otherwise=None)
+    gate.perform(lambda: _write_all(changed, found), otherwise=None)
     return [
         {"before": found[step.path], "after": step.content, "before_header": step.path, "after_header": step.path}
         for step in changed

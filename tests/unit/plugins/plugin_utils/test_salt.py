@@ -468,6 +468,13 @@ def test_what_a_top_file_says_goes_to_the_host(trees: Trees) -> None:
     assert found.guests == ["a", "b", "c"]
 
 
+def test_a_top_file_that_cannot_be_read_is_said(trees: Trees) -> None:
+    trees.put("salt/top.sls", "base: {'*': [{{ pillar.x }}]}")
+    trees.put("salt/guests.sls", "a:\n  virt.running:" + SMALL)
+    assert trees.convert().guests == ["a"]
+    assert "salt/top.sls: every file is taken for all hypervisors" in trees.told
+
+
 def test_what_salt_has_rendered_is_read_by_minion(trees: Trees) -> None:
     states = trees.put(
         "high.yml",
@@ -620,12 +627,13 @@ HOSTILE = [
     (b"#! /usr/bin/python\n", "the renderer /usr/bin/python runs code"),
     (b"a: \xff\xfe", "byte 3 is not UTF-8"),
     (b"a: \0", "it holds NUL bytes"),
-    (b"a: \x07", "it is not YAML: unacceptable character"),
+    (b"a: \x07", "it is not YAML: "),
+    (b"[" + b"x, " * 300_000 + b"]", "it has more than 200000 values"),
     (b"a: 1\na: 2", "line 2: the key 'a' is there twice"),
     (b"a: 1\n---\nb: 2", "but found another document"),
     (b"- a", "it holds no mapping"),
     (b"just text", "it holds no mapping"),
-    (b"a: [", "line 1: "),
+    (b"a: [", "line "),
     (b"\tb: 1", "line 1: "),
     (b"a: " + b"9" * 5000, "a value cannot be read"),
     (b"a: 2026-99-99", "a value cannot be read"),
@@ -643,7 +651,7 @@ def test_a_hostile_file_is_one_line_of_the_report(trees: Trees, data: bytes, why
     assert time.monotonic() - started < 20
     assert list(found) == ["a"]
     [line] = [note for note in map(str, trees.result.notes) if "evil.sls" in note]
-    assert f"evil.sls: not read: {why}" in line or (line.count("not read") == 1 and why in line)
+    assert "evil.sls: not read: " in line and why in line
     assert not Path("/tmp/evil").exists()
 
 
