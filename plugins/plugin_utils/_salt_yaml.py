@@ -34,7 +34,7 @@ _RENDER = (
 _BASE: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast; recurses in C, so _scan comes first
 
 
-class _Loader(_BASE):  # type: ignore[misc]
+class _Loader(_BASE):
     """SafeLoader that refuses what Salt refuses, and what would grow without end."""
 
     def construct_mapping(self, node: t.Any, deep: bool = False) -> dict[t.Any, t.Any]:
