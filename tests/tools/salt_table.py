@@ -54,8 +54,8 @@ def rows(section: str) -> list[tuple[str, str]]:
         command = [f"``{entry['here']}``"] if "here" in entry else []
         see = [", ".join(map(_further, entry["see"]))] if "see" in entry else []
         note = [_literal(entry["note"])] if "note" in entry else []
-        first = "no counterpart: " if not command and not see else ""
-        found.append((f"``{_PREFIX.get(section, '')}{entry['salt']}``", first + "; ".join([*command, *see, *note])))
+        none = [f"no counterpart: {_literal(entry['missing'])}"] if "missing" in entry else []
+        found.append((f"``{_PREFIX.get(section, '')}{entry['salt']}``", "; ".join([*command, *see, *note, *none])))
     return found
 
 
