@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _terminal, _variable_files
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged
 
 OPTIONS: dict[str, t.Any] = {
     "salt_root": {"type": "path"},
@@ -43,7 +44,7 @@ class ActionModule(ActionBase):
         out = os.path.abspath(options["out"])
         try:
             gate = Gate(check_mode=self._task.check_mode)
-            found = _converted(options)
+            found = _converted(untagged(options))
             files = {os.path.join(out, name): text for name, text in found.files.items()}
             diff = _variable_files.write(files, replace=options["replace"], gate=gate)
         except BadInput as error:

@@ -9,13 +9,16 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
+from ansible.template import trust_as_template
 
 from ansible_collections.corral.virt.plugins.action import virt_from_salt
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _salt_yaml
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged, written
 
 NOTHING: dict[str, t.Any] = {"salt_root": None, "pillar": None, "minion": None, "rendered": [], "hypervisors": []}
 
@@ -761,6 +764,16 @@ def test_nothing_outside_of_the_tree_is_read(trees: Trees) -> None:
     assert trees.result.guests == ["b"]
     for name in ("out.sls", "loop", "loop.sls", "gone.sls", "pipe.sls"):
         assert any(str(note).startswith(f"{root}/{name}: not read: ") for note in trees.result.notes), name
+
+
+def test_options_of_ansible_are_plain_texts(trees: Trees) -> None:
+    """A host of an expression has Ansible's tags, which no YAML can hold."""
+    tagged = trust_as_template("hyper1")
+    trees.put("salt/a.sls", "a:\n  virt.running:" + SMALL)
+    with pytest.raises(yaml.representer.RepresenterError):
+        written({"hosts": tagged})
+    trees.convert(**untagged({"hypervisors": [tagged]}))
+    assert trees.read("hosts.yml")["all"]["children"]["hyper"]["hosts"] == {"hyper1": {}}
 
 
 def test_a_minion_is_no_path(trees: Trees) -> None:
