@@ -24,6 +24,7 @@ SPEAKING = frozenset(
         "virt_daemon",
         "virt_domain",
         "virt_domains",
+        "virt_from_salt",
         "virt_image",
         "virt_import",
         "virt_migrate",

@@ -79,6 +79,8 @@ def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     for name, guests in (("hyper1", there), ("hyper2", [])):
         images = "".join(_image(image) for image in ("centos.qcow2", "debian-12.qcow2"))
         (tmp_path / f"{name}.xml").write_text(POOL.format(images, "".join(guests)))
+    for tree in ("salt", "pillar"):  # of a Salt master
+        (tmp_path / tree).mkdir()
     play.hosts(hyper={name: {"libvirt": f"test://{tmp_path}/{name}.xml"} for name in ("hyper1", "hyper2")})
     return play
 

@@ -22,6 +22,7 @@ class Table:
     guide: Path
     head: Sequence[str]
     rows: Callable[[], Sequence[Sequence[str]]]
+    part: str = ""  # of a tool that makes several
 
     def text(self) -> str:
         """Head and rows, as wide as they need to be."""
@@ -33,7 +34,8 @@ class Table:
 
     def written(self, guide: str) -> str:
         """The guide's text with the table as it is now."""
-        start = f"..\n  The table is made by tests/tools/{self.tool}.py.\n\n"
+        part = f": {self.part}" if self.part else ""
+        start = f"..\n  The table is made by tests/tools/{self.tool}.py{part}.\n\n"
         return re.sub(
             re.escape(start) + ".*?" + re.escape(END), lambda _match: start + self.text() + END, guide, flags=re.DOTALL
         )

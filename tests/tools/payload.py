@@ -19,7 +19,16 @@ NAMESPACE = "ansible_collections.corral.virt."
 # These run on the controller only, over what other modules returned and what the user said: nothing of them is sent to
 # a host.
 ON_THE_CONTROLLER = frozenset(
-    {"virt_arguments", "virt_balance", "virt_find", "virt_import", "virt_known_hosts", "virt_place", "virt_report"}
+    {
+        "virt_arguments",
+        "virt_balance",
+        "virt_find",
+        "virt_from_salt",
+        "virt_import",
+        "virt_known_hosts",
+        "virt_place",
+        "virt_report",
+    }
 )
 
 

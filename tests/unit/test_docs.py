@@ -18,14 +18,15 @@ from ansible_collections.corral.virt.tests.tools import (
     commands_table,
     live_table,
     payload,
+    salt_table,
 )
 from ansible_collections.corral.virt.tests.tools.guide_table import Table
 
 
 @pytest.mark.parametrize(
     "table",
-    [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE],
-    ids=lambda table: table.tool,
+    [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE, *salt_table.TABLES.values()],
+    ids=lambda table: table.tool + table.part,
 )
 def test_a_table_is_as_what_it_is_made_from(table: Table) -> None:
     text = table.guide.read_text()

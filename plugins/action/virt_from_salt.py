@@ -1,0 +1,76 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write what Salt Virt has in its files as an inventory, on the controller: files in, files out. No host is touched,
+and nothing in Salt's files is executed.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _terminal, _variable_files
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged
+
+OPTIONS: dict[str, t.Any] = {
+    "salt_root": {"type": "path"},
+    "pillar": {"type": "path"},
+    "minion": {"type": "path"},
+    "rendered": {"type": "list", "elements": "path", "default": []},
+    "hypervisors": {"type": "list", "elements": "str", "default": []},
+    "out": {"type": "path", "required": True},
+    "replace": {"type": "bool", "default": False},
+}
+
+
+class ActionModule(ActionBase):
+    """Files of the controller; no host is touched."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """All files are read before the first one is written."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        out = os.path.abspath(options["out"])
+        try:
+            gate = Gate(check_mode=self._task.check_mode)
+            found = _converted(untagged(options))
+            files = {os.path.join(out, name): text for name, text in found.files.items()}
+            diff = _variable_files.write(files, replace=options["replace"], gate=gate)
+        except BadInput as error:
+            raise AnsibleActionFail(printable("; ".join(error.problems))) from error
+        except (VirtError, OSError) as error:
+            raise AnsibleActionFail(printable(str(error))) from error
+        notes = [printable(str(note)) for note in found.notes]
+        for note in notes:
+            _terminal.say(note)
+        return {
+            **result,
+            "changed": bool(diff),
+            "files": list(files),
+            "guests": found.guests,
+            "notes": notes,
+            "diff": diff,
+        }
+
+
+def _converted(options: t.Mapping[str, t.Any]) -> _salt.Converted:
+    trees = _salt_sources.Trees(options["salt_root"], options["pillar"], options["hypervisors"])
+    sources = trees.read()
+    for path in options["rendered"]:
+        sources += trees.rendered(path)
+    if options["minion"]:
+        sources += trees.minion(options["minion"])
+    if not trees.asked and not sources:
+        raise BadInput("nothing to convert: name salt_root, pillar, minion or rendered")
+    return _salt.convert(sources, trees.notes, options["hypervisors"], trees.names(), trees.image)

@@ -1,0 +1,227 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices of a guest as Salt describes them - disks, interfaces, displays - as arguments of `virt_domain`. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, word
+
+__all__ = ["Cloud", "disk", "from_image", "graphics", "hostdevs", "interface", "pool", "pool_of", "serials"]
+
+Device = dict[str, t.Any]
+
+_DEFAULT_POOL = "/var/lib/libvirt/images"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PCI = re.compile(r"pci_([0-9a-f]{4})_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
+_SUFFIXES = (".qcow2", ".raw", ".img")
+
+
+@dataclasses.dataclass
+class Cloud:
+    """What guests refer to: profiles, and the images and pools that they need."""
+
+    disk_profiles: set[str] = dataclasses.field(default_factory=set)
+    nic_profiles: set[str] = dataclasses.field(default_factory=set)
+    images_path: str | None = None  # virt:images
+    images: dict[tuple[str, str | None], Device] = dataclasses.field(default_factory=dict)  # by source and pool
+    pools: dict[str, str] = dataclasses.field(default_factory=dict)  # path by name
+
+
+def pool_of(path: str, cloud: Cloud) -> str | None:
+    """The pool in a directory, which is noted; None for the default pool."""
+    path = posixpath.normpath(path)
+    if path == _DEFAULT_POOL:
+        return None
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", path.strip("/"))[:63]
+    cloud.pools[name] = path
+    return name
+
+
+def disk(part: Part, cloud: Cloud) -> Device | None:
+    """A disk; None for one without a name, which Salt passes over, too."""
+    name = part.text("name")
+    if not name:
+        part.note("", "a disk without a name is left out, as Salt does")
+        return None
+    found: Device = {"name": name}
+    device = part.text("device")
+    if device not in (None, "disk"):
+        found["device"] = device
+    size = part.mebibytes("size")
+    if not _place(part, cloud, found):
+        found.update(present(size=size, pool=pool(part, cloud) if device in (None, "disk") else None))
+    if image := part.text("image"):
+        from_image(part, image, cloud, found, overlay=bool(part.truth("overlay_image")))
+    found.update(part.rows(texts="format io"))
+    found.update(present(bus=part.text("model"), iothread=part.number("iothread_id")))
+    part.skip("name an image instead, with `image`", "backing_store_path", "backing_store_format")
+    part.skip("an image is a file here", "overlay_image")
+    part.left()
+    return found
+
+
+def pool(part: Part, cloud: Cloud) -> str | None:
+    """The pool of a new disk; Salt also takes a directory."""
+    told = part.text("pool") or cloud.images_path
+    return pool_of(told, cloud) if told and "/" in told else told
+
+
+def _place(part: Part, cloud: Cloud, found: Device) -> bool:
+    """Where an existing disk or medium is."""
+    source = part.text("source_file")
+    if not source:
+        return False
+    if "://" in source:
+        found["url"] = source
+    elif source.startswith("/"):
+        found["source"] = source
+    else:
+        found["volume"] = f"{pool(part, cloud) or 'default'}/{source}"
+    return True
+
+
+def from_image(part: Part, source: str, cloud: Cloud, found: Device, *, overlay: bool) -> None:
+    """The image of a disk, which every hypervisor then gets."""
+    if "://" not in source and not source.startswith("/"):
+        source = f"salt://{source}"
+    base = posixpath.basename(source.split("?", 1)[0])
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", base).lstrip("-._") or "image"
+    if not name.endswith(_SUFFIXES):
+        name = f"{name.rpartition('.')[0] or name}.qcow2"
+    others = {image["name"] for (other, _where), image in cloud.images.items() if other != source}
+    if name in others:
+        name = f"{word(posixpath.dirname(source))[-8:]}-{name}"
+    where = found.get("pool")
+    if (source, where) not in cloud.images:
+        cloud.images[source, where] = {**_image(part, source, name), **present(pool=where)}
+    found["image"] = name
+    if not overlay:
+        found["clone"] = "copy"
+
+
+def _image(part: Part, source: str, name: str) -> Device:
+    scheme = source.split("://", 1)[0] if "://" in source else ""
+    if scheme in ("http", "https", "ftp"):
+        part.note("image", f"set checksum_{word(name)} to the checksum of {name}, or to none")
+        return {"name": name, "url": source, "checksum": Placeholder.of(f"checksum_{word(name)}")}
+    if scheme == "salt":
+        return {"name": name, "src": source}  # where it is on the controller is found later
+    if scheme:
+        part.note("image", f"no image is brought by {scheme}; put it on the controller, and set src of {name}")
+        return {"name": name, "src": name}
+    return {"name": name, "src": source, "remote_src": True}
+
+
+def interface(part: Part) -> Device | None:
+    """An interface; what it is plugged into is br0 when Salt does not say it."""
+    name = part.text("name")
+    if not name:
+        part.note("", "an interface without a name is left out, as Salt does")
+        return None
+    found: Device = {"name": name}
+    kind, source = part.text("type"), part.text("source")
+    for short in ("bridge", "network"):
+        if (value := part.text(short)) is not None:
+            kind, source = short, value
+    if kind in (None, "bridge"):
+        found["bridge"] = source or "br0"
+    elif kind in ("network", "direct"):
+        found[{"network": "network", "direct": "device"}[kind]] = source or "default"
+    else:
+        part.note("type", f"{kind} is not supported here; the interface is on br0")
+        found["bridge"] = "br0"
+    mac = part.text("mac")
+    found.update(present(mac=mac and mac.lower(), model=part.text("model"), mtu=part.number("mtu")))
+    if port := part.part("virtualport"):
+        found.update(present(virtualport=port.text("type")))
+        port.left()
+    part.left()
+    return found
+
+
+def graphics(part: Part, name: str) -> Device | None:
+    """The display; Salt's listens everywhere without a password, and ours on the host alone."""
+    if (vnc := part.truth("enable_vnc")) and "graphics" not in part:
+        return {"type": "vnc"}
+    told = part.part("graphics")
+    if told is None:
+        return {"type": "none"} if vnc is False else None
+    found = told.rows(texts="type keymap", numbers="port tls_port")
+    for key in ("passwd", "password"):
+        if told.raw(key) is not None:
+            variable = f"vault_{word(name)}_graphics_password"
+            found["password"] = Placeholder.of(variable)
+            told.note(key, f"set {variable} (ansible-vault); the password itself is not written")
+    listen = told.part("listen") if told.is_mapping("listen") else None
+    address = told.text("listen") if listen is None else listen.text("address")
+    if address in _LOOPBACK or (address and "password" in found):
+        found["listen"] = address
+    elif found.get("type") not in (None, "none"):
+        said = f"on {address}" if address else "on all addresses"
+        told.note("listen", f"the display listened {said}; here it listens on 127.0.0.1 (see guide_consoles)")
+    if listen:
+        listen.raw("type")  # follows from the address
+        listen.left()
+    told.left()
+    return found or None
+
+
+def serials(part: Part) -> list[Device] | None:
+    """Serial ports; a console on the first of them is the same device."""
+    found = []
+    for number, port in enumerate(part.parts("serials") or ()):
+        if one := _serial(port, number):
+            found.append(one)
+    kind = part.text("serial_type")
+    if kind == "pty" and not found:
+        found.append({"port": 0, "type": "pty"})
+    elif kind not in (None, "None", "pty"):
+        part.note("serial_type", "the port would be open to everybody; virsh console needs no port")
+    for port in part.parts("consoles") or ():
+        if port.text("target_type") not in (None, "serial"):
+            port.note("", "a console that is not the first serial port; see the option consoles")
+        port.drop()
+    part.skip("virsh console opens the first serial port", "console", "telnet_port")
+    return found or None
+
+
+def _serial(port: Part, number: int) -> Device | None:
+    kind = port.text("type") or "tcp"
+    target = port.number("target_port")
+    found: Device = {"port": number if target is None else target, "type": kind}
+    port.skip("libvirt chooses the device", "target_type")
+    if kind == "tcp":
+        found["mode"] = "bind"
+        found["host"] = port.text("host") or "127.0.0.1"
+        found["service"] = port.number("port") or 23023
+        found["protocol"] = port.text("protocol") or "telnet"
+        found.update(present(tls=port.truth("tls")))
+        if found["host"] not in _LOOPBACK:
+            port.note("host", f"everybody who reaches {found['host']} gets this console without a password")
+    elif kind in ("file", "dev", "unix"):
+        found.update(present(path=port.text("path"), mode="bind" if kind == "unix" else None))
+    elif kind != "pty":
+        port.note("type", f"{kind} is not supported here")
+        return None
+    port.left()
+    return found
+
+
+def hostdevs(part: Part) -> list[Device] | None:
+    """Devices of the host, which Salt calls as `virsh nodedev-list` does."""
+    found = []
+    for name in part.words("host_devices"):
+        if pci := _PCI.fullmatch(name):
+            domain, bus, slot, function = pci.groups()
+            address = f"{domain}:{bus}:{slot}.{function}"
+            found.append({"name": name, "type": "pci", "address": address, "managed": True})
+        else:
+            part.note("host_devices", f"{name}: set hostdevs by hand, from virsh nodedev-dumpxml {name}")
+    return found or None

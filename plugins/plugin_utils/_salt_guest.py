@@ -1,0 +1,225 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest as Salt describes one (`virt.running`, `virt.defined`, `virt.init`, a node of `salt:control`), as arguments
+of `virt_domain`. Pure.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+
+__all__ = ["guest"]
+
+Guest = dict[str, t.Any]
+
+_XML = "no option covers it; see the option xml"
+_SEED = "cloud-init seeds guests here (variables guests_seed, guests_authorized_keys), and no Salt minion is installed"
+_LOGIN = "no login of libvirt is written; where libvirt has another URI, set the host's variable virt_uri"
+
+
+def guest(part: Part, name: str, cloud: Cloud) -> Guest:
+    """The arguments; what they leave out is reported."""
+    found: Guest = {"name": name, **_processors(part), **present(memory=_memory(part))}
+    found.update(_machine(part))
+    found.update(_numa(part, found.pop("numa", {})))
+    found.update(_disks_and_interfaces(part, cloud))
+    found.update(present(graphics=_salt_devices.graphics(part, name), serials=_salt_devices.serials(part)))
+    found.update(present(hostdevs=_salt_devices.hostdevs(part)))
+    found.update(part.rows(truths="autostart stop_on_reboot"))
+    if part.truth("live") is False:
+        found["apply"] = "next_boot"
+    if part.raw("seed") is False:
+        found["cloud_init"] = None  # the role guests seeds it otherwise
+    part.skip(_SEED, "install", "pub_key", "priv_key", "seed_cmd", "config", "saltenv", "cloud_init")
+    part.skip(_LOGIN, "connection", "username", "password")
+    return found
+
+
+def _processors(part: Part) -> Guest:
+    if not part.is_mapping("cpu"):
+        return present(vcpus=part.number("cpu"))
+    cpu = part.part("cpu")
+    if cpu is None:
+        return {}
+    vcpus = cpu.rows(texts="placement cpuset", numbers="current maximum iothreads")
+    if topology := cpu.part("topology"):
+        vcpus["topology"] = topology.rows(numbers="sockets dies cores threads")
+        topology.left()
+    if tuning := cpu.part("tuning"):
+        vcpus.update(_tuning(tuning))
+    cells = [_cell(number, inner) for number, inner in cpu.named("numa")]
+    found = present(
+        vcpus=vcpus["maximum"] if set(vcpus) == {"maximum"} else vcpus,
+        cpu=_model(cpu),
+        numa={"cells": cells} if cells else None,
+    )
+    cpu.skip("which of them runs is libvirt's choice; set vcpus.current", "vcpus")
+    cpu.left(_XML)
+    return found
+
+
+def _tuning(tuning: Part) -> Guest:
+    found = present(shares=tuning.number("shares"), emulator_cpuset=tuning.text("emulatorpin"))
+    for who in ("", "global_", "emulator_", "iothread_"):
+        for what in ("period", "quota"):
+            found.update(present(**{f"{who}{what}_us": tuning.number(who + what)}))
+    for key, option, item in (("vcpupin", "pinning", "vcpu"), ("iothreadpin", "iothread_pinning", "iothread")):
+        if pins := tuning.numbered(key):
+            found[option] = [{item: number, "cpuset": str(cpus)} for number, cpus in pins]
+    tuning.left(_XML)
+    return found
+
+
+def _model(cpu: Part) -> Guest:
+    found = cpu.rows(texts="mode match check vendor")
+    described = cpu.part("model") if cpu.is_mapping("model") else None
+    if described:
+        found.update(present(model=described.text("name"), fallback=described.text("fallback")))
+        described.left(_XML)
+    else:
+        found.update(present(model=cpu.text("model")))
+    if "model" in found:
+        found.setdefault("mode", "custom")
+    if cache := cpu.part("cache"):
+        found["cache"] = cache.rows(texts="mode", numbers="level")
+        cache.left()
+    if features := cpu.part("features"):
+        names = features.untaken()
+        found["features"] = [{"name": name, "policy": features.text(name)} for name in names]
+    return found
+
+
+def _cell(number: str, part: Part) -> Guest:
+    found = {"id": _id(number), **part.rows(texts="cpus", truths="discard")}
+    found.update(present(memory=part.mebibytes("memory"), access=part.text("memAccess")))
+    if distances := part.numbered("distances"):
+        found["distances"] = [{"id": other, "value": value} for other, value in distances]
+    part.left(_XML)
+    return found
+
+
+def _id(number: str) -> int | str:
+    """A key of Salt's that is a number; another is refused with the guest."""
+    return int(number) if number.isdigit() else number
+
+
+def _memory(part: Part) -> t.Any:
+    if not part.is_mapping("mem"):
+        return part.mebibytes("mem")
+    mem = part.part("mem")
+    if mem is None:
+        return None
+    found = present(maximum=mem.mebibytes("boot"), hotplug_maximum=mem.mebibytes("max"))
+    for key in ("current", "hard_limit", "soft_limit", "swap_hard_limit"):
+        found.update(present(**{key: mem.mebibytes(key)}))
+    if "current" in found:
+        found.setdefault("maximum", found["current"])
+    found.update(mem.rows(texts="source access allocation", numbers="slots", truths="nosharepages locked discard"))
+    for number, page in enumerate(mem.parts("hugepages") or ()):
+        if not number:
+            found.update(present(hugepages=True, hugepage_size=page.mebibytes("size")))
+        page.left("all memory has pages of one size here")
+    mem.left(_XML)
+    return found
+
+
+def _machine(part: Part) -> Guest:
+    found: Guest = part.rows(texts="machine")
+    for key in ("vm_type", "hypervisor"):
+        if (kind := part.text(key)) in ("kvm", "qemu"):
+            found["virt_type"] = kind
+        elif kind is not None:
+            part.note(key, f"{kind}: only kvm and qemu are supported")
+    for key, same in (("os_type", "hvm"), ("arch", "x86_64")):
+        if (value := part.text(key)) not in (None, same):
+            part.note(key, f"{value}: no option sets it, and {same} is the default")
+    if boot := part.part("boot"):
+        found.update(_boot(boot))
+    if order := part.words("boot_dev"):
+        found["boot"] = {**found.get("boot", {}), "order": order}
+    if features := part.part("hypervisor_features"):
+        found.update(present(features=present(kvm_hint_dedicated=features.truth("kvm-hint-dedicated"))))
+        features.left()
+    if clock := part.part("clock"):
+        found.update(present(clock=_clock(clock)))
+    return found
+
+
+def _boot(boot: Part) -> Guest:
+    found: Guest = {"firmware": "efi"} if boot.truth("efi") else {}
+    if loader := boot.text("loader"):
+        found["loader"] = {"path": loader, "type": "pflash", "readonly": True}
+    if template := boot.text("nvram"):
+        found["nvram"] = {"template": template}
+    direct = boot.rows(texts="kernel initrd cmdline")
+    for key in [key for key in ("kernel", "initrd") if "://" in direct.get(key, "")]:
+        boot.note(key, "it is not downloaded; put it on the hypervisor, and set its path in boot")
+        del direct[key]
+    if "kernel" in direct:
+        found["boot"] = direct
+    elif direct:
+        boot.note(" and ".join(direct), "left out, because there is no kernel on the hypervisor")
+    boot.left()
+    return found
+
+
+def _clock(clock: Part) -> Guest:
+    found: Guest = {"offset": "localtime"} if clock.truth("utc") is False else {}
+    if zone := clock.text("timezone"):
+        found.update(offset="timezone", timezone=zone)
+    timers = []
+    for name, timer in clock.named("timers"):
+        timers.append({"name": name, **timer.rows("track tickpolicy mode", "frequency", "present")})
+        timer.left(_XML)
+    clock.left(_XML)
+    return {**found, "timers": timers} if timers else found
+
+
+def _numa(part: Part, found: Guest) -> Guest:
+    """Where the memory comes from, beside the cells of the guest."""
+    if numatune := part.part("numatune"):
+        if memory := numatune.part("memory"):
+            found.update(memory.rows(texts="mode nodeset"))
+            memory.left()
+        nodes = [(number, node, node.rows(texts="mode nodeset")) for number, node in numatune.named("memnodes")]
+        for _number, node, _told in nodes:
+            node.left()
+        found.update(present(nodes=[{"cell": _id(number), **told} for number, _node, told in nodes] or None))
+        numatune.left()
+    return present(numa=found)
+
+
+def _disks_and_interfaces(part: Part, cloud: Cloud) -> Guest:
+    """Profiles and what is beside them; a guest of Salt's that names neither has neither."""
+    disks = [found for one in part.parts("disks") or () if (found := _salt_devices.disk(one, cloud))]
+    if image := part.text("image"):
+        system = next((disk for disk in disks if disk["name"] == "system"), None)
+        if system is None:
+            disks.insert(0, system := {"name": "system", **present(pool=_salt_devices.pool(part, cloud))})
+        _salt_devices.from_image(part, image, cloud, system, overlay=bool(part.truth("enable_qcow")))
+    part.skip("only a disk that is created from an image is an overlay", "enable_qcow")
+    nics = [found for one in part.parts("interfaces") or () if (found := _salt_devices.interface(one))]
+    return {
+        **_from_profile(part, ("disk_profile", "disk"), cloud.disk_profiles, "disk_profile", "disks", disks),
+        **_from_profile(part, ("nic_profile", "nic"), cloud.nic_profiles, "nic_profile", "interfaces", nics),
+    }
+
+
+def _from_profile(
+    part: Part, keys: t.Sequence[str], known: t.Container[str], option: str, items_option: str, items: list[Guest]
+) -> Guest:
+    found: Guest = {}
+    said = [(key, value) for key in keys if (value := part.text(key)) is not None]
+    for key, name in said:
+        if name in known:
+            found[option] = name
+        elif name != "default":
+            part.note(key, f"there is no profile {name}; Salt takes its default then, and so does this")
+    if items or not said:
+        found[items_option] = items
+    return found

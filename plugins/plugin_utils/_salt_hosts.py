@@ -1,0 +1,285 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Networks, pools, profiles and settings of hypervisors as Salt has them, as variables. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+
+__all__ = ["Variables", "bridge", "formula", "keys", "network", "pool", "profiles", "settings"]
+
+Variables = dict[str, t.Any]
+
+_URI = "qemu:///system"
+_LOGIN = "no login of libvirt is written"
+_PKI = "the role pki chooses it"
+_STORAGE = "mount the storage (ansible.posix.mount), and make its directory a pool in storage_pools"
+
+
+def profiles(part: Part, cloud: Cloud) -> Variables:
+    """Disk and interface profiles."""
+    disks, nics = part.raw("disk"), part.raw("nic")
+    found: Variables = {}
+    for option, key, told, known in (
+        ("virt_disk_profiles", "disk", disks, cloud.disk_profiles),
+        ("virt_nic_profiles", "nic", nics, cloud.nic_profiles),
+    ):
+        if told is not None and not isinstance(told, dict):
+            part.note(key, "it is not a mapping of profiles, and is left out")
+            continue
+        for name, items in (told or {}).items():
+            below = Part(part.notes, part.file, f"{part.path}:{key}:{name}", {})
+            parts = _items(below, items)
+            made = [
+                item
+                for one in parts
+                if (item := _salt_devices.disk(one, cloud) if key == "disk" else _salt_devices.interface(one))
+            ]
+            known.add(name)
+            found.setdefault(option, {})[name] = made
+    return found
+
+
+def _items(place: Part, items: t.Any) -> list[Part]:
+    """Devices of a profile: a mapping by name, a list of such, or a list of mappings with `name`."""
+    found: list[Part] = []
+    for one in [items] if isinstance(items, dict) else items if isinstance(items, list) else []:
+        if not isinstance(one, dict):
+            place.note("", "it is not a mapping, and is left out")
+        elif "name" in one:
+            found.append(Part(place.notes, place.file, f"{place.path}:{one['name']}", one))
+        elif len(empty := [key for key, value in one.items() if value is None]) == 1 and len(one) > 1:
+            values = {key: value for key, value in one.items() if value is not None}  # keys one step too far left
+            found.append(Part(place.notes, place.file, f"{place.path}:{empty[0]}", {**values, "name": empty[0]}))
+        else:
+            found += [_named(place, name, values) for name, values in one.items()]
+    return found
+
+
+def _named(place: Part, name: str, values: t.Any) -> Part:
+    if values is not None and not isinstance(values, dict):
+        place.note(name, "it is not a mapping, and is left out")
+    told = values if isinstance(values, dict) else {}
+    return Part(place.notes, place.file, f"{place.path}:{name}", {**told, "name": name})
+
+
+def settings(part: Part, cloud: Cloud) -> Variables:
+    """`virt:` of a pillar or of a minion's configuration."""
+    if images := part.text("images"):
+        if cloud.images_path not in (None, images):
+            part.note("images", f"new disks go to {cloud.images_path} on all hypervisors")
+        elif (name := _salt_devices.pool_of(images, cloud)) is not None:
+            cloud.images_path = images
+            part.note("images", f"new disks go to the pool {name}, which the role storage makes of {images}")
+    found = profiles(part, cloud)
+    if connection := part.part("connection"):
+        uri = connection.text("uri")
+        found.update(present(virt_uri=uri if uri != _URI else None))
+        connection.skip(_LOGIN + "; see https://libvirt.org/auth.html", "auth")
+        connection.left()
+    if (uri := part.text("connect")) not in (None, _URI):
+        found["virt_uri"] = uri
+    if part.truth("tunnel"):
+        part.note("tunnel", "migrations are encrypted by default; for one open port: -e transport=tunnelled")
+    part.skip("a disk names its pool, and else has the pool default", "storagepool")
+    part.left()
+    return found
+
+
+def network(part: Part, name: str, *, active: bool) -> Variables:
+    """A virtual network."""
+    found: Variables = {"name": name, "state": "active" if active else "present"}
+    mode = part.text("forward")
+    found["mode"] = mode or "isolated"
+    found.update(part.rows(texts="bridge", numbers="mtu", truths="autostart"))
+    for device in [part.words("interfaces")]:
+        if device:
+            found["interfaces"] = [{"device": one} for one in device]
+    found.update(present(pf=part.text("physical_function")))
+    if domain := part.part("domain"):
+        found["domain"] = present(name=domain.text("name"), local_only=domain.truth("localOnly"))
+        domain.left()
+    if nat := part.part("nat"):
+        found.update(present(nat=_nat(nat)))
+    ips = [ip for key in ("ipv4_config", "ipv6_config") if (one := part.part(key)) and (ip := _ip(one))]
+    if ips:
+        found["ips"] = ips
+    if dns := part.part("dns"):
+        found["dns"] = _dns(dns)
+    _tags(part, found)
+    part.skip("name the devices in interfaces or pf", "addresses")
+    part.skip(_LOGIN, "connection", "username", "password")
+    return found
+
+
+def _nat(nat: Part) -> Variables:
+    found: Variables = {}
+    for key in ("address", "port"):
+        if ends := nat.part(key):
+            first, last = (ends.text(end) if key == "address" else ends.number(end) for end in ("start", "end"))
+            found.update(present(**{f"{key}_start": first, f"{key}_end": last}))
+            ends.left()
+    nat.left()
+    return found
+
+
+def _ip(part: Part) -> Variables | None:
+    cidr = part.text("cidr")
+    try:
+        subnet = ipaddress.ip_network(cidr or "", strict=False)
+    except ValueError:
+        part.note("cidr", "it is no subnet, and its addresses are left out")
+        return None
+    found: Variables = {"address": str(subnet[1] if subnet.num_addresses > 1 else subnet[0])}
+    found["prefix"] = subnet.prefixlen
+    dhcp: Variables = {}
+    ranges = part.parts("dhcp_ranges") or []
+    if ranges:
+        dhcp["ranges"] = [one.rows(texts="start end") for one in ranges]
+    for one in ranges:
+        one.left()
+    hosts = []
+    for host in _reservations(part):
+        hosts.append(host.rows(texts="ip mac id name"))
+        host.left()
+    if hosts:
+        dhcp["hosts"] = hosts
+    if bootp := part.part("bootp"):
+        dhcp.update(present(boot_file=bootp.text("file"), boot_server=bootp.text("server")))
+        bootp.left()
+    found.update(present(dhcp=dhcp, tftp_root=part.text("tftp")))
+    part.left()
+    return found
+
+
+def _reservations(part: Part) -> list[Part]:
+    """A list of them, or a mapping by address."""
+    told = part.raw("hosts")
+    listed = (
+        [{"ip": ip, **one} for ip, one in told.items() if isinstance(one, dict)] if isinstance(told, dict) else told
+    )
+    return Part(part.notes, part.file, part.path, {"hosts": listed}).parts("hosts") or []
+
+
+def _dns(dns: Part) -> Variables:
+    found: Variables = {}
+    forwarders = dns.parts("forwarders") or []
+    told = [present(address=one.text("addr"), domain=one.text("domain")) for one in forwarders]
+    if any("address" not in one for one in told):
+        dns.note("forwarders", "one without addr is left out: names that only libvirt answers for are local_only here")
+    found.update(present(forwarders=[one for one in told if "address" in one] or None))
+    if txt := dns.part("txt"):
+        found["txts"] = [{"name": name, "value": txt.text(name)} for name in txt.untaken()]
+    if hosts := dns.part("hosts"):
+        found["hosts"] = [{"ip": ip, "hostnames": hosts.words(ip)} for ip in hosts.untaken()]
+    records = dns.parts("srvs") or []
+    if records:
+        found["srvs"] = [
+            present(service=one.text("name"), **one.rows("protocol target domain", "port priority weight"))
+            for one in records
+        ]
+    for one in (*forwarders, *records):
+        one.left()
+    dns.left()
+    return found
+
+
+def _tags(part: Part, found: Variables) -> None:
+    """VLANs and the switch port."""
+    if part.is_mapping("tag"):
+        if tag := part.part("tag"):
+            tags = [one.number("id") for one in tag.parts("tags") or ()]
+            found["vlan"] = [one for one in tags if one is not None]
+            tag.skip("several tags are a trunk", "trunk")
+            tag.left()
+    elif (number := part.number("tag")) is not None:
+        found["vlan"] = [number]
+    if part.is_mapping("vport"):
+        if port := part.part("vport"):
+            found.update(present(virtualport=port.text("type")))
+            port.skip("no option covers it; see the option xml", "parameters")
+            port.left()
+    else:
+        found.update(present(virtualport=part.text("vport")))
+
+
+def pool(part: Part, name: str, *, active: bool) -> Variables | None:
+    """A storage pool; None for one that is no directory."""
+    kind, path = part.text("ptype"), part.text("target")
+    found: Variables = {"name": name, **present(path=path), "state": "active" if active else "inactive"}
+    found.update(part.rows(truths="autostart"))
+    if permissions := part.part("permissions"):
+        found.update(permissions.rows(texts="mode owner group"))
+        permissions.left("libvirt labels its files itself")
+    part.skip(_LOGIN, "connection", "username", "password")
+    if kind not in (None, "dir") or part.truth("transient"):
+        part.note("ptype", f"a pool of type {kind} is not made: {_STORAGE}")
+        part.drop()
+        return None
+    part.skip("a directory has no source", "source")
+    return found
+
+
+def keys(part: Part) -> Variables:
+    """`virt.keys`: the role pki issues the certificates."""
+    part.skip(_PKI, "basepath", "country", "state", "locality", "st", "organization")
+    return present(pki_days=part.number("expiration_days"))
+
+
+def bridge(part: Part, name: str) -> Variables:
+    """`network.managed`: a bridge, or the interface on it."""
+    kind, on = part.text("type"), part.text("bridge")
+    found: Variables = {}
+    if kind == "bridge":
+        found["bridge_name"] = name
+        if ports := part.words("ports"):
+            found["bridge_port"] = ports[0]
+            for port in ports[1:]:
+                part.note("ports", f"{port}: the role bridge takes one port")
+        part.skip("the bridge takes over the addresses of its port", "proto", "ipaddr", "netmask", "gateway", "dns")
+        part.skip("the role bridge chooses it", "enabled", "delay", "stp", "bypassfirewall", "use")
+    elif on:
+        found.update(bridge_name=on, bridge_port=name)
+        part.skip("the bridge takes over the addresses of its port", "proto", "ipaddr", "netmask", "gateway", "dns")
+        part.raw("enabled")
+    else:
+        part.note("", "configure an interface that is in no bridge with the system's own tools")
+        part.drop()
+    return found
+
+
+def formula(part: Part) -> tuple[Variables, list[Variables]]:
+    """`libvirt:` of the well-known formulas: settings of the daemon, and pools."""
+    found: Variables = {}
+    if daemon := part.part("libvirtd"):
+        told = {}
+        for key in daemon.untaken():
+            if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
+                daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
+            else:
+                told[key] = daemon.raw(key)
+        found.update(present(hypervisor_libvirtd_conf=told))
+    pools: list[Variables] = []
+    if server := part.part("server"):
+        for name, one in server.named("pool"):
+            if one.text("ensure") == "absent":
+                pools.append({"name": name, "state": "absent"})
+            elif one.text("type") == "dir" and (path := one.text("path")):
+                pools.append({"name": name, "path": path})
+            else:
+                one.note("", _STORAGE)
+            one.skip("its type and path are written", "xml")
+            one.drop()
+        for _name, one in server.named("network"):
+            one.note("", "virsh net-define it, then let virt_network_info describe it (arguments: true)")
+            one.drop()
+        server.left("the role hypervisor chooses it")
+    part.skip("the role hypervisor chooses it", "lookup", "daemon_opts", "tofs")
+    part.left()
+    return found, pools
