@@ -25,6 +25,7 @@ __all__ = ["asked", "converted", "withheld"]
 # Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
 _NEAR = 0.8
+_MISTYPED = 0.9  # where a name that merely looks alike may belong to somebody else
 _STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
 _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 
@@ -78,7 +79,7 @@ def _meant(action: Action, name: str) -> str | None:
     if name in action.only_inside:
         return f"""Ansible reserves that name; write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
     if name.startswith(_PASSING):
-        return None
+        return _mistyped(action, name)
     if other := _actions.elsewhere().get(name):
         takers = _takers(other["argument"])
         whose = "" if action.name in takers else f"it belongs to {', '.join(takers)}: "
@@ -87,6 +88,13 @@ def _meant(action: Action, name: str) -> str | None:
     if near is None and (takers := _takers(name)):
         return f"{action.name} does not take it; it belongs to {', '.join(takers)}"
     meant = near or next(iter(difflib.get_close_matches(name, _actions.role_variables(), 1, _NEAR)), None)
+    return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
+
+
+def _mistyped(action: Action, name: str) -> str | None:
+    """The argument or role variable that is meant, of those that share a prefix with variables of others."""
+    ours = [one for one in (*action.arguments, *_actions.role_variables()) if one.startswith(_PASSING)]
+    meant = next(iter(difflib.get_close_matches(name, ours, 1, _MISTYPED)), None)
     return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
 
 
