@@ -208,6 +208,8 @@ REFUSED: list[tuple[str, Given, str]] = [
         {"tag": "a", "confirm": "some"},
         "argument 'confirm' is of type str and we were unable to convert to int",
     ),
+    ("start", {"guest": "a", "virt_grup": "kvm"}, "virt_grup: start has no such argument; did you mean virt_group?"),
+    ("awx_setup", {"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
 ]
 
 
@@ -248,6 +250,20 @@ def test_a_variable_that_the_inventory_has_is_the_inventorys() -> None:
     given = {"guest": "web1", "gest": "x", "bandwidth": 3}
     assert len(problems("start", given)) == 2
     assert problems("start", given, known={"gest", "bandwidth"}) == []
+
+
+# What a job of AWX is given: https://docs.ansible.com/projects/awx/en/24.6.1/userguide/job_templates.html
+JOB = ("job_id", "job_launch_type", "job_template_id", "job_template_name", "project_revision", "project_scm_branch",
+       "schedule_id", "schedule_name", "user_id", "user_name", "user_email", "user_first_name", "user_last_name",
+       "inventory_id", "inventory_name", "execution_node", "workflow_job_id", "workflow_job_name", "webhook_payload",
+       "workflow_job_launch_type", "workflow_job_schedule_id", "webhook_event_guid", "parent_job_id")  # fmt: skip
+
+
+@pytest.mark.parametrize("action", _actions.names())
+def test_variables_of_awx_jobs_pass(action: str) -> None:
+    """Though some look like variables of the role awx."""
+    given = {f"{prefix}_{name}": 1 for prefix in ("awx", "tower") for name in JOB}
+    assert not [each for each in problems(action, given) if each.startswith(("awx_", "tower_"))]
 
 
 @pytest.mark.parametrize(
