@@ -162,7 +162,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
@@ -177,7 +177,7 @@ OPTIONS = {
 
 def _described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A guest as arguments."""
-    xml = look.definition(look.by_uuid(connection, guest["uuid"]), secrets=True)
+    xml = query.definition(query.by_uuid(connection, guest["uuid"]), secrets=True)
     least = params["arguments"] == "minimal"
     told = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
     return {"arguments": told.arguments, "withheld_arguments": told.withheld, "not_imported": told.not_imported}

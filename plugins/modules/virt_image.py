@@ -337,7 +337,7 @@ size_bytes:
   description: Size of the disk; its file can be smaller.
   returned: for a disk, when present
   type: int
-stands_on:
+backing_file:
   description: Path of the backing image; null if there is none.
   returned: for a disk
   type: str
@@ -388,7 +388,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import clone, i
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, clone_spec, image_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, image_checks, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 HTTP_OPTIONS = {
@@ -427,7 +427,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
                 **said,
             )
         except UrlsError as error:
-            raise arrival.unread(location, error) from error
+            raise image_checks.unread(location, error) from error
 
     return read
 

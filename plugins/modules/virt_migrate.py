@@ -220,7 +220,7 @@ import contextlib
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
@@ -233,7 +233,7 @@ def main() -> None:
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrate")
         there = dest_uri(module.params)
-        ends = Ends(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
+        ends = Endpoints(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
         watch = Watch(module.params["name"])
         result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
     module.exit_json(**result)

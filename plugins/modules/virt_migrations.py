@@ -73,10 +73,10 @@ import contextlib
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._plan.meanwhile import check_begun
+from ansible_collections.corral.virt.plugins.module_utils._plan.concurrent_changes import check_begun
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -91,7 +91,7 @@ def main() -> None:
             watch.interrupted.remove()
         check_begun(wish["name"], interrupted=interrupted)
         with contextlib.ExitStack() as stack:
-            ends = Ends(uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
+            ends = Endpoints(uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
             return migrate.converge(ends, wish, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
@@ -200,8 +200,8 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     heard()
     asked: dict[str, list[Claim]] = {}
     for source in sources if state == "running" else ():
-        if source in look.SOURCES and source != "agent":
-            asked[source] = look.claims(item, source)
+        if source in query.SOURCES and source != "agent":
+            asked[source] = query.claims(item, source)
             heard()
         if asked.get(source) or (source in _MARKS and _MARKS[source] in xml):
             break

@@ -261,11 +261,11 @@ def _instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[
         yield str(name if name is not None else identity), told
         return
     for one in names:
-        own = merged(next(iter(one.values()))) if isinstance(one, dict) and len(one) == 1 else {}
-        yield (
-            str(next(iter(one))) if isinstance(one, dict) and one else str(one),
-            {**told, **(own if isinstance(own, dict) else {})},
-        )
+        key, own = one, None
+        if isinstance(one, dict) and one:
+            key = [*one][0]  # noqa: RUF015 - pylint takes no next() in a generator
+            own = merged(one[key]) if len(one) == 1 else None
+        yield str(key), {**told, **(own if isinstance(own, dict) else {})}
 
 
 def _requisites(part: Part) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, private
-from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
-from ansible_collections.corral.virt.plugins.module_utils._front import settle
+from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
+from ansible_collections.corral.virt.plugins.module_utils._front import reconcile
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -36,7 +36,7 @@ def connection() -> t.Iterator[t.Any]:
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[Host, Host]]:
     """Source and destination of a move; nobody waits, and what the test driver cannot tell is told."""
-    monkeypatch.setattr(settle, "_PATIENCE_S", 0)
+    monkeypatch.setattr(reconcile, "_PATIENCE_S", 0)
     monkeypatch.setattr(doers, "_REMOVE_S", 0, raising=False)
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
     monkeypatch.setattr(endpoint, "facts", lambda _connection: FACTS)

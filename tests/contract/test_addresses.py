@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.tools import payload
@@ -34,7 +34,7 @@ def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = F
 def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:
     [made] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
     assert made["addresses"], made
-    domain = look.lookup(connection, "web2")
+    domain = query.lookup(connection, "web2")
     (entry,) = record.read(domain.XMLDesc())["seen"]
     assert entry.split()[1:3] == [made["addresses"][0], "lease"]
     [again] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
@@ -84,7 +84,7 @@ def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.
 
 def test_nothing_is_written_into_guests_of_others_until_they_are_named(connection: t.Any) -> None:
     converged(connection, {"name": "web2"})  # nothing is kept with it, as with one made by hand
-    domain = look.lookup(connection, "web2")
+    domain = query.lookup(connection, "web2")
     before = domain.XMLDesc()
     found = addresses.refresh(connection, None, 1, Gate(check_mode=False))
     assert [one["addresses"] for one in found["guests"] if one["name"] == "web2"] != [[]] and not found["changed"]

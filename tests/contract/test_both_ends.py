@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import durable
-from ansible_collections.corral.virt.plugins.module_utils._front import made, settle
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -52,13 +52,13 @@ def test_each_end_is_seen_as_it_is(
             host.add("web1", UUID, state, **(memory if host is hosts[0] else {}))
         else:
             host.add("web1", OTHER, "running")  # another guest of its name
-    assert settle.observe(ends(*hosts), UUID, was_paused=False) == seen
+    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == seen
 
 
 @pytest.mark.parametrize("state", ["running", "incoming"])
 def test_a_guest_that_was_paused_before_the_move_stays_so(hosts: tuple[Host, Host], state: str) -> None:
     hosts[0].add("web1", UUID, state)
-    seen = settle.observe(ends(*hosts), UUID, was_paused=True, again=True)
+    seen = reconcile.observe(ends(*hosts), UUID, was_paused=True, again=True)
     here = "paused" if state == "incoming" else state
     assert seen == Observation(here, "absent", was_paused=True, again=True)
 
@@ -74,11 +74,11 @@ def test_a_host_that_cannot_be_reached_is_not_asked(hosts: tuple[Host, Host]) ->
         return {"here": source, "there": dest}[uri]
 
     lost = "there"
-    assert settle.observe(Ends("here", "there", unreached), UUID, was_paused=False) == Observation(
+    assert reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
         "paused", "unreachable", was_paused=True
     )
     lost = "here"
-    assert settle.observe(Ends("here", "there", unreached), UUID, was_paused=False) == Observation(
+    assert reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
         "unreachable", "running"
     )
 
@@ -93,7 +93,7 @@ def test_only_a_job_of_the_source_counts(
     for host, state in ((hosts[0], here), (hosts[1], there)):
         if state:
             host.add("web1", UUID, state)
-    assert settle.observe(ends(*hosts), UUID, was_paused=False).job_active is active
+    assert reconcile.observe(ends(*hosts), UUID, was_paused=False).job_active is active
 
 
 LET_RUN = {"moving_let_run": f"{LET_RUN_S}.000"}
@@ -133,7 +133,7 @@ def test_what_the_source_has_is_old_when_the_guest_was_let_run_elsewhere(
     if here:
         hosts[0].add("web1", UUID, here)
     hosts[1].add("web1", UUID, there, **known)
-    assert settle.observe(ends(*hosts), UUID, was_paused=False).superseded is superseded
+    assert reconcile.observe(ends(*hosts), UUID, was_paused=False).superseded is superseded
 
 
 def test_what_a_guest_runs_with_is_what_is_remembered_of_it(hosts: tuple[Host, Host]) -> None:
@@ -147,9 +147,11 @@ def test_what_a_guest_runs_with_is_what_is_remembered_of_it(hosts: tuple[Host, H
         domain.setMetadata(
             libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, "corral", NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_LIVE
         )
-    assert settle.observe(ends(*hosts), UUID, was_paused=False) == Observation("paused", "running")
+    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation("paused", "running")
     source.lookupByUUIDString(UUID).domain.destroy()
-    assert settle.observe(ends(*hosts), UUID, was_paused=False) == Observation("shutdown", "running", superseded=True)
+    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation(
+        "shutdown", "running", superseded=True
+    )
 
 
 @pytest.mark.parametrize("state", ["running", "shutdown"])
@@ -164,9 +166,9 @@ def test_a_guest_that_stays_starts_by_itself_as_before(
     source.add("web1", UUID, state, **memory, **({"moving_autostart": "yes"} if autostart else {}))
     domain = source.lookupByUUIDString(UUID)
     domain.setAutostart(autostart)
-    settle.hold_back(source, UUID)
+    reconcile.hold_back(source, UUID)
     assert not domain.autostart() and synced == ["/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart"]
-    assert settle.clean_up(ends(source, dest), UUID) == []
+    assert reconcile.clean_up(ends(source, dest), UUID) == []
     assert bool(domain.autostart()) is autostart
     assert not {"moving", "moving_goes", "moving_made"} & {*record.read(domain.XMLDesc())}
 
@@ -177,7 +179,7 @@ def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monk
     def fail(*_told: object) -> t.NoReturn:
         raise Failed("the host is gone")
 
-    monkeypatch.setattr(made, "clear", fail)
-    assert settle.cleaned_up(ends(*hosts), UUID) == [
+    monkeypatch.setattr(migration_files, "clear", fail)
+    assert reconcile.cleaned_up(ends(*hosts), UUID) == [
         "what it left was not cleaned up: the host is gone; run again",
     ]

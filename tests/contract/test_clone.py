@@ -113,24 +113,24 @@ def place(tmp_path: Path) -> t.Iterator[Place]:
         yield Place(connection, pool)
 
 
-def test_an_overlay_stands_on_the_content(place: Place) -> None:
+def test_an_overlay_backing_file_the_content(place: Place) -> None:
     done = place.cycle(image="tiny.qcow2", size="1GiB")
     info = seen(place.pool / "disk.qcow2")
     assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / OLD), "qcow2")
     assert info["virtual-size"] == done["size_bytes"] == 1024**3
     assert done["steps"] == [f"create disk {place.pool}/disk.qcow2 (1 GiB, qcow2, on {place.pool / OLD})"]
-    assert done["stands_on"] == str(place.pool / OLD)
+    assert done["backing_file"] == str(place.pool / OLD)
     assert (place.pool / "disk.qcow2").stat().st_mode & 0o777 == 0o600
     place.point(NEW)
     assert not place.converge(image="tiny.qcow2", size="1GiB")["changed"], "an older content is the same image"
 
 
 @pytest.mark.parametrize(("name", "size"), [("disk.qcow2", 4), ("disk.qcow2", 6), ("disk.raw", 4), ("disk.img", 6)])
-def test_a_copy_stands_on_nothing(place: Place, name: str, size: int) -> None:
+def test_a_copy_backing_file_nothing(place: Place, name: str, size: int) -> None:
     done = place.cycle(name=name, image="tiny.qcow2", clone="copy", size=f"{size}MiB")
     info = seen(place.pool / name)
     assert info["format"] == ("qcow2" if name.endswith("qcow2") else "raw")
-    assert (info["virtual-size"], info.get("backing-filename"), done["stands_on"]) == (size * MIB, None, None)
+    assert (info["virtual-size"], info.get("backing-filename"), done["backing_file"]) == (size * MIB, None, None)
     assert same(place.pool / name, place.pool / OLD)
     assert info["actual-size"] < 2 * MIB, "holes stay holes"
 
@@ -183,8 +183,8 @@ def test_rebased_it_keeps_its_content(place: Place, size: int) -> None:
     place.point(NEW)
     done = place.cycle(image="tiny.qcow2", state="rebased")
     assert done["diff"] == {
-        "before": {"stands_on": str(place.pool / OLD)},
-        "after": {"stands_on": str(place.pool / NEW)},
+        "before": {"backing_file": str(place.pool / OLD)},
+        "after": {"backing_file": str(place.pool / NEW)},
     }
     info = seen(disk)
     assert (info["backing-filename"], info["backing-filename-format"]) == (str(place.pool / NEW), "qcow2")
@@ -196,7 +196,7 @@ def test_rebased_it_keeps_its_content(place: Place, size: int) -> None:
     assert same(disk, reference)
 
 
-def test_a_disk_that_stands_on_the_name_comes_to_stand_on_the_content(place: Place) -> None:
+def test_a_disk_that_backing_file_the_name_comes_to_stand_on_the_content(place: Place) -> None:
     """Others made it; where the name points to another content one day, it would hold another disk."""
     link = str(place.pool / "tiny.qcow2")
     subprocess.run(

@@ -13,12 +13,12 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import travel
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Made, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
@@ -62,9 +62,9 @@ class World(t.NamedTuple):
     def disks(self, **params: t.Any) -> dict[str, DiskMove]:
         """How the guest's disks are copied, by target."""
         assumed = params.pop("assumed", False)
-        found = look.find(self.source, "box")
+        found = query.find(self.source, "box")
         assert found is not None
-        moves = travel.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, DEST, assumed=assumed)
+        moves = disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, DEST, assumed=assumed)
         return {move.target: move for move in moves}
 
 
@@ -81,7 +81,7 @@ def volume(connection: t.Any, path: str, on: str | None = None, capacity_bytes: 
     """A volume in the pool."""
     name = path.rpartition("/")[2]
     made = Volume("default", name, path, capacity_bytes, backing_path=on, backing_format="qcow2" if on else None)
-    storage.create(connection, "default", caps.new_volume(made), name=name)
+    storage.create(connection, "default", host_xml.new_volume(made), name=name)
 
 
 def disk(path: str, target: str = "vda", more: str = "", device: str = "disk", cache: str = "") -> str:
@@ -184,7 +184,7 @@ def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
     volume(world.dest, SYSTEM)
     guest = world.guest(disks=disk(SYSTEM), active=False)
     world.dest.defineXML(guest.XMLDesc())  # what is left of the guest there is none of another guest's
-    there = caps.volume(world.dest.storageVolLookupByPath(SYSTEM).XMLDesc())
+    there = host_xml.volume(world.dest.storageVolLookupByPath(SYSTEM).XMLDesc())
     entry = Made(Made.MADE, there["capacity_bytes"], there["changed"], SYSTEM)
     moving, made = "<c:moving from='1111'>{}</c:moving>", "<c:moving-made>{}</c:moving-made>"
     for record, replace in [
@@ -223,7 +223,7 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     assert (move.how, move.flatten, move.base) == ("full", True, base), (
         "without a manifest it is not known to be the same"
     )
-    monkeypatch.setattr(travel._Look, "_verdict", lambda _self, _base: "same")
+    monkeypatch.setattr(disk_moves._Look, "_verdict", lambda _self, _base: "same")
     move = world.disks()["vda"]
     assert (move.how, move.volume and move.volume.backing_path, move.goes) == ("delta", base, True)
     world.dest.storageVolLookupByPath(base).delete()
@@ -267,7 +267,7 @@ def test_a_base_that_nobody_verified_is_read_there(
     # The test driver has no streams.
     monkeypatch.setattr(storage, "read", lambda *_told: text)
     monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
-    monkeypatch.setattr(travel, "_VERIFIED", set())
+    monkeypatch.setattr(disk_moves, "_VERIFIED", set())
     world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
     move = world.disks(assumed=assumed)["vda"]
     assert (move.how, move.why, move.base) == expected
@@ -276,10 +276,10 @@ def test_a_base_that_nobody_verified_is_read_there(
 def test_unused_knows_who_needs_a_file(world: World) -> None:
     volume(world.source, f"{IMAGES}/overlay.qcow2", DATA)
     box = world.guest(disks=disk(SYSTEM)).UUIDString()
-    assert travel.unused(world.source, [SYSTEM, DATA, SEED], box) == {SYSTEM, SEED}
-    assert travel.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
-    assert travel.unused(world.source, [], "") == set()
-    assert travel.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
+    assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], box) == {SYSTEM, SEED}
+    assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
+    assert disk_moves.unused(world.source, [], "") == set()
+    assert disk_moves.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
 
 
 def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
@@ -356,7 +356,7 @@ def test_a_disk_that_only_the_user_calls_shared(
     configured(monkeypatch, tmp_path, conf)
     models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
     capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
-    monkeypatch.setattr(look, "capabilities", {world.source: capabilities}.__getitem__)
+    monkeypatch.setattr(query, "capabilities", {world.source: capabilities}.__getitem__)
     world.guest(disks=disk(SYSTEM, cache=cache))
     if refused:
         with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: ") as why:
@@ -438,10 +438,10 @@ def test_a_file_that_is_in_no_pool_of_the_source_is_refused(world: World, form: 
     world.dest.storagePoolCreateXML("<pool type='dir'><name>srv</name><target><path>/srv</path></target></pool>")
     world.guest(disks=disk(path))
     host = dataclasses.replace(DEST, pools=(Pool("srv", "/srv", 10**12),))
-    found = look.find(world.source, "box")
+    found = query.find(world.source, "box")
     assert found is not None
     with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk vda: ") as why:
-        travel.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
+        disk_moves.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
     assert str(why.value).endswith(
         f"{path} is in no active storage pool of the source; create a pool for its directory"
     )
@@ -475,7 +475,7 @@ def test_a_disk_that_another_image_came_to_stand_on_stays(world: World, monkeypa
             volume(connection, over, DATA)
 
     monkeypatch.setattr(storage, "refresh", refresh)
-    assert travel.unused(world.source, [SYSTEM, DATA], "") == {SYSTEM}
+    assert disk_moves.unused(world.source, [SYSTEM, DATA], "") == {SYSTEM}
 
 
 def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,13 +495,13 @@ def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, mon
     bases = [f"{IMAGES}/{NAMED}", None, f"{IMAGES}/golden.qcow2", f"/elsewhere/{NAMED}", f"{IMAGES}/{NAMED}"]
     bases.append(f"{IMAGES}/{odd}")
     moves = [DiskMove(f"vd{number}", SYSTEM, "full", "", base=base) for number, base in enumerate(bases)]
-    assert travel.images(world.source, moves) == [
+    assert disk_moves.images(world.source, moves) == [
         {"name": "alma-9.qcow2", "pool": "default", "checksum": checksum, "content": odd},
         {"name": "debian-12.qcow2", "pool": "default", "checksum": checksum, "content": NAMED},
     ]
     manifests[f".{NAMED}.json"] = b"{"
     with pytest.raises(Failed, match=rf"^cannot read the manifest of {IMAGES}/{NAMED}: "):
-        travel.images(world.source, moves)
+        disk_moves.images(world.source, moves)
 
 
 @pytest.mark.parametrize("mode", ["shared", "auto"])

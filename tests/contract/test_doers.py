@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     blockjob,
     domain,
-    look,
     migrate,
+    query,
     states,
     storage,
     wait,
@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, new, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, new, record
 
 POOL = "/var/lib/libvirt/images"
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -152,7 +152,7 @@ def test_what_has_arrived_is_resumed_by_whoever_comes_first(connection: t.Any, g
 def test_autostart(connection: t.Any, guest: t.Any) -> None:
     for on in (True, False):
         do(connection, steps.SetAutostart("web1", on))
-        assert look.found(guest).autostart is on
+        assert query.found(guest).autostart is on
 
 
 def test_live_figures(connection: t.Any, guest: t.Any) -> None:
@@ -166,33 +166,33 @@ def test_metadata(connection: t.Any, guest: t.Any) -> None:
     do(connection, steps.Start("web1"))
     mark = record.update(definition(), {"volumes": ("/a",), "seed": "0a"})
     do(connection, steps.SetMetadata("web1", "A & <b>", "two\nlines", mark))
-    live = t.cast(str, look.found(guest).live_xml)
+    live = t.cast(str, query.found(guest).live_xml)
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_TITLE, None) == "A & <b>"
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, None) == "two\nlines"
     assert record.read(live) == {"volumes": ("/a",), "seed": "0a"}
     do(connection, steps.SetMetadata("web1", None, None, ""))  # silence
-    assert look.found(guest).live_xml == live
+    assert query.found(guest).live_xml == live
     do(connection, steps.SetMetadata("web1", "", "", mark))  # an empty text takes it away
     assert "<title>" not in guest.XMLDesc() and "<description>" not in guest.XMLDesc()
 
 
 def test_undefine(connection: t.Any, guest: t.Any) -> None:
     do(connection, steps.Undefine("web1", ("managed_save", "snapshots")))
-    assert look.find(connection, "web1") is None
+    assert query.find(connection, "web1") is None
 
 
 def test_volumes(connection: t.Any) -> None:
     volume = Volume("default", "a.qcow2", f"{POOL}/a.qcow2", 1024**3, "qcow2", f"{POOL}/debian-12.qcow2", "qcow2")
-    do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
-    found = caps.volume(t.cast(str, storage.volume_at(connection, volume.path)))
+    do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume)))
+    found = host_xml.volume(t.cast(str, storage.volume_at(connection, volume.path)))
     assert (found["capacity_bytes"], found["backing_path"], found["backing_format"]) == (
         1024**3,
         volume.backing_path,
         "qcow2",
     )
     with pytest.raises(Failed, match=r"^cannot create volume a.qcow2 in pool default: .*already exists"):
-        do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume)))
-    do(connection, steps.CreateVolume("web1", volume, caps.new_volume(volume), replace=True))
+        do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume)))
+    do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume), replace=True))
     do(connection, steps.DeleteVolume("web1", volume.path), steps.DeleteVolume("web1", volume.path))  # gone is gone
     assert storage.volume_at(connection, volume.path) is None
     assert storage.volume_in(connection, "default", "a.qcow2") is None
@@ -284,7 +284,7 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     with pytest.raises(NotFound, match=UUID):
         blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
     with pytest.raises(NotFound, match=UUID):
-        look.keeps(connection, UUID)
+        query.keeps(connection, UUID)
     assert other.isActive()
 
 

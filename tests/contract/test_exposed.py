@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
@@ -41,8 +41,8 @@ class Here:
 @pytest.fixture
 def here(connection: t.Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
     """One with bridge br0, the filters above, and a packet filter that sees nothing bridged."""
-    monkeypatch.setattr(look, "links", lambda _connection: ({"br0"}, {"lan"}))
-    monkeypatch.setattr(look, "filters", lambda _connection: [CLEAN, WEB])
+    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, {"lan"}))
+    monkeypatch.setattr(query, "filters", lambda _connection: [CLEAN, WEB])
     monkeypatch.setattr(local, "bridge_calls", lambda: OFF)
     monkeypatch.setattr(qemu, "_CONF", str(tmp_path / "qemu.conf"))
     return Here(connection)

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import settle
+from ansible_collections.corral.virt.plugins.module_utils._front import reconcile
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
 from ansible_collections.corral.virt.tests.contract.two_hosts import STATES, Host, converge, ends
@@ -45,14 +45,14 @@ def test_a_foreign_guest_that_appears_after_the_preflight_is_never_changed(
 ) -> None:
     source, dest = hosts
     source.add("web1", OURS, here)
-    begin, before = settle.begin, []
+    begin, before = reconcile.begin, []
 
     def begin_and_be_late(*told: t.Any) -> None:
         begin(*told)
         dest.add("web1", FOREIGN, there)
         before.append(dest.look(FOREIGN))
 
-    monkeypatch.setattr(settle, "begin", begin_and_be_late)
+    monkeypatch.setattr(reconcile, "begin", begin_and_be_late)
     monkeypatch.setattr(doers, "run", lambda *_told: ("domain 'web1' already exists", 0.0))
     reason = converge(source, dest)
     assert before == [dest.look(FOREIGN)], reason
@@ -72,10 +72,10 @@ def test_settling_touches_no_foreign_guest(
         Move(guest="web1", uuid=OURS, dest="hyper2", dest_uri="there", paused=was_paused),
     )
     with contextlib.suppress(VirtError):
-        verdict = settle.settled(ends(*hosts), move)
+        verdict = reconcile.settled(ends(*hosts), move)
         assert "destroy the wrong one" not in verdict.meaning
         if verdict.end == "stayed":
-            settle.clean_up(ends(*hosts), OURS)
+            reconcile.clean_up(ends(*hosts), OURS)
     assert other.look(FOREIGN) == before
     assert its.look(OURS), "the only copy"
 

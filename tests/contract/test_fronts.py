@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
@@ -129,7 +129,7 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
     connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a new one nor one that exists; what it is plugged into already is not asked for again."""
-    monkeypatch.setattr(look, "links", lambda _connection: ({"br0"}, {"lan"}))
+    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, {"lan"}))
     said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
     nic = {"name": "eth0", "type": "bridge"}
     guest.converge(
@@ -141,7 +141,7 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
             with pytest.raises(NotFound, match="cannot change box1: this host has no bridge br7"):
                 guest.converge(connection, options({**said, "interfaces": interfaces}), Gate(check_mode=check_mode))
     assert snapshot(connection) == before
-    monkeypatch.setattr(look, "links", lambda _connection: (set(), set()))
+    monkeypatch.setattr(query, "links", lambda _connection: (set(), set()))
     guest.converge(
         connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}), Gate(check_mode=False)
     )
@@ -151,7 +151,7 @@ def test_a_live_update_that_fails_leaves_the_definition(connection: t.Any, monke
     """The test driver updates no device of a running guest, as a host may refuse it: nothing waits for the next boot
     then.
     """
-    monkeypatch.setattr(look, "links", lambda _connection: ({"br0", "br1"}, set()))
+    monkeypatch.setattr(query, "links", lambda _connection: ({"br0", "br1"}, set()))
     said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
     there, elsewhere = (
         options({**said, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]}) for name in ("br0", "br1")

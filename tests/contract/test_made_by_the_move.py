@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, directories, settle
-from ansible_collections.corral.virt.plugins.module_utils._front import made as made_there
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, directories, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front import migration_files as made_there
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -27,53 +27,53 @@ MOVE = Move("box1", UUID, "hyper2", "there", disks=(DISK,))
 
 
 @pytest.fixture
-def ends() -> t.Iterator[Ends]:
+def ends() -> t.Iterator[Endpoints]:
     """A guest that is about to move."""
     for source, dest in two_hosts():
         source.add("box1", UUID, "running")
         known: dict[str, Host] = {"here": source, "there": dest}
-        both = Ends("here", "there", known.__getitem__)
-        settle.begin(source, MOVE)
+        both = Endpoints("here", "there", known.__getitem__)
+        reconcile.begin(source, MOVE)
         yield both
 
 
-def made(ends: Ends) -> tuple[str, ...]:
+def made(ends: Endpoints) -> tuple[str, ...]:
     """What the record says."""
     return t.cast(
         "tuple[str, ...]", record.read(ends.source.lookupByUUIDString(UUID).XMLDesc()).get("moving_made") or ()
     )
 
 
-def somebody_makes_it(ends: Ends, size_bytes: int = VOLUME.capacity_bytes) -> None:
+def somebody_makes_it(ends: Endpoints, size_bytes: int = VOLUME.capacity_bytes) -> None:
     storage.create(
         ends.dest,
         "default",
-        caps.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")),
+        host_xml.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")),
         name=VOLUME.name,
     )
 
 
-def test_a_file_that_came_after_the_plan_is_not_deleted(ends: Ends) -> None:
+def test_a_file_that_came_after_the_plan_is_not_deleted(ends: Endpoints) -> None:
     somebody_makes_it(ends)
     with pytest.raises(Failed, match="already exists"):
-        carry.make(ends, UUID, DISK)
-    settle.clean_up(ends, UUID)
+        copy_offline.make(ends, UUID, DISK)
+    reconcile.clean_up(ends, UUID)
     assert storage.volume_at(ends.dest, PATH), "it is somebody else's"
 
 
-def test_what_was_only_planned_is_not_recorded_as_made(ends: Ends) -> None:
+def test_what_was_only_planned_is_not_recorded_as_made(ends: Endpoints) -> None:
     assert made(ends) == ()
-    carry.make(ends, UUID, DISK)
+    copy_offline.make(ends, UUID, DISK)
     assert [entry.split(" ", 3)[0] for entry in made(ends)] == ["made"] and made(ends)[0].endswith(PATH)
 
 
-def test_what_was_made_goes_again(ends: Ends) -> None:
-    carry.make(ends, UUID, DISK)
-    assert settle.clean_up(ends, UUID) == []
+def test_what_was_made_goes_again(ends: Endpoints) -> None:
+    copy_offline.make(ends, UUID, DISK)
+    assert reconcile.clean_up(ends, UUID) == []
     assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
 
 
-def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     dest, create = ends.dest, storage.create
 
     def killed(*arguments: t.Any, **more: t.Any) -> None:
@@ -84,28 +84,28 @@ def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Ends, monkeypa
 
     monkeypatch.setattr(storage, "create", killed)
     with pytest.raises(Failed, match="End of file"):
-        carry.make(ends, UUID, DISK)
+        copy_offline.make(ends, UUID, DISK)
     assert storage.volume_at(ends.dest, PATH)
-    assert settle.clean_up(ends, UUID) == []
+    assert reconcile.clean_up(ends, UUID) == []
     assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
 
 
-def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Ends) -> None:
-    carry.make(ends, UUID, DISK)
+def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Endpoints) -> None:
+    copy_offline.make(ends, UUID, DISK)
     storage.delete(ends.dest, PATH)
     somebody_makes_it(ends, 4096)
-    (left,) = settle.clean_up(ends, UUID)
+    (left,) = reconcile.clean_up(ends, UUID)
     assert left == f"{PATH} stays on the destination: its size differs from what the migration created"
     assert storage.volume_at(ends.dest, PATH)
 
 
-def test_a_file_that_another_guest_uses_is_not_deleted(ends: Ends) -> None:
-    carry.make(ends, UUID, DISK)
+def test_a_file_that_another_guest_uses_is_not_deleted(ends: Endpoints) -> None:
+    copy_offline.make(ends, UUID, DISK)
     disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
     ends.dest.defineXML(
         f"<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os><devices>{disk}</devices></domain>"
     )
-    assert settle.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
+    assert reconcile.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
     assert storage.volume_at(ends.dest, PATH)
 
 
@@ -114,7 +114,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("after", ["making", "created"])
-def test_what_a_killed_run_left_is_known_and_made_anew(ends: Ends, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_run_left_is_known_and_made_anew(
+    ends: Endpoints, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create = storage.create
 
     def die(*told: t.Any, **more: t.Any) -> None:
@@ -125,24 +127,24 @@ def test_what_a_killed_run_left_is_known_and_made_anew(ends: Ends, after: str, m
     with monkeypatch.context() as patch:
         patch.setattr(storage, "create", die)
         with pytest.raises(Killed):
-            carry.make(ends, UUID, DISK)
+            copy_offline.make(ends, UUID, DISK)
     assert [entry.split(" ", 3)[0] for entry in made(ends)] == ["making"]
-    carry.make(ends, UUID, DISK.__class__("vda", PATH, "full", "", VOLUME, replace=after == "created"))
-    assert settle.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, PATH) is None
+    copy_offline.make(ends, UUID, DISK.__class__("vda", PATH, "full", "", VOLUME, replace=after == "created"))
+    assert reconcile.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, PATH) is None
 
 
-def test_nothing_replaces_a_variable_store_of_another_guest(ends: Ends, tmp_path: Path) -> None:
+def test_nothing_replaces_a_variable_store_of_another_guest(ends: Endpoints, tmp_path: Path) -> None:
     store = os.fspath(tmp_path / "box1_VARS.fd")
     ends.dest.defineXML(
         "<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type><loader readonly='yes' "
         f"type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
     )
     with pytest.raises(Failed, match="guest other on the destination uses a file with this name"):
-        carry.carry_file(ends, UUID, store)
+        copy_offline.carry_file(ends, UUID, store)
 
 
 def test_a_variable_store_that_nobody_uses_is_not_overwritten(
-    ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody kept it (virsh undefine --keep-nvram).
 
@@ -157,13 +159,13 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool).createXML(volume)
     with pytest.raises(Failed, match="which no guest uses and no migration of this guest created; inspect it"):
-        carry.carry_file(ends, UUID, store)
+        copy_offline.carry_file(ends, UUID, store)
     assert storage.volume_at(ends.dest, store) and not made(ends)
     storage.delete(ends.dest, store)
     for _run in range(2):
-        carry.carry_file(ends, UUID, store)
+        copy_offline.carry_file(ends, UUID, store)
     assert [entry.rpartition(" ")[2] for entry in made(ends)] == [store]
-    assert settle.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, store) is None
+    assert reconcile.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, store) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import send, settle
+from ansible_collections.corral.virt.plugins.module_utils._front import reconcile, send_guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Tuning
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, ends
@@ -83,10 +83,10 @@ def test_why_it_failed_is_told_although_clearing_away_fails_too(
     def fail(*_told: object) -> t.NoReturn:
         raise Failed("cannot remove the copy of web1: it is busy")
 
-    monkeypatch.setattr(settle, fails, fail)
+    monkeypatch.setattr(reconcile, fails, fail)
     move = Move("web1", UUID, "hyper2", "there", tuning=Tuning())
     with pytest.raises(Failed, match=r"keepalive timeout.*cannot remove the copy of web1: it is busy; run again"):
-        send.send(ends(*hosts), move, t.cast(t.Any, lambda *_told: None), lambda: False)
+        send_guest.send(ends(*hosts), move, t.cast(t.Any, lambda *_told: None), lambda: False)
 
 
 def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(

@@ -14,7 +14,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._files import qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import send
+from ansible_collections.corral.virt.plugins.module_utils._front import send_guest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge
@@ -81,7 +81,7 @@ def test_when_it_was_let_run_is_recorded_there(hosts: tuple[Host, Host], monkeyp
     dest.add("web1", UUID, "paused", moving="hyper2", moving_from="1111")
     monkeypatch.setattr(qemu, "given_away", lambda _name, _over: True)
     before = time.time()
-    with send._handed_over(dest, Move("web1", UUID, "hyper2", "there"), threading.Event()):
+    with send_guest._handed_over(dest, Move("web1", UUID, "hyper2", "there"), threading.Event()):
         pass
     there = dest.lookupByUUIDString(UUID)
     assert there.state()[0] == libvirt.VIR_DOMAIN_RUNNING

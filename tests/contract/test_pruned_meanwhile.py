@@ -173,7 +173,7 @@ def test_a_name_that_is_pointed_elsewhere_meanwhile_is_followed(place: tuple[str
 
     converge(uri, Meanwhile(make), name="tiny.qcow2", prune=True)
     assert not (pool / old).exists()
-    assert answer(makers[0])["stands_on"] == str(pool / new)
+    assert answer(makers[0])["backing_file"] == str(pool / new)
 
 
 def test_a_content_that_may_not_be_kept_is_not_used(place: tuple[str, Path, str]) -> None:

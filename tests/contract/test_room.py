@@ -15,10 +15,10 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as disks
-from ansible_collections.corral.virt.plugins.module_utils._files import room as places
+from ansible_collections.corral.virt.plugins.module_utils._files import free_space as places
 from ansible_collections.corral.virt.plugins.module_utils._front import clone
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Room, reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_image import DISK, Place, download, make
@@ -51,8 +51,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., None]:
     def has(*amounts_mib: int) -> None:
         left = list(amounts_mib)
 
-        def look(_directory: str, reserve_bytes: int | None) -> Room:
-            return Room(100 * GIB, (left.pop(0) if len(left) > 1 else left[0]) * MIB, reserve_bytes)
+        def look(_directory: str, reserve_bytes: int | None) -> FreeSpace:
+            return FreeSpace(100 * GIB, (left.pop(0) if len(left) > 1 else left[0]) * MIB, reserve_bytes)
 
         monkeypatch.setattr(places, "look", look)
 
@@ -208,8 +208,8 @@ def test_a_copy_that_shares_its_blocks_needs_no_room(
 
 
 def test_the_reserve_is_the_larger_of_1_gib_and_5_percent() -> None:
-    assert Room(10 * GIB, 0).kept_bytes == GIB and Room(100 * GIB, 0).kept_bytes == 5 * GIB
-    assert Room(100 * GIB, 0, 0).kept_bytes == 0 and Room(100 * GIB, 3, 7).lacks(1) == 5
+    assert FreeSpace(10 * GIB, 0).kept_bytes == GIB and FreeSpace(100 * GIB, 0).kept_bytes == 5 * GIB
+    assert FreeSpace(100 * GIB, 0, 0).kept_bytes == 0 and FreeSpace(100 * GIB, 3, 7).lacks(1) == 5
     assert (reserve_of(None), reserve_of("0"), reserve_of("2GiB"), reserve_of("3")) == (None, 0, 2 * GIB, 3 * GIB)
     with pytest.raises(BadInput, match=r"reserve: .*; 0 reserves nothing"):
         reserve_of("much")

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, checked, two_hosts
 
 IMAGES = "/var/lib/libvirt/images"
@@ -35,7 +35,7 @@ def test_it_is_what_there_is_now(
     monkeypatch.setattr(Host, "getMemoryStats", lambda *_which: {"free": 10**7, "total": 10**7}, raising=False)
     monkeypatch.setattr(dest, "getHostname", lambda: "hyper2", raising=False)
     looked: list[object] = []
-    refresh, pools = storage.refresh, look.pools
+    refresh, pools = storage.refresh, query.pools
 
     def look_anew(connection: object, pool: str) -> None:
         looked.append(connection)
@@ -45,5 +45,5 @@ def test_it_is_what_there_is_now(
         return [{**pool, "available_bytes": now if connection in looked else stale} for pool in pools(connection)]
 
     monkeypatch.setattr(storage, "refresh", look_anew)
-    monkeypatch.setattr(look, "pools", told)
+    monkeypatch.setattr(query, "pools", told)
     assert ("its disks: pool default of hyper2 has " in checked(source, dest)) is refused

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files import workplace
-from ansible_collections.corral.virt.plugins.module_utils._front import travel
+from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
@@ -139,13 +139,13 @@ def judged(
     assumed: bool = False,
     fetched: str = "2126-01-01T00:00:00+00:00",
     happens: t.Callable[[Path], None] = lambda _pool: None,
-) -> tuple[travel._Look, str]:
+) -> tuple[disk_moves._Look, str]:
     """What looks at the destination from the source, through libvirt, and the base there."""
     told = dataclasses.replace(manifest(pool), fetched=fetched)
     (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(told)))
     happens(pool)
 
-    class Ends:
+    class Endpoints:
         """The destination."""
 
         class dest:  # noqa: N801
@@ -156,7 +156,7 @@ def judged(
                 return str(pool)
 
     def volume(connection: t.Any, path: str) -> str | None:
-        assert connection is Ends.dest
+        assert connection is Endpoints.dest
         if not Path(path).exists():
             return None
         now = Path(path).stat()
@@ -165,7 +165,7 @@ def judged(
         return f"<volume><physical>{now.st_size}</physical><target><path>{path}</path>{times}</target></volume>"
 
     def file(connection: t.Any, name: str, of: str) -> Path:
-        assert (connection, name) == (Ends.dest, "default")
+        assert (connection, name) == (Endpoints.dest, "default")
         return pool / of
 
     def refresh(connection: t.Any, name: str) -> None:
@@ -186,7 +186,7 @@ def judged(
     monkeypatch.setattr(storage, "volume_at", volume)
     monkeypatch.setattr(transfer, "digest", digest)
     pools = {str(pool): Pool("default", str(pool), 1)}
-    return travel._Look(t.cast(t.Any, Ends), pools, (), assumed=assumed), base or str(pool / CONTENT)
+    return disk_moves._Look(t.cast(t.Any, Endpoints), pools, (), assumed=assumed), base or str(pool / CONTENT)
 
 
 REFRESHED: list[Path] = []

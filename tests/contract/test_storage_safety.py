@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 DISK = "/var/lib/libvirt/images/box1-system.qcow2"
 BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
@@ -61,7 +61,7 @@ def test_disk_of_a_guest_is_no_image(connection: t.Any) -> None:
         converge(connection, name="box2", image="box1-system.qcow2")
 
 
-def test_disk_that_an_image_stands_on_stays(connection: t.Any) -> None:
+def test_disk_that_an_image_backing_file_stays(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
     overlay = Volume(
         "default",
@@ -71,7 +71,7 @@ def test_disk_that_an_image_stands_on_stays(connection: t.Any) -> None:
         backing_path=DISK,
         backing_format="qcow2",
     )
-    storage.create(connection, "default", caps.new_volume(overlay), name=overlay.name)
+    storage.create(connection, "default", host_xml.new_volume(overlay), name=overlay.name)
     result = gone(connection)
     assert storage.volume_at(connection, DISK) is not None
     assert "other.qcow2 uses it" in " ".join(result["notes"])

@@ -10,7 +10,7 @@ import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -115,10 +115,10 @@ def two_hosts() -> t.Iterator[tuple[Host, Host]]:
         yield Host(source, "1111"), Host(dest, "2222")
 
 
-def ends(source: Host, dest: Host) -> Ends:
+def ends(source: Host, dest: Host) -> Endpoints:
     """Both."""
     known: dict[str, t.Any] = {"here": source, "there": dest}
-    return Ends("here", "there", known.__getitem__)
+    return Endpoints("here", "there", known.__getitem__)
 
 
 def options(**more: t.Any) -> dict[str, t.Any]:

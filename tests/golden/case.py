@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -138,9 +138,9 @@ def host(
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it
     cannot be.
     """
-    monkeypatch.setattr(look, "find", lambda _connection, name: found.get(name))
-    monkeypatch.setattr(look, "keeps", lambda _connection, _uuid: tuple(keeps))
-    monkeypatch.setattr(look, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
+    monkeypatch.setattr(query, "find", lambda _connection, name: found.get(name))
+    monkeypatch.setattr(query, "keeps", lambda _connection, _uuid: tuple(keeps))
+    monkeypatch.setattr(query, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:
         yield connection

@@ -284,7 +284,7 @@ def test_check_mode_tells_what_would_be_moved_and_touches_nothing(lab: Hyperviso
     assert [lab.on(host, look) for host in ("hyper1", "hyper2")] == before
 
 
-def test_a_disk_that_another_stands_on_is_left_behind(lab: Hypervisors, guests: dict[str, Guest]) -> None:
+def test_a_disk_that_another_backing_file_is_left_behind(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """A linked clone made by hand, of which libvirt knows nothing, still has what it is made of."""
     guest, (here,) = guests["full"], guests["full"].on()
     disk, linked = f"{IMAGES}/full-system.qcow2", f"{IMAGES}/linked.qcow2"

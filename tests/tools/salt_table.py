@@ -39,7 +39,7 @@ def _literal(text: str) -> str:
 
 def _further(name: str) -> str:
     """A name beside the command, in the words of the guide."""
-    place, _, option = name.partition(":")
+    place, _colon, option = name.partition(":")
     if not option:
         return f"variable ``{place}``"
     if place.startswith("virt_"):

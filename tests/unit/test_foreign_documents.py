@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.guest import pla
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Size, SizeOf
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, document, domain, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, host_xml, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 FOLDER, URI = os.environ.get("CORRAL_FOREIGN_XML"), os.environ.get("CORRAL_FOREIGN_URI")
@@ -189,7 +189,7 @@ class Nowhere:
     uri = "qemu:///embed"
 
     def __init__(self, capabilities: str) -> None:
-        self._capabilities = caps.host(capabilities)
+        self._capabilities = host_xml.host(capabilities)
 
     def capabilities(self) -> dict[str, t.Any]:
         """As libvirt tells them."""

@@ -113,7 +113,7 @@ def playbook(words: list[str]) -> None:
     assert {name for name, argument in action.arguments.items() if argument.required} <= given
     for one in told:
         if not one.startswith("{"):
-            name, _, value = one.partition("=")
+            name, _equals, value = one.partition("=")
             choices = action.arguments[name].spec.get("choices")
             assert not choices or value in choices
 

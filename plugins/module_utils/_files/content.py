@@ -38,9 +38,9 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
     """
     while True:
         content = os.path.realpath(path)
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as locks:
             try:
-                manifest = held.enter_context(open(private.opened(_manifest(content), os.O_RDONLY), "rb"))
+                manifest = locks.enter_context(open(private.opened(_manifest(content), os.O_RDONLY), "rb"))
                 fcntl.flock(manifest, fcntl.LOCK_SH)
             except FileNotFoundError:
                 pass
@@ -52,7 +52,7 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
             except Refused as error:
                 raise Failed(f"cannot keep image {content} from being pruned: {error}") from error
             if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited
-                stack.push(held.pop_all())
+                stack.push(locks.pop_all())
                 return content
 
 

@@ -73,8 +73,8 @@ def load(daemon: str, root: str, trust: Trust) -> None:
 def remember(root: str, trust: Trust) -> None:
     """Write down that no daemon runs with anything else."""
     identity = IDENTITIES["libvirt"]
-    said = {"set": tls.current(identity, root), "refuses": sorted(trust.revoked)}
-    tls.write(Path(root, identity.store, tls.LOADED), json.dumps(said).encode(), mode=0o644)
+    loaded = {"set": tls.current(identity, root), "refuses": sorted(trust.revoked)}
+    tls.write(Path(root, identity.store, tls.LOADED), json.dumps(loaded).encode(), mode=0o644)
 
 
 def _remembered(root: str) -> dict[str, t.Any]:

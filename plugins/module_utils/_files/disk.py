@@ -93,20 +93,20 @@ def new(path: str) -> t.Iterator[str]:
 
     Then it appears at once, complete and on disk, or not at all.
     """
-    making = hidden(path)
-    remove(making)  # of a run that was killed
+    unfinished = hidden(path)
+    remove(unfinished)  # of a run that was killed
     try:
-        yield making
-        os.chmod(making, 0o600)
-        settle(making)
+        yield unfinished
+        os.chmod(unfinished, 0o600)
+        settle(unfinished)
         if os.path.lexists(path):
             raise Failed(f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it")
-        os.rename(making, path)
+        os.rename(unfinished, path)
         settle(os.path.dirname(path))
     except OSError as error:
         raise Failed(f"cannot create disk {path}: {error.strerror}") from error
     finally:
-        remove(making)
+        remove(unfinished)
 
 
 def reflink(path: str, to: str) -> bool:

@@ -25,12 +25,12 @@ import typing as t
 import urllib.error
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files import room
+from ansible_collections.corral.virt.plugins.module_utils._files import free_space
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 
 __all__ = ["Opener", "Part", "copy", "download", "read_bytes", "unpack"]
 
@@ -84,11 +84,13 @@ class Part:
         """
         if self._bounds:
             needs = size_bytes if needs_bytes is None else needs_bytes
-            self._refuse(self._bounds.problem(size_bytes) or self._lacks(max(0, needs - room.allocated(self.path))))
+            self._refuse(
+                self._bounds.problem(size_bytes) or self._lacks(max(0, needs - free_space.allocated(self.path)))
+            )
 
     def _lacks(self, needs_bytes: int) -> str:
         return (
-            room.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool")
+            free_space.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool")
             if self._bounds
             else ""
         )
@@ -252,10 +254,10 @@ def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
         raise Unsupported(f"cannot unpack {path}: zstd is not installed; install zstd on this host") from error
     with process:
         yield process.stdout
-        said = process.stderr.read() if process.stderr else b""
+        stderr = process.stderr.read() if process.stderr else b""
     if process.returncode:
         remove(f"{path}.unpacked")
-        raise Failed(f"cannot unpack {path} as zst: {said.decode(errors='replace').strip() or process.returncode}")
+        raise Failed(f"cannot unpack {path} as zst: {stderr.decode(errors='replace').strip() or process.returncode}")
 
 
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:

@@ -111,8 +111,8 @@ def need_customize(guest: str) -> None:
 def _ends_with_us() -> t.Sequence[str]:
     """So that of a killed run nothing is at work when the next one begins; util-linux before 2.33 cannot."""
     with contextlib.suppress(OSError):
-        told = subprocess.run(["setpriv", "--help"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
-        return ("setpriv", "--pdeathsig", "KILL") if b"--pdeathsig" in told.stdout else ()
+        help_text = subprocess.run(["setpriv", "--help"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        return ("setpriv", "--pdeathsig", "KILL") if b"--pdeathsig" in help_text.stdout else ()
     return ()
 
 

@@ -46,8 +46,8 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
             ) from error
         # A signature by an expired or revoked key has a line of its own instead.
         if done.returncode or "[GNUPG:] GOODSIG " not in done.stdout:
-            said = "; ".join(line.removeprefix("gpgv: ") for line in done.stderr.splitlines()) or done.stdout.strip()
-            raise Failed(f"refusing {what}: it has no good signature by a key in the keyring ({said})")
+            reason = "; ".join(line.removeprefix("gpgv: ") for line in done.stderr.splitlines()) or done.stdout.strip()
+            raise Failed(f"refusing {what}: it has no good signature by a key in the keyring ({reason})")
         if signature is not None:
             return content
         with open(inside, "rb") as stream:

@@ -86,5 +86,5 @@ def _start(verb: str, unit: str) -> None:
     try:
         run("systemctl", verb, "--", unit)
     except Failed as error:
-        told = answer("journalctl", "--no-pager", f"--lines={_LOG_LINES}", "--output=cat", f"--unit={unit}")
-        raise Failed("".join([str(error), *(f"\n  {line}" for line in told.splitlines())])) from error
+        log = answer("journalctl", "--no-pager", f"--lines={_LOG_LINES}", "--output=cat", f"--unit={unit}")
+        raise Failed("".join([str(error), *(f"\n  {line}" for line in log.splitlines())])) from error

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, look, states, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, query, states, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
@@ -212,10 +212,10 @@ class _Look:
             if guest is None or not guest.running:
                 continue
             with contextlib.suppress(NotFound):
-                item = look.by_uuid(self.connection, uuid)
+                item = query.by_uuid(self.connection, uuid)
                 for source in ("lease", *(() if self.here else ("arp",))):
                     if search.source in ("any", source):
-                        self._claim(uuid, look.claims(item, source))
+                        self._claim(uuid, query.claims(item, source))
             if search.source in ("any", "agent") and uuid in self.connected:
                 self.agents.ask(uuid)
         for (device, address), mac in self.links.neighbours.items():
@@ -254,12 +254,12 @@ class _Look:
             believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
             if guest.uuid not in self.searches and not lost:
                 continue
-            told = (
+            readings = (
                 plans.recorded(guest, believed, lost, now_s=int(time.time()), named=self.named)
                 if guest.running
                 else guest.seen
             )
-            entries = tuple(entry for entry in told if entry not in lost)
+            entries = tuple(entry for entry in readings if entry not in lost)
             found[guest.uuid] = Outcome(
                 guest.name,
                 tuple(plans.addresses(guest, believed)),
@@ -300,7 +300,7 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, O
             "notes": [*result["notes"], *_notes(outcomes, outcome.name)],
         }
     try:
-        seen = wait.observe(connection, look.by_uuid(connection, uuid))
+        seen = wait.observe(connection, query.by_uuid(connection, uuid))
     except VirtError:
         seen = steps.Seen(state="shutdown")
     done = f" (already done: {'; '.join(result['steps'])})" if result["steps"] else ""

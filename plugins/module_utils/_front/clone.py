@@ -12,18 +12,18 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
-from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, header, room, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, free_space, header, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
-from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, chain
+from ansible_collections.corral.virt.plugins.module_utils._xml import chain, host_xml
 
 __all__ = ["OPTIONS", "converge"]
 
@@ -74,29 +74,29 @@ def converge(
         "name": wanted.name,
         "path": wanted.path,
         "size_bytes": plan.size_bytes,
-        "stands_on": plan.stands_on,
+        "backing_file": plan.backing_file,
         **({"progress": note} if gate.rehearse(lambda: any(step.doing for step in plan.steps)) else {}),
     }
 
 
 def _done(
-    connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, held: contextlib.ExitStack
+    connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
 ) -> plans.ClonePlan:
     """What was done: another run may have been at it, so wait for that, and look again."""
-    held.enter_context(workplace.locked(wanted))
+    locks.enter_context(workplace.locked(wanted))
     workplace.tidy(wanted)
     plan = plans.plan(wanted, _found(connection, wanted))
-    tell = progress or held.enter_context(Progress(workplace.path(wanted, "progress")))
+    tell = progress or locks.enter_context(Progress(workplace.path(wanted, "progress")))
     gate.run(plan.steps, lambda step: _do(connection, step, tell, plan, wanted))
     if plan.steps:
         storage.refresh(connection, pool)
     return plan
 
 
-def _base(connection: t.Any, params: t.Mapping[str, t.Any], held: contextlib.ExitStack) -> Origin:
+def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> Origin:
     """What the disk is made from. It stays until `held` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
-    path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), held)
+    path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), locks)
     clone_spec.check_image(name, pool, there=os.path.isfile(path))
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
     below = header.chain(path)
@@ -111,7 +111,7 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     path, left = wanted.path, files.hidden(wanted.path)
     kind = files.kind(path)
     remains = left if files.kind(left) == "file" else None
-    place = room.look(wanted.directory, wanted.reserve_bytes)
+    place = free_space.look(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
         needs = (
             _copied_bytes(wanted.base)
@@ -130,7 +130,7 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     info = qemu_img.info(path, form)
     backing = info.get("full-backing-filename") or info.get("backing-filename")
     measured = backing and wanted.state == "flattened" and not unknown
-    needs = qemu_img.flat_bytes(path) - room.allocated(path) if measured else 0
+    needs = qemu_img.flat_bytes(path) - free_space.allocated(path) if measured else 0
     return FoundDisk(
         kind,
         format=form,
@@ -161,7 +161,7 @@ def _unknown_base(path: str) -> str:
 
 def _raw(connection: t.Any) -> set[str]:
     """The files that guests of this host have as raw disks."""
-    documents = [xml for guest in look.of_all(connection, look.found) for xml in (guest.xml, guest.live_xml) if xml]
+    documents = [xml for guest in query.of_all(connection, query.found) for xml in (guest.xml, guest.live_xml) if xml]
     located = functools.partial(_located, connection)
     return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml, located)}
 
@@ -169,26 +169,26 @@ def _raw(connection: t.Any) -> set[str]:
 def _located(connection: t.Any, pool: str, volume: str) -> str | None:
     """The path of a volume, by which guests name a disk too."""
     xml = storage.volume_in(connection, pool, volume)
-    return t.cast("str | None", caps.volume(xml)["path"]) if xml else None
+    return t.cast("str | None", host_xml.volume(xml)["path"]) if xml else None
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that have a file, in whatever place of a chain."""
     found, located = [], functools.partial(_located, connection)
-    for guest in look.of_all(connection, look.found):
+    for guest in query.of_all(connection, query.found):
         now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
         stored = [link for link in chain.links(guest.xml, located) if link.path == path]
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
         found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
         if stored and not now:
-            saved = not guest.active and "managed_save" in look.keeps(connection, guest.uuid)
+            saved = not guest.active and "managed_save" in query.keeps(connection, guest.uuid)
             found.append(Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget))
     return tuple(found)
 
 
 def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     """The images of all active pools that stand on a file."""
-    volumes = map(caps.volume, storage.all_volumes(connection))
+    volumes = map(host_xml.volume, storage.all_volumes(connection))
     return tuple(
         sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path)
     )
@@ -209,7 +209,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.CloneP
         blockjob.grow(connection, step.uuid, step.target, step.size_bytes)
     elif isinstance(step, plans.Forget):
         definition.define(connection, step.guest, step.xml)
-    elif isinstance(step, plans.StandOn):
+    elif isinstance(step, plans.RebaseDisk):
         qemu_img.rebase(step.path, step.base.path, base_format=step.base.format, progress=percent)
     elif isinstance(step, plans.Flatten):
         qemu_img.rebase(step.path, None, progress=percent)
@@ -223,7 +223,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.CloneP
 
 
 def _copied_bytes(base: Origin) -> int:
-    return sum(map(room.allocated, base.chain))
+    return sum(map(free_space.allocated, base.chain))
 
 
 def _may_share(base: Origin, form: str) -> bool:
@@ -233,13 +233,13 @@ def _may_share(base: Origin, form: str) -> bool:
 
 def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: CloneSpec) -> None:
     base = step.base
-    with files.new(step.path) as making:
+    with files.new(step.path) as unfinished:
         if not isinstance(step, plans.Copy):
-            qemu_img.create(making, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
+            qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
             return
-        if not _may_share(base, step.format) or not files.reflink(base.path, making):
-            place = room.look(wanted.directory, wanted.reserve_bytes)
+        if not _may_share(base, step.format) or not files.reflink(base.path, unfinished):
+            place = free_space.look(wanted.directory, wanted.reserve_bytes)
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
-            qemu_img.convert(base.path, making, from_format=base.format, to_format=step.format, progress=percent)
+            qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=percent)
         if step.size_bytes != base.size_bytes:
-            qemu_img.resize(making, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)
+            qemu_img.resize(unfinished, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)

@@ -98,5 +98,5 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
 
 
 def _work(locks: contextlib.ExitStack) -> list[str]:
-    held = local.held_by_others(daemon.guests(), locks)
-    return [*(f"{name}: a run of virt_migrate" for name in held), *daemon.jobs()]
+    migrating = local.held_by_others(daemon.guests(), locks)
+    return [*(f"{name}: a run of virt_migrate" for name in migrating), *daemon.jobs()]

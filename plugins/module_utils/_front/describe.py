@@ -10,10 +10,17 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, look, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, domain, graphics, interface, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    disk,
+    domain,
+    graphics,
+    host_xml,
+    interface,
+    record,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["describe_guest", "describe_guests", "describe_host"]
@@ -62,7 +69,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     if addresses != "none" and state == "running":
         macs = {nic.mac for nic in interface.nics(root)}
         sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
-        known = [found for source in sources for found in look.addresses(item, source, macs)]
+        known = [found for source in sources for found in query.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report
 
@@ -101,23 +108,23 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
 
     With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
     """
-    node = look.node(connection)
-    capabilities = caps.host(look.capabilities(connection))
+    node = query.node(connection)
+    capabilities = host_xml.host(query.capabilities(connection))
     found = describe_guests(connection)
     running = [guest for guest in found if guest["state"] in ("running", "paused")]
     used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
-    bridges, networks = look.links(connection)
+    bridges, networks = query.links(connection)
     found_networks = figures.networks(connection) if networks else []
-    pools = [_without_xml(item, caps.pool(item["xml"])) for item in look.pools(connection)]
+    pools = [_without_xml(item, host_xml.pool(item["xml"])) for item in query.pools(connection)]
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = "kvm" if "kvm" in kinds else "qemu"
     details = figures.domain_capabilities(connection, virt_type)
-    capable = caps.domain_capabilities(details) if details else {}
+    capable = host_xml.domain_capabilities(details) if details else {}
     own = capable.get("host_model_xml")
     common = [*([own] if own else []), *cpus]
     baseline = figures.baseline(connection, virt_type, capabilities["arch"], common) if cpus else None
     return {
-        **({"cpu_baseline": caps.cpu_model(baseline)} if baseline else {}),
+        **({"cpu_baseline": host_xml.cpu_model(baseline)} if baseline else {}),
         **node,
         "uuid": capabilities["uuid"],
         "arch": capabilities["arch"],
@@ -132,7 +139,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
-        "networks": [_without_xml(item, caps.network(item["xml"])) for item in found_networks],
+        "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],
         "pools": pools,
         "guests": [_brief(guest, pools) for guest in found],
     }

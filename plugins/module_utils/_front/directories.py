@@ -11,7 +11,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import transfer
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
 
 __all__ = ["pool_at", "pool_for"]
@@ -19,7 +19,7 @@ __all__ = ["pool_at", "pool_for"]
 
 def pool_at(connection: t.Any, directory: str) -> str | None:
     """The active pool that is this directory."""
-    paths = {caps.pool(xml)["path"]: name for name, xml in transfer.active_pools(connection).items()}
+    paths = {host_xml.pool(xml)["path"]: name for name, xml in transfer.active_pools(connection).items()}
     return next(
         (name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None
     )

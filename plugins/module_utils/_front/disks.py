@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import content 
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Size,
 )
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["answers"]
@@ -49,7 +49,7 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
 
 
 def _size(xml: str | None) -> int | None:
-    return None if xml is None else int(caps.volume(xml)["capacity_bytes"])
+    return None if xml is None else int(host_xml.volume(xml)["capacity_bytes"])
 
 
 def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> Origin | None:
@@ -63,7 +63,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         xml = storage.volume_in(connection, pool, question.image)
     if xml is None:
         return None
-    found, uri = caps.volume(xml), connection.getURI()
+    found, uri = host_xml.volume(xml), connection.getURI()
     here = ":///" in uri  # no host in it: this machine
     content = contents.hold(found["path"], locks) if here else found["path"]
     written = here and bool(question.copy_of) and os.path.isfile(content) and not files.keep_unwritten(content, locks)
@@ -88,5 +88,5 @@ def _guest_with(connection: t.Any, path: str) -> str | None:
     """The guest whose disk a file is. Contents are immutable: nobody's disk."""
     if CONTENT_NAME.search(path):
         return None
-    guests = look.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))
+    guests = query.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))
     return next((name for name, xml in guests if path in sources(xml)), None)

@@ -103,16 +103,16 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     name, problems = params["name"], Problems()
     problems.tried(lambda: _units.check_given_name(name, what="name"))
     problems.found += _control_characters(params, name)
-    said = {**params, **{option: _dictionary(option, params.get(option), name, problems.found) for option in DICTS}}
-    fields = fields_of(DOMAIN, said, name, problems.found)
+    given = {**params, **{option: _dictionary(option, params.get(option), name, problems.found) for option in DICTS}}
+    fields = fields_of(DOMAIN, given, name, problems.found)
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems.found, "graphics.")
     if params.get("disks") is not None:
         fields["disks"] = _disks(fields.get("disks", ()), params["disks"], name, problems)
     problems.found += _kin_problems(params)
     uuid = params.get("uuid") and problems.tried(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"))
     image = params.get("image") and problems.tried(lambda: _units.check_image(params["image"], what=f"image of {name}"))
-    told = params.get("cloud_init")
-    seed = None if told is None else problems.tried(lambda: seeds.seed(told, guest=name))
+    cloud_init = params.get("cloud_init")
+    seed = None if cloud_init is None else problems.tried(lambda: seeds.seed(cloud_init, guest=name))
     xml = params.get("xml") and problems.tried(lambda: _checked_xml(params["xml"], name))
     _complete(fields, graphics, params.get("stop_on_reboot"), name, problems.found)
     problems.found += [*_limits(fields, name), *_state_problems(params, name)]
@@ -170,7 +170,7 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
     given = {option: params.get(option) for option in ("image", "renamed_from")}
     given["virt_type"] = params.get("virt_type") not in (None, "auto")
     given["state: absent"] = params.get("state") == "absent"
-    for option in [option for option, said in given.items() if said]:
+    for option in [option for option, value in given.items() if value]:
         yield f"{what}: clone_of and {option} are mutually exclusive; omit one of them"
 
 
@@ -188,12 +188,12 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
     """
     if value is None:
         return None
-    said = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
-    said = bounded(DICTS[option], said)
-    result = ArgumentSpecValidator(DICTS[option]).validate(said)
+    entries = {str(key): one for key, one in value.items()} if isinstance(value, dict) else {"current": value}
+    entries = bounded(DICTS[option], entries)
+    result = ArgumentSpecValidator(DICTS[option]).validate(entries)
     if result.error_messages and not isinstance(value, dict):
         kind = {"int": "a whole number"}.get(DICTS[option]["current"]["type"], "a text")
-        problems.append(f"{option} of {guest}: must be {kind} or a dictionary, not {said['current']!r}")
+        problems.append(f"{option} of {guest}: must be {kind} or a dictionary, not {entries['current']!r}")
     else:
         problems += spec_problems(result, DICTS[option], guest, option)
     return {} if result.error_messages else t.cast("dict[str, t.Any]", result.validated_parameters)
@@ -214,11 +214,11 @@ def spec_problems(result: t.Any, spec: t.Mapping[str, t.Any], guest: str, *way: 
 
 
 def _disks(
-    items: t.Sequence[Item], said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: Problems
+    items: t.Sequence[Item], given: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: Problems
 ) -> tuple[Disk, ...]:
     """Disks with what is said of their volumes."""
     found = []
-    for item, entry in zip(items, said):
+    for item, entry in zip(items, given):
         what = f"disk {item.name} of {guest}"
         size = entry.get("size")
         size_bytes = (
@@ -245,19 +245,19 @@ _TWO_PARTS = {"rbd": "pool/image", "iscsi": "target/LUN (iqn.2026-01.org.example
 
 def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """What is wrong with how the place of its bytes is told."""
-    places, said = disk.places, disk.fields
+    places, fields = disk.places, disk.fields
     if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
         yield f"{places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
     if entry.get("network") is not None and not entry["network"].get("protocol"):
         yield "network requires protocol; set it also to change another option of it"
     if entry.get("nvme") is not None and not entry["nvme"].get("address"):
         yield "nvme requires address; set it also to change another option of it"
-    protocol, name = said.get("network.protocol"), said.get("network.name")
+    protocol, name = fields.get("network.protocol"), fields.get("network.name")
     if protocol in _TWO_PARTS and name and not all(name.partition("/")):
         yield f"network.name must be {_TWO_PARTS[protocol]} for protocol {protocol}, not {name}"
-    if said.get("network.socket") and any(host.state == "present" for host in said.get("network.hosts", ())):
+    if fields.get("network.socket") and any(host.state == "present" for host in fields.get("network.hosts", ())):
         yield "network.socket and network.hosts are mutually exclusive; omit one of them"
-    if said.get("network.auth.secret_uuid") and said.get("network.auth.secret_usage"):
+    if fields.get("network.auth.secret_uuid") and fields.get("network.auth.secret_usage"):
         yield "network.auth.secret_uuid and network.auth.secret_usage are mutually exclusive; omit one of them"
 
 

@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._files import (
     content,
     fetch,
+    free_space,
     header,
-    room,
     signature,
     workplace,
 )
@@ -36,9 +36,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Sums,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["Fetching", "World", "published"]
 
@@ -51,34 +51,34 @@ class World:
     open_libvirt: t.Callable[[str], t.ContextManager[t.Any]]
 
 
-def published(opener: fetch.Opener, said: ImageSpec) -> tuple[Checksum | None, str]:
+def published(opener: fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
     """The checksum that is asked for, and why nobody can rely on it (empty: one can).
 
     One in a list after its signature was checked.
     """
-    sums, source = said.checksum, said.source
+    sums, source = spec.checksum, spec.source
     if not isinstance(sums, Sums):
         return sums, ""
     if source is None:
         return None, ""
-    listed, origin = fetch.read_bytes(opener, sums.url, retries=said.retries)
-    if said.signature:
+    listed, origin = fetch.read_bytes(opener, sums.url, retries=spec.retries)
+    if spec.signature:
         beside = (
-            None if said.signature == "inline" else fetch.read_bytes(opener, said.signature, retries=said.retries)[0]
+            None if spec.signature == "inline" else fetch.read_bytes(opener, spec.signature, retries=spec.retries)[0]
         )
         listed = signature.signed(
-            listed, signature=beside, keyring=t.cast(str, said.keyring), what=without_secrets(sums.url)
+            listed, signature=beside, keyring=t.cast(str, spec.keyring), what=without_secrets(sums.url)
         )
-    found = arrival.listed(listed.decode(errors="replace"), sums, source)
-    return found, inspect.doubt(sums.url, origin, signed=bool(said.signature), certified=said.certified)
+    found = image_checks.listed(listed.decode(errors="replace"), sums, source)
+    return found, inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)
 
 
 class Fetching:
     """One image on its way into the pool."""
 
-    def __init__(self, image: Image, said: ImageSpec, world: World) -> None:
-        self.image, self.world, self.bounds = image, world, said.bounds
-        self.retries, self.origin_pool = said.retries, said.origin_pool
+    def __init__(self, image: Image, spec: ImageSpec, world: World) -> None:
+        self.image, self.world, self.bounds = image, world, spec.bounds
+        self.retries, self.origin_pool = spec.retries, spec.origin_pool
         self.offered: Manifest | None = None
 
     @property
@@ -90,13 +90,13 @@ class Fetching:
     def part(self) -> str:
         """Where what is fetched grows: another place for each source, so that nothing goes on with another's bytes."""
         source = self.source
-        told = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
-        return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}.part")
+        origin = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
+        return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
 
     def left(self) -> dict[str, int]:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
-        there, place = os.path.exists(self.part), room.look(self.image.directory, self.bounds.reserve_bytes)
-        fits = place.free_bytes - place.kept_bytes + (room.allocated(self.part) if there else 0)
+        there, place = os.path.exists(self.part), free_space.look(self.image.directory, self.bounds.reserve_bytes)
+        fits = place.free_bytes - place.kept_bytes + (free_space.allocated(self.part) if there else 0)
         return {
             "bytes": os.path.getsize(self.part) if there else 0,
             "max_bytes": max(0, min(fits, self.bounds.max_bytes)),
@@ -149,7 +149,7 @@ class Fetching:
     def _inspect(self, path: str) -> None:
         """What another hypervisor calls an image is one, and reads no other file; else it is removed."""
         with _removed_upon(Refused, path):
-            arrival.refuse_other_format(self.image, self._seen(path, self.source.file)[0])
+            image_checks.refuse_other_format(self.image, self._seen(path, self.source.file)[0])
 
     def _received(self, path: str, tell: Tell) -> Checksum:
         """The source's bytes in `path`, verified; returns their digest."""
@@ -166,7 +166,7 @@ class Fetching:
                 self._take(part, tell)
                 digest = part.finish()
         with _removed_upon(Failed, path):
-            arrival.refuse_other_bytes(self.image, self.source, Checksum(algorithm, digest))
+            image_checks.refuse_other_bytes(self.image, self.source, Checksum(algorithm, digest))
         return Checksum(algorithm, digest)
 
     def _take(self, part: Part, tell: Tell) -> None:
@@ -179,7 +179,7 @@ class Fetching:
         elif self.source.kind == "file":
             fetch.copy(self.source.location, part, tell)
         else:
-            arrival.refuse_unsent(self.source, size_bytes=part.size)
+            image_checks.refuse_unsent(self.source, size_bytes=part.size)
 
     def ask_origin(self) -> None:
         """Look what the other hypervisor has; raises NotFound or Refused when that is not what is wanted."""
@@ -188,7 +188,7 @@ class Fetching:
             storage.refresh(origin, self.origin_pool)
             names = [*([image.content_name(image.checksum.hex)] if image.checksum else []), image.name]
             found = [self._offer(origin, name) for name in names]
-        self.offered = arrival.chosen(image, source, self.origin_pool, found)
+        self.offered = image_checks.chosen(image, source, self.origin_pool, found)
         doubt = image.doubt if image.checksum else f"only {source.shown} vouches for it"
         self.image = dataclasses.replace(image, checksum=image.checksum or self.offered.of_bytes, doubt=doubt)
 
@@ -209,7 +209,7 @@ class Fetching:
             if part.size > offered.bytes:
                 part.restart()
             volume = storage.volume_in(origin, pool, offered.content)
-            part.expect(offered.bytes, caps.volume(volume)["allocation_bytes"] if volume else None)
+            part.expect(offered.bytes, host_xml.volume(volume)["allocation_bytes"] if volume else None)
 
             def write(piece: bytes) -> None:
                 part.write(piece)
@@ -219,7 +219,7 @@ class Fetching:
                 storage.receive(origin, pool, offered.content, part.size, write, part.skip)
             digest = part.finish()
         with _removed_upon(Failed, path):
-            arrival.refuse_other_copy(self.image, self.source, offered, Checksum(wanted.algorithm, digest))
+            image_checks.refuse_other_copy(self.image, self.source, offered, Checksum(wanted.algorithm, digest))
 
     def _seen(self, path: str, name: str) -> tuple[str, int]:
         """Format and size of an image that no reader will be led away by: it could read any file of the host.
@@ -228,7 +228,7 @@ class Fetching:
         """
         form = inspect.fetched(self.image.name, name, header.read(path))
         info = qemu_img.info(path, form)
-        arrival.refuse_more_files(
+        image_checks.refuse_more_files(
             self.image, [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
         )
         self.bounds.check(info["virtual-size"])
@@ -242,7 +242,7 @@ class Fetching:
             return path
         converted = f"{path}.converted"
         remove(converted)
-        place = room.look(image.directory, self.bounds.reserve_bytes)
+        place = free_space.look(image.directory, self.bounds.reserve_bytes)
         self.bounds.refuse(place.problem(qemu_img.flat_bytes(path, form), "its pool"))
 
         def percent(done: float) -> None:

@@ -13,7 +13,7 @@ import uuid
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import disks, many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
@@ -27,15 +27,15 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedSite,
 )
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["converge", "waited"]
 
 
 def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
     """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for."""
-    with contextlib.ExitStack() as held:
-        plan = guest.plan(wanted, _Host(connection, held))
+    with contextlib.ExitStack() as locks:
+        plan = guest.plan(wanted, _Host(connection, locks))
         gate.run(plan.steps, lambda step: _do(connection, plan.uuid, step))
     return {
         **many.result(wanted.name, plan),
@@ -57,34 +57,34 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
 class _Host:
     """The host of a guest through a connection; `held` ends when the guest is done."""
 
-    def __init__(self, connection: t.Any, held: contextlib.ExitStack) -> None:
+    def __init__(self, connection: t.Any, locks: contextlib.ExitStack) -> None:
         self._connection = connection
-        self._held = held
+        self._locks = locks
 
     @property
     def uri(self) -> str:
         return str(self._connection.getURI())
 
     def find(self, name: str) -> FoundGuest | None:
-        return look.find(self._connection, name)
+        return query.find(self._connection, name)
 
     def guests(self) -> list[FoundGuest]:
-        return look.of_all(self._connection, look.found)
+        return query.of_all(self._connection, query.found)
 
     def keeps(self, uuid: str) -> tuple[str, ...]:
-        return look.keeps(self._connection, uuid)
+        return query.keeps(self._connection, uuid)
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
 
     def capabilities(self) -> dict[str, t.Any]:
-        return caps.host(look.capabilities(self._connection))
+        return host_xml.host(query.capabilities(self._connection))
 
     def links(self) -> tuple[set[str] | None, set[str]]:
-        return look.links(self._connection)
+        return query.links(self._connection)
 
     def filters(self) -> list[str] | None:
-        return look.filters(self._connection)
+        return query.filters(self._connection)
 
     def bridge_calls(self) -> dict[str, bool] | None:
         return local.bridge_calls() if self._is_here() else None
@@ -93,7 +93,7 @@ class _Host:
         return qemu.displays() if self._is_here() else DisplayDefaults()
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
-        return disks.answers(self._connection, questions, self._held)
+        return disks.answers(self._connection, questions, self._locks)
 
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
         if question is None:
@@ -103,7 +103,7 @@ class _Host:
         return seeds.answer(self._connection, guest, question)
 
     def volumes(self) -> list[dict[str, t.Any]]:
-        return [caps.volume(xml) for xml in storage.all_volumes(self._connection)]
+        return [host_xml.volume(xml) for xml in storage.all_volumes(self._connection)]
 
     def has_volume(self, path: str) -> bool:
         return storage.volume_at(self._connection, path) is not None

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import pool_dir
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import MAX_SIZE
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
@@ -29,9 +30,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Manifest,
     Source,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.room import MAX_SIZE
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, image_spec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 __all__ = ["OPTIONS", "World", "converge"]
@@ -60,27 +60,27 @@ OPTIONS: dict[str, t.Any] = {
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world: World) -> dict[str, t.Any]:
     """Do what the parameters say."""
-    said = image_spec.spec(params)
-    directory = pool_directory.directory(connection, said.pool, "images")
-    checksum, doubt = published(world.open_url, said)
-    image = Image(said.name, directory, said.format, said.source, checksum, current=said.current, doubt=doubt)
-    work = _Work(connection, said, Fetching(image, said, world), gate)
+    spec = image_spec.spec(params)
+    directory = pool_directory.directory(connection, spec.pool, "images")
+    checksum, doubt = published(world.open_url, spec)
+    image = Image(spec.name, directory, spec.format, spec.source, checksum, current=spec.current, doubt=doubt)
+    work = _Work(connection, spec, Fetching(image, spec, world), gate)
     steps = work.plan()
     if steps:
         with contextlib.ExitStack() as stack:
             if gate.hold(stack, functools.partial(workplace.locked, image)):
                 steps = work.carry_out(stack)  # somebody else may have been at it
-        gate.perform(lambda: storage.refresh(connection, said.pool), otherwise=None)
+        gate.perform(lambda: storage.refresh(connection, spec.pool), otherwise=None)
     return work.result(steps)
 
 
 class _Work:
     """One image: what is found, and the steps on it."""
 
-    def __init__(self, connection: t.Any, said: ImageSpec, fetching: Fetching, gate: Gate) -> None:
-        self.connection, self.said, self.gate = connection, said, gate
+    def __init__(self, connection: t.Any, spec: ImageSpec, fetching: Fetching, gate: Gate) -> None:
+        self.connection, self.spec, self.gate = connection, spec, gate
         self.fetching, self.found = fetching, files.look(fetching.image)
-        self.absent = said.state == "absent"
+        self.absent = spec.state == "absent"
         self.before: str | None = None
         self.notes: list[str] = []
         self.read_again = False
@@ -128,7 +128,7 @@ class _Work:
     def _present(self) -> list[plans.ImageStep]:
         if self.image.checksum:
             content = self.image.content_name(self.image.checksum.hex)
-            arrival.refuse_namesake(self.image, files.manifest_of(self.image.directory, content))
+            image_checks.refuse_namesake(self.image, files.manifest_of(self.image.directory, content))
         return plans.present(self.image, self.found)
 
     def _is_wanted(self, content: str) -> bool:
@@ -165,7 +165,7 @@ class _Work:
         self, bringing: t.Sequence[plans.ImageStep], stack: contextlib.ExitStack | None = None
     ) -> list[plans.ImageStep]:
         """Steps that remove what nobody stands on. With a stack nobody begins to, until it is closed."""
-        if not (self.absent or self.said.prune):
+        if not (self.absent or self.spec.prune):
             return []
         self.found = files.look(self.image)
         self.notes = plans.strangers(self.found)
@@ -223,8 +223,8 @@ class _Work:
 
     def _fetching(self) -> dict[str, t.Any]:
         """From where it comes; and where it is awaited, until it was fetched."""
-        told: dict[str, t.Any] = {"fetched_from": t.cast(Source, self.image.source).shown}
-        return told if self.fetched else {**told, "part": {"path": self.fetching.part, **self.fetching.left()}}
+        details: dict[str, t.Any] = {"fetched_from": t.cast(Source, self.image.source).shown}
+        return details if self.fetched else {**details, "part": {"path": self.fetching.part, **self.fetching.left()}}
 
 
 def _remove(work: _Work, step: plans.Remove) -> None:
@@ -235,6 +235,6 @@ def _remove(work: _Work, step: plans.Remove) -> None:
 _DOERS: dict[type[plans.ImageStep], t.Callable[[_Work, t.Any], None]] = {
     plans.Vouch: lambda work, step: files.vouch(work.image.directory, step.manifest),
     plans.Fetch: lambda work, _step: work.fetch(),
-    plans.Point: lambda work, step: files.point(work.image, step.target or t.cast(Manifest, work.fetched).content),
+    plans.Symlink: lambda work, step: files.point(work.image, step.target or t.cast(Manifest, work.fetched).content),
     plans.Remove: _remove,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, query
 from ansible_collections.corral.virt.plugins.module_utils._model import load
 
 __all__ = ["measured"]
@@ -22,7 +22,7 @@ def measured(
 ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """All guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
     before, begun = clocks.read(connection), time.monotonic()
-    guests, node = read(), look.node(connection)
+    guests, node = read(), query.node(connection)
     time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))
     after = clocks.read(connection)
     for guest in guests:

@@ -17,14 +17,14 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, send, settle, travel
-from ansible_collections.corral.virt.plugins.module_utils._front import ends as looks
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, look, migrate, storage
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, reconcile, send_guest
+from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Host, Move, Observation
-from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._plan import convergence, meanwhile, preflight
+from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes, convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import MigrateStep
@@ -43,15 +43,15 @@ __all__ = ["converge"]
 _MEASURED_S = 1.1  # how much memory a guest writes is measured for a second
 
 
-def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
+def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
 
     `watch` hears how far it is; once it is interrupted, the guest stays where it is.
     """
     name = check(params)
-    check_local(name, ends.source.getURI())
+    check_local(name, endpoints.source.getURI())
     if params["state"] == "aborted":  # while the run that is to end has the lock
-        return _aborted(ends, params, gate, watch)
+        return _aborted(endpoints, params, gate, watch)
     another = (
         f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort "
         "it with state: aborted"
@@ -59,7 +59,7 @@ def converge(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: local.locked(name, another))
         gate.hold(stack, lambda: watch)
-        return _Run(ends, params, gate, watch).converge()
+        return _Run(endpoints, params, gate, watch).converge()
 
 
 def _result(
@@ -74,22 +74,22 @@ def _result(
     }
 
 
-def _aborted(ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
+def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
     """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
-    found = look.find(ends.source, params["name"])
+    found = query.find(endpoints.source, params["name"])
     if found is None:
         return _result(params, [])
-    run = _Run(ends, params, gate, watch)
+    run = _Run(endpoints, params, gate, watch)
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
-    steps = plans.aborting(move, job_active=migrate.job_active(ends.source, move.uuid))
+    steps = plans.aborting(move, job_active=migrate.job_active(endpoints.source, move.uuid))
     if steps:
-        verdicts.check_abort(move.guest, migrate.state_there(ends.source, move.uuid))
-    gate.run(steps, lambda _step: send.abort(ends, move))
+        verdicts.check_abort(move.guest, migrate.state_there(endpoints.source, move.uuid))
+    gate.run(steps, lambda _step: send_guest.abort(endpoints, move))
     with contextlib.ExitStack() as stack:
         # The run that moved it clears away what it made; where there is none any more, we do.
         mine = gate.hold(stack, lambda: local.locked(move.guest))
         gate.hold(stack, lambda: watch)
-        found = look.find_by_uuid(ends.source, move.uuid)
+        found = query.find_by_uuid(endpoints.source, move.uuid)
         memory = _record(found)
         left = plans.clearing(move, memory.get("moving"), alone=mine is not None or not local.held(move.guest))
         gate.run(left, lambda _step: run.settle(move.uuid, memory))
@@ -121,8 +121,8 @@ class _Scene:
 class _Run:
     """One guest's way, from look to look."""
 
-    def __init__(self, ends: Ends, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> None:
-        self.ends, self.params, self.gate = ends, params, gate
+    def __init__(self, endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> None:
+        self.ends, self.params, self.gate = endpoints, params, gate
         self._tell, self._interrupted = watch.tell, watch.interrupted
         self.name: str = params["name"]
         self.notes: list[str] = []
@@ -148,13 +148,17 @@ class _Run:
                 return self._foretold(scene, verdict, before)
 
     def _look(self) -> _Scene:
-        ends, name = self.ends, self.name
-        found, source, dest = look.find(ends.source, name), looks.host(ends.source), looks.host(ends.dest)
-        there = look.find(ends.dest, name) if found is None and name in dest.guests else None
+        endpoints, name = self.ends, self.name
+        found, source, dest = (
+            query.find(endpoints.source, name),
+            looks.host(endpoints.source),
+            looks.host(endpoints.dest),
+        )
+        there = query.find(endpoints.dest, name) if found is None and name in dest.guests else None
         memory, guest = _record(found or there), found or there
         begun = verdicts.begun(memory, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
         if guest and begun == "here":
-            seen = settle.observe(ends, guest.uuid, was_paused=bool(memory.get("moving_paused")), again=True)
+            seen = reconcile.observe(endpoints, guest.uuid, was_paused=bool(memory.get("moving_paused")), again=True)
         else:
             seen = Observation(
                 found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun
@@ -182,7 +186,7 @@ class _Run:
         if scene.seen.begun == "here":  # a copy of it there is none of others
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
-        domain = look.by_uuid(self.ends.source, found.uuid)
+        domain = query.by_uuid(self.ends.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
         move = self._move(found, scene.memory, source, dest)
@@ -195,7 +199,7 @@ class _Run:
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
-        steps, wanted = plans.steps(move), travel.images(self.ends.source, move.disks)
+        steps, wanted = plans.steps(move), disk_moves.images(self.ends.source, move.disks)
         self.gate.run(steps, self._do)
         shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
@@ -225,14 +229,14 @@ class _Run:
             paused=found.state == "paused",
             # off since an earlier run
             autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),
-            disks=travel.disks(
+            disks=disk_moves.disks(
                 self.ends,
                 self.params,
                 found,
                 dest,
                 assumed=bool(self.gate.rehearse(lambda: self.params["assume_images"])),
             ),
-            files=() if found.active else tuple(carry.files(found)),
+            files=() if found.active else tuple(copy_offline.files(found)),
         )
 
     def _plain(self, uuid: str, **more: t.Any) -> Move:
@@ -252,7 +256,7 @@ class _Run:
         """What a run that was interrupted after the guest had arrived did not do any more."""
         there, memory = t.cast(FoundGuest, scene.there), scene.memory
         goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
-        free = travel.unused(self.ends.source, goes, there.uuid)
+        free = disk_moves.unused(self.ends.source, goes, there.uuid)
         move = self._plain(there.uuid, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
@@ -263,18 +267,18 @@ class _Run:
     def settle(self, uuid: str, memory: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
         move = self._plain(uuid, paused=bool(memory.get("moving_paused")))
-        self.notes += send.resolve(self.ends, move, self._tell, self._interrupted)
+        self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:
         _DOERS[type(step)](self, self.ends, step.move, step)
 
     def send(self, move: Move) -> None:
         """Let libvirt move it."""
-        self.figures.update(send.send(self.ends, move, self._tell, self._interrupted))
+        self.figures.update(send_guest.send(self.ends, move, self._tell, self._interrupted))
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
-        meanwhile.check_wanted(self.name, interrupted=self._interrupted())
+        concurrent_changes.check_wanted(self.name, interrupted=self._interrupted())
         self._tell(phase, done, total)
 
     def guarded(self, move: Move, work: t.Callable[[], None]) -> None:
@@ -282,27 +286,33 @@ class _Run:
         try:
             work()
         except VirtError:
-            self.notes += settle.cleaned_up(self.ends, move.uuid)
+            self.notes += reconcile.cleaned_up(self.ends, move.uuid)
             raise
 
 
 def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
     """Work before the guest is given away."""
-    return lambda run, ends, move, step: run.guarded(move, lambda: work(run, ends, move, step))
+    return lambda run, endpoints, move, step: run.guarded(move, lambda: work(run, endpoints, move, step))
 
 
-_DOERS: dict[type[MigrateStep], t.Callable[[_Run, Ends, Move, t.Any], object]] = {
-    plans.Record: lambda _run, ends, move, _step: settle.begin(ends.source, move),
-    plans.HoldBack: _guarded(lambda _run, ends, move, _step: settle.hold_back(ends.source, move.uuid)),
-    plans.MakeDisk: _guarded(lambda _run, ends, move, step: carry.make(ends, move.uuid, step.disk)),
-    plans.CarryDisk: _guarded(lambda run, ends, move, step: carry.carry(ends, move.uuid, step.disk, run.tell)),
-    plans.CopyFile: _guarded(lambda _run, ends, move, step: carry.carry_file(ends, move.uuid, step.path)),
+_DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], object]] = {
+    plans.Record: lambda _run, endpoints, move, _step: reconcile.begin(endpoints.source, move),
+    plans.HoldBack: _guarded(lambda _run, endpoints, move, _step: reconcile.hold_back(endpoints.source, move.uuid)),
+    plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
+    plans.CarryDisk: _guarded(
+        lambda run, endpoints, move, step: copy_offline.carry(endpoints, move.uuid, step.disk, run.tell)
+    ),
+    plans.CopyFile: _guarded(
+        lambda _run, endpoints, move, step: copy_offline.carry_file(endpoints, move.uuid, step.path)
+    ),
     plans.Migrate: lambda run, _ends, move, _step: run.send(move),
-    plans.Reserve: _guarded(lambda _run, ends, move, _step: carry.reserve(ends, move)),
-    plans.Undefine: lambda _run, ends, move, _step: definition.undefine(look.by_uuid(ends.source, move.uuid)),
-    plans.Define: lambda _run, ends, move, _step: carry.release(ends.dest, move.uuid),
-    plans.Resume: lambda _run, ends, move, _step: migrate.resume(ends.dest, move.uuid),
-    plans.SetAutostart: lambda _run, ends, move, _step: migrate.set_autostart(ends.dest, move.uuid, on=True),
-    plans.RemoveDisk: lambda _run, ends, _move, step: storage.delete(ends.source, step.path),
-    plans.Forget: lambda _run, ends, move, _step: settle.forget(ends.dest, move.uuid),
+    plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),
+    plans.Undefine: lambda _run, endpoints, move, _step: definition.undefine(
+        query.by_uuid(endpoints.source, move.uuid)
+    ),
+    plans.Define: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
+    plans.Resume: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
+    plans.SetAutostart: lambda _run, endpoints, move, _step: migrate.set_autostart(endpoints.dest, move.uuid, on=True),
+    plans.RemoveDisk: lambda _run, endpoints, _move, step: storage.delete(endpoints.source, step.path),
+    plans.Forget: lambda _run, endpoints, move, _step: reconcile.forget(endpoints.dest, move.uuid),
 }

@@ -26,18 +26,18 @@ def arguments(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
     What no option can say is left out, and so left alone.
     """
     state = "active" if found.active else "inactive"
-    said = {"name": name, "state": state, "autostart": found.autostart}
+    given = {"name": name, "state": state, "autostart": found.autostart}
     words = options.words(noun.options, document.values(found.xml, noun.table))
-    if _accepted(noun, {**said, **words}):
-        return {**said, **words}
+    if _accepted(noun, {**given, **words}):
+        return {**given, **words}
     for option, value in words.items():
-        if _accepted(noun, {**said, option: value}):
-            said[option] = value
-    return said
+        if _accepted(noun, {**given, option: value}):
+            given[option] = value
+    return given
 
 
-def _accepted(noun: Noun, said: t.Mapping[str, t.Any]) -> bool:
-    result = ArgumentSpecValidator(argument_spec(noun)).validate(dict(said))
+def _accepted(noun: Noun, given: t.Mapping[str, t.Any]) -> bool:
+    result = ArgumentSpecValidator(argument_spec(noun)).validate(dict(given))
     try:
         return not result.error_messages and bool(spec(noun, result.validated_parameters))
     except BadInput:

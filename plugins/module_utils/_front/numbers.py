@@ -14,9 +14,9 @@ __all__ = ["bounded"]
 _MOST_DIGITS = 30  # no option takes as many
 
 
-def bounded(spec: t.Mapping[str, t.Any], said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def bounded(spec: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The parameters of a spec, in which a number without bounds is a word."""
-    return {key: _value(spec[key], value) if key in spec else value for key, value in said.items()}
+    return {key: _value(spec[key], value) if key in spec else value for key, value in given.items()}
 
 
 def _value(option: t.Mapping[str, t.Any], value: t.Any) -> t.Any:

@@ -58,7 +58,7 @@ def _option(row: Row) -> dict[str, t.Any]:
 
 
 def fields_of(
-    table: Table, said: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = ""
+    table: Table, given: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = ""
 ) -> dict[str, t.Any]:
     """What the user said, by the fields of the table and as they are kept.
 
@@ -66,7 +66,7 @@ def fields_of(
     """
     fields: dict[str, t.Any] = {}
     for field, row in table.items():
-        value = _dig(said, option_of(field))
+        value = _dig(given, option_of(field))
         place = where + option_of(field)
         if value is None:
             continue
@@ -83,11 +83,11 @@ def fields_of(
 
 
 def items_of(
-    row: Items, said: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str
+    row: Items, given: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str
 ) -> tuple[Item, ...]:
     """The entries of a list; names are identities, so none comes twice."""
     found = []
-    for entry in said:
+    for entry in given:
         parts = []
         for key, kind in row.keys.items():
             try:
@@ -114,12 +114,12 @@ def _named(kind: Kind, value: t.Any) -> t.Any:
 def problem(place: str, guest: str, reason: str, value: object) -> str:
     """One thing that is wrong: where, of whom, what it must be, what it is."""
     shown = written(value)
-    told = value is None or reason.endswith(f"not {shown}") or (isinstance(value, str) and shown in reason)
-    return f"{place} of {guest}: {reason}" + ("" if told else f", not {shown}")
+    named = value is None or reason.endswith(f"not {shown}") or (isinstance(value, str) and shown in reason)
+    return f"{place} of {guest}: {reason}" + ("" if named else f", not {shown}")
 
 
-def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
-    value: t.Any = said
+def _dig(given: t.Mapping[str, t.Any], path: str) -> t.Any:
+    value: t.Any = given
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
@@ -127,7 +127,7 @@ def _dig(said: t.Mapping[str, t.Any], path: str) -> t.Any:
 
 def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The fields of a document in the words of the options; what no option can say is left out, and so left alone."""
-    said: dict[str, t.Any] = {}
+    options: dict[str, t.Any] = {}
     for field, row in table.items():
         value = found.get(field)
         secret = row.secret or (isinstance(value, str) and row.display(value) != value)
@@ -147,11 +147,11 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             value = value if takes(row.kind, value) else None
         if value is not None:
             *way, last = option_of(field).split(".")
-            place = said
+            place = options
             for step in way:
                 place = place.setdefault(step, {})
             place[last] = value
-    return said
+    return options
 
 
 def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]] | None:

@@ -10,9 +10,9 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import header
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._plan import pool_files
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
@@ -26,7 +26,7 @@ def directory(connection: t.Any, pool: str, what: str) -> str:
 
 def pool_of(connection: t.Any, name: str) -> pool_files.Pool:
     """The pool of that name."""
-    found = caps.pool(storage.pool_xml(connection, name))
+    found = host_xml.pool(storage.pool_xml(connection, name))
     return pool_files.Pool(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))
 
 
@@ -36,12 +36,12 @@ def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:
     `but` is a guest's UUID.
     """
     here, found, known = os.path.realpath(place), {}, set()
-    for volume in map(caps.volume, storage.all_volumes(connection)):
+    for volume in map(host_xml.volume, storage.all_volumes(connection)):
         known.add(volume["path"])
         where, file = os.path.split(os.path.realpath(volume["backing_path"] or "/"))
         if where == here:
             found[file] = volume["path"]
-    for seen in look.of_all(connection, look.found):
+    for seen in query.of_all(connection, query.found):
         if seen.uuid == but:
             continue
         documents = [xml for xml in (seen.xml, seen.live_xml) if xml]

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["answer", "do"]
 
@@ -61,6 +61,6 @@ def do(connection: t.Any, step: steps.WriteSeed | steps.Customize) -> None:
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
     volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
     there = storage.volume_in(connection, volume.pool, volume.name) if step.replace else None
-    if there is None or caps.volume(there)["capacity_bytes"] != len(data):
-        storage.create(connection, volume.pool, caps.new_volume(volume), name=volume.name, replace=step.replace)
+    if there is None or host_xml.volume(there)["capacity_bytes"] != len(data):
+        storage.create(connection, volume.pool, host_xml.new_volume(volume), name=volume.name, replace=step.replace)
     storage.write(connection, volume.pool, volume.name, data)

@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = ["grow", "pull"]
@@ -23,7 +23,7 @@ _LOOK_S = 0.5  # progress; the end comes as an event
 
 def grow(connection: Connection, uuid: str, target: str, size_bytes: int) -> None:
     """Enlarge a disk of a running guest."""
-    domain = look.by_uuid(connection, uuid)
+    domain = query.by_uuid(connection, uuid)
     with explained(f"grow disk {target} of", domain.name()):
         domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
@@ -36,7 +36,7 @@ def pull(
 
     A job that a killed run left at work is waited for. Raises Timeout, or Failed when QEMU gives up.
     """
-    domain = look.by_uuid(connection, uuid)
+    domain = query.by_uuid(connection, uuid)
     guest = domain.name()
     what = f"disk {target} of {guest}"
     with explained("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
@@ -61,8 +61,8 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
     what = f"disk {target} of {domain.name()}"
     while not ended.wait(_LOOK_S):
         if time.monotonic() >= deadline:
-            told = "its backing file is unchanged; run again to continue, or raise job_timeout"
-            raise Timeout(f"cannot flatten {what} within {timeout_s} s; {told}")
+            remedy = "its backing file is unchanged; run again to continue, or raise job_timeout"
+            raise Timeout(f"cannot flatten {what} within {timeout_s} s; {remedy}")
         job = domain.blockJobInfo(target)
         if job:
             progress(job["cur"], job["end"])

@@ -12,7 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 
@@ -211,7 +211,7 @@ def abort(connection: Connection, uuid: str, cut: Cut) -> None:
     """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent
     hangs for minutes.
     """
-    domain, begun, over = look.by_uuid(connection, uuid), time.monotonic(), threading.Event()
+    domain, begun, over = query.by_uuid(connection, uuid), time.monotonic(), threading.Event()
     _end(domain, cut, over)
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
         time.sleep(_TICK_S)
@@ -242,8 +242,8 @@ def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
         found = connection.lookupByUUIDString(uuid).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     except libvirt.libvirtError:
         return {}
-    told = {"downtime_ms": "downtime", "memory_bytes": "memory_processed"}
-    return {key: found[field] for key, field in told.items() if field in found}
+    fields = {"downtime_ms": "downtime", "memory_bytes": "memory_processed"}
+    return {key: found[field] for key, field in fields.items() if field in found}
 
 
 def job_active(connection: Connection | None, uuid: str) -> bool:
@@ -296,7 +296,7 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
 
 def resume(connection: Connection, uuid: str) -> None:
     """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
-    domain = look.by_uuid(connection, uuid)
+    domain = query.by_uuid(connection, uuid)
     with explained("resume", domain.name()):
         try:
             domain.resume()
@@ -310,7 +310,7 @@ def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[
 
     Only where `has_agent` says that one answers.
     """
-    domain = look.by_uuid(connection, uuid)
+    domain = query.by_uuid(connection, uuid)
     with contextlib.suppress(libvirt.libvirtError):
         if has_agent(domain.XMLDesc()):
             domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
@@ -325,7 +325,7 @@ def discard(connection: Connection, uuid: str) -> None:
     deadline = time.monotonic() + _REMOVE_S
     while True:
         try:
-            domain = look.by_uuid(connection, uuid)
+            domain = query.by_uuid(connection, uuid)
             _remove(domain)
         except NotFound:
             return
@@ -350,6 +350,6 @@ def _remove(domain: t.Any) -> None:
 
 def set_autostart(connection: Connection, uuid: str, on: bool) -> None:
     """Start with the host, or not."""
-    domain = look.by_uuid(connection, uuid)
+    domain = query.by_uuid(connection, uuid)
     with explained("set autostart of", domain.name()):
         domain.setAutostart(int(on))

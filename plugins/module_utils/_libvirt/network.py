@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
 from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
@@ -29,7 +29,7 @@ def _update(network: t.Any, step: Step) -> None:
 
 def _host(connection: Connection, name: str) -> RawNetworkHost:
     """Bridges, other networks, and the interfaces of guests."""
-    bridges, _networks = look.links(connection)
+    bridges, _networks = query.links(connection)
     with explained("list the networks of", connection.getURI()):
         networks = [
             (item.name(), bool(item.isActive()), item.XMLDesc(0))
@@ -39,14 +39,14 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),
         tuple(networks),
-        tuple(look.of_all(connection, _guest)),
+        tuple(query.of_all(connection, _guest)),
         connection.getLibVersion(),
     )
 
 
 def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
     """Its definition, and what runs."""
-    found = look.found(domain)
+    found = query.found(domain)
     live = () if found.live_xml is None else (found.live_xml,)
     return found.name, found.active, (found.xml, *live)
 

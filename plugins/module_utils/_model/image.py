@@ -12,8 +12,8 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
 __all__ = ["COMPRESSIONS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]

@@ -37,11 +37,11 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name, derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
-    caps,
     cloned,
     disk,
     domain,
     graphics,
+    host_xml,
     interface,
     new,
     nwfilter,
@@ -84,8 +84,8 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
     if found is None or wanted.renamed_from:  # what libvirt has keeps its name
         check_name(wanted.name, what="name")
     subject = _of(wanted, found, host) if found else _cloned(wanted, host) if wanted.clone_of else _made(wanted, host)
-    seeding = _seeded(subject, host)
-    document = _document(subject, seeding)
+    seed_plan = _seeded(subject, host)
+    document = _document(subject, seed_plan)
     notes = _checked(subject, document, host)
     now = _running(subject, document)
     result = plans.plan(
@@ -93,9 +93,9 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
         found,
         document.stored,
         now,
-        storage=seeding.disks.steps,
+        storage=seed_plan.disks.steps,
         unfinished_xml=document.unfinished_xml,
-        seed_changed=seeding.rewritten,
+        seed_changed=seed_plan.rewritten,
         record_changed=bool(document.remember),
     )
     known = subject.memory
@@ -103,8 +103,8 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
     return dataclasses.replace(
         result,
         uuid=subject.uuid,
-        changes=plans.changes(document.wanted, found, document.stored, now, result, seeding, known.get("seed")),
-        notes=(*result.notes, *seeding.notes, *notes),
+        changes=plans.changes(document.wanted, found, document.stored, now, result, seed_plan, known.get("seed")),
+        notes=(*result.notes, *seed_plan.notes, *notes),
         wait=plans.awaited(wanted, result, given=given, seen=known.get("seen", ())),
         ssh_host_key=document.remember.get("ssh_host_key") or known.get("ssh_host_key"),
     )
@@ -211,9 +211,9 @@ def _seeded(subject: _Subject, host: Host) -> Seeding:
     """Its disks, and the seed among them."""
     wanted, known = subject.wanted, subject.known
     answers = host.disks(disk_plans.questions(wanted, known))
-    disks = disk_plans.plan(wanted, known, answers, caps.new_volume)
+    disks = disk_plans.plan(wanted, known, answers, host_xml.new_volume)
     site = host.seed(wanted.name, seedings.question(wanted, known, disks))
-    return seedings.plan(wanted, known, disks, site, caps.new_volume)
+    return seedings.plan(wanted, known, disks, site, host_xml.new_volume)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,10 +226,10 @@ class _Document:
     unfinished_xml: str | None  # the definition while disks are being made
 
 
-def _document(subject: _Subject, seeding: Seeding) -> _Document:
-    disks = seeding.disks
+def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
+    disks = seed_plan.disks
     wanted = subject.wanted.with_fields(disks=disks.disks)
-    remember = {**disks.remember(subject.known), **seeding.remember, **subject.remember}
+    remember = {**disks.remember(subject.known), **seed_plan.remember, **subject.remember}
     stored = domain.graft(subject.base, wanted, remember)
     Problems(whole.problems(subject.base, wanted, stored)).refuse()
     unfinished = None

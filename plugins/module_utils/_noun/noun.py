@@ -53,9 +53,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
         result = plans.absent(noun.kind, case, noun.shown)
     else:
         result = plans.present(noun.kind, case, noun.live, noun.made(case.stored.after))
-    said = [one for rule in noun.rules for one in rule(case, result)]
-    _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in said if isinstance(one, VirtError))])
-    return dataclasses.replace(result, notes=(*result.notes, *(one for one in said if isinstance(one, str))))
+    findings = [one for rule in noun.rules for one in rule(case, result)]
+    _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in findings if isinstance(one, VirtError))])
+    return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
 
 
 def _case(noun: Noun, spec: Spec, facts: Facts) -> Case:

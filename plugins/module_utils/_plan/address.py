@@ -178,10 +178,10 @@ def _of_another(claim: Claim, guest: Guest, other: Guest, *, settled: bool) -> s
     if not other.running:
         return ""
     there = [one for one in _best(other) if one.address == claim.address]
-    held = [entry for entry in other.seen if entry.address == claim.address]
+    records = [entry for entry in other.seen if entry.address == claim.address]
     mine = [entry for entry in guest.seen if entry.address == claim.address]
-    if held:
-        return _held(claim, other, held[0], answers=bool(there), settled=settled)
+    if records:
+        return _held(claim, other, records[0], answers=bool(there), settled=settled)
     if there and not mine and there[0].rank >= claim.rank:
         return f"{other.name} also claims it"
     return ""

@@ -163,7 +163,7 @@ def confirm(name: str, trial: Trial | None) -> Draft:
 
 def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
     """The link of the default route, else the one that holds the address the controller uses."""
-    holders = [link for link, held in facts.addresses.items() if wanted.address in held]
+    holders = [link for link, addresses in facts.addresses.items() if wanted.address in addresses]
     found = next(iter((*facts.default_routes, *holders)), None)
     if not found:
         raise Refused(
@@ -221,12 +221,12 @@ def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
 
 
 def _switched(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange) -> Draft:
-    held = facts.addresses.get(change.port, ())
+    addresses = facts.addresses.get(change.port, ())
     name = change.bridge
-    step = SwitchToBridge(change, held, wanted.timeout_s)
+    step = SwitchToBridge(change, addresses, wanted.timeout_s)
     return [step], [
         Change(f"{name}.port", None, change.port),
-        Change(f"{name}.addresses", None, [*held]),
+        Change(f"{name}.addresses", None, [*addresses]),
     ]
 
 

@@ -63,8 +63,8 @@ class SwitchToBridge(HostStep):
     timeout_s: int
 
     def __str__(self) -> str:
-        change, held = self.change, ", ".join(self.addresses) or "the link"
-        return f"bridge {change.bridge} takes over {held} from {change.port} ({change.manager})"
+        change, addresses = self.change, ", ".join(self.addresses) or "the link"
+        return f"bridge {change.bridge} takes over {addresses} from {change.port} ({change.manager})"
 
 
 @dataclasses.dataclass(frozen=True)

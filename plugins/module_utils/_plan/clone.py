@@ -27,9 +27,9 @@ __all__ = [
     "GrowLive",
     "Overlay",
     "Pull",
+    "RebaseDisk",
     "Remove",
     "Shrink",
-    "StandOn",
     "plan",
 ]
 
@@ -38,12 +38,12 @@ __all__ = [
 class CloneStep(Step):
     """One change of one disk."""
 
-    said: t.ClassVar[str]
+    template: t.ClassVar[str]
     doing: t.ClassVar[str] = ""  # what is told of work that may take long
     path: str
 
     def __str__(self) -> str:
-        return self.said.format(self)
+        return self.template.format(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Sized(CloneStep):
 class Overlay(_Sized):
     """Make the disk: what is written goes into it, the rest is read from the image."""
 
-    said = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
+    template = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
     base: Origin
     format: str
 
@@ -68,7 +68,7 @@ class Overlay(_Sized):
 class Copy(Overlay):
     """Make the disk: all of the image, and nothing below."""
 
-    said = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
+    template = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
     doing = "copying"
 
 
@@ -76,21 +76,21 @@ class Copy(Overlay):
 class Grow(_Sized):
     """Enlarge a disk that nobody has open."""
 
-    said = "grow disk {0.path} to {0.size}"
+    template = "grow disk {0.path} to {0.size}"
     format: str
 
 
 class Shrink(Grow):
     """Cut off its end."""
 
-    said = "shrink disk {0.path} to {0.size}"
+    template = "shrink disk {0.path} to {0.size}"
 
 
 @dataclasses.dataclass(frozen=True)
 class GrowLive(_Sized):
     """Enlarge the disk of a running guest, which sees it at once."""
 
-    said = "grow disk {0.path} to {0.size} while {0.guest} runs"
+    template = "grow disk {0.path} to {0.size} while {0.guest} runs"
     guest: str
     uuid: str
     target: str
@@ -102,16 +102,16 @@ class Forget(CloneStep):
     else.
     """
 
-    said = "define {0.guest} (the backing file of {0.path} is read from the disk)"
+    template = "define {0.guest} (the backing file of {0.path} is read from the disk)"
     guest: str
     xml: str = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
-class StandOn(CloneStep):
+class RebaseDisk(CloneStep):
     """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
 
-    said = "rebase disk {0.path} on {0.base.path}"
+    template = "rebase disk {0.path} on {0.base.path}"
     doing = "rebasing"
     base: Origin
 
@@ -119,7 +119,7 @@ class StandOn(CloneStep):
 class Flatten(CloneStep):
     """Copy all the disk reads from below into it."""
 
-    said = "flatten disk {0.path}"
+    template = "flatten disk {0.path}"
     doing = "flattening"
 
 
@@ -127,7 +127,7 @@ class Flatten(CloneStep):
 class Pull(CloneStep):
     """The same, by the running guest."""
 
-    said = "flatten disk {0.path} while {0.guest} runs"
+    template = "flatten disk {0.path} while {0.guest} runs"
     doing = "flattening"
     guest: str
     uuid: str
@@ -138,7 +138,7 @@ class Pull(CloneStep):
 class Remove(CloneStep):
     """Remove a file."""
 
-    said = "remove {0.path}"
+    template = "remove {0.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ClonePlan(step.Plan[CloneStep]):
     """Steps, what they change, and the disk after them."""
 
     size_bytes: int | None = None
-    stands_on: str | None = None
+    backing_file: str | None = None
 
 
 def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
@@ -161,7 +161,7 @@ def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     if found.kind == "nothing":
         return _made(wanted, found)
     _refuse_other_format(wanted, found)
-    now = ClonePlan(size_bytes=found.size_bytes, stands_on=found.backing)
+    now = ClonePlan(size_bytes=found.size_bytes, backing_file=found.backing)
     return {"present": _present, "rebased": _rebased, "flattened": _flattened}[wanted.state](wanted, found, now)
 
 
@@ -182,9 +182,9 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     changes = (
         Change("disk", None, wanted.path),
         Change("size", None, gib_text(size)),
-        Change("stands_on", None, below),
+        Change("backing_file", None, below),
     )
-    return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, stands_on=below)
+    return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, backing_file=below)
 
 
 def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
@@ -264,9 +264,9 @@ def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
     _refuse_full(verb, found)
-    changes = (Change("stands_on", found.backing, base.path),)
+    changes = (Change("backing_file", found.backing, base.path),)
     return dataclasses.replace(
-        now, steps=(*_forgotten(wanted, found), StandOn(wanted.path, base)), changes=changes, stands_on=base.path
+        now, steps=(*_forgotten(wanted, found), RebaseDisk(wanted.path, base)), changes=changes, backing_file=base.path
     )
 
 
@@ -283,8 +283,8 @@ def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan
     work: CloneStep = Flatten(wanted.path)
     if writer:
         work = Pull(wanted.path, writer.guest, writer.uuid, t.cast(str, writer.target), wanted.timeout_s)
-    changes = (Change("stands_on", found.backing, None),)
-    return dataclasses.replace(now, steps=(*_forgotten(wanted, found), work), changes=changes, stands_on=None)
+    changes = (Change("backing_file", found.backing, None),)
+    return dataclasses.replace(now, steps=(*_forgotten(wanted, found), work), changes=changes, backing_file=None)
 
 
 def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:

@@ -97,8 +97,8 @@ def described(
 
     Raises BadInput for those that cannot be copied.
     """
-    said = {item.name: item for item in wanted.disks or ()}
-    spoken = {one.name: said.get(one.name) or said.get(one.target) for one in disks}
+    listed = {item.name: item for item in wanted.disks or ()}
+    spoken = {one.name: listed.get(one.name) or listed.get(one.target) for one in disks}
     copied = [one for one in disks if not one.shared and not _replaced(spoken[one.name])]
     copied = [one for one in copied if only is None or one.name in only]
     Problems(
@@ -119,11 +119,11 @@ def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Mem
     `macs` are those of the copy, `original` is what we keep of the guest that is copied now. Raises BadInput.
     """
     seed = wanted.seed or seeds.seed({}, guest=wanted.name)
-    told = seed.meta_data.get("instance-id")
-    if told and original and told == original.get("instance_id"):
+    instance_id = seed.meta_data.get("instance-id")
+    if instance_id and original and instance_id == original.get("instance_id"):
         raise BadInput(
-            f"cloud_init.meta_data of {wanted.name}: {wanted.clone_of} has the instance-id {told}, so cloud-init would "
-            "do nothing; omit it, or set another one"
+            f"cloud_init.meta_data of {wanted.name}: {wanted.clone_of} has the instance-id {instance_id}, so "
+            "cloud-init would do nothing; omit it, or set another one"
         )
     if str((seed.config.get("vendor_data") or {}).get("enabled", True)).lower() in seeds.OFF:
         raise BadInput(

@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
 
-__all__ = ["SCHEDULES", "Action", "Pilot", "Schedule", "can_work"]
+__all__ = ["SCHEDULES", "Action", "ConvergencePolicy", "Schedule", "can_work"]
 
 
 class Action(t.NamedTuple):
@@ -50,7 +50,7 @@ SCHEDULES = {
 }
 
 
-class Pilot:
+class ConvergencePolicy:
     """Follows one migration by its figures and says what to do, each thing once."""
 
     def __init__(self, tuning: Tuning) -> None:
@@ -149,5 +149,5 @@ def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
     helps = [name for name, met in (("auto_converge", tuning.auto_converge), ("postcopy", tuning.postcopy)) if met]
     helps += ["suspend"] if tuning.timeout_action == "suspend" or tuning.schedule == "suspend_if_needed" else []
     hopeless = "it will not converge; allow auto_converge or postcopy, or set schedule: suspend_if_needed"
-    told = f"it converges only with {', '.join(helps)}" if helps else hopeless
-    return f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: {told}"
+    remedy = f"it converges only with {', '.join(helps)}" if helps else hopeless
+    return f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: {remedy}"

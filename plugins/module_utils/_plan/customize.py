@@ -57,7 +57,7 @@ _PLAIN = ("", "text/plain")
 
 
 def problems(
-    said: t.Mapping[str, t.Any],
+    cloud_init: t.Mapping[str, t.Any],
     config: t.Mapping[str, t.Any],
     meta: t.Mapping[str, t.Any],
     network: t.Mapping[str, t.Any],
@@ -69,11 +69,11 @@ def problems(
     `config`, `meta` and `network` are its documents as they were read.
     """
     where = f"of {guest}: with method virt_customize"
-    if said.get("on_change") == "next_boot":
+    if cloud_init.get("on_change") == "next_boot":
         yield f"cloud_init.on_change {where} the disk is written once, before the first start; choose ignore or refuse"
-    if said.get("vendor_data"):
+    if cloud_init.get("vendor_data"):
         yield f"cloud_init.vendor_data {where} it is not read; use user_data instead"
-    if said.get("user_data") and not config:
+    if cloud_init.get("user_data") and not config:
         yield f"cloud_init.user_data {where} it must be a #cloud-config"
     if network.get("version", 2) != 2:
         network = {}
@@ -98,8 +98,10 @@ def problems(
             yield f"cloud_init {where} {word!r} must be a word of letters, digits and ./_+:-"
 
 
-def _unknown(place: str, said: object, known: t.Collection[str]) -> list[str]:
-    return [f"{place}{name}" for name in said if name not in known] if isinstance(said, dict) else [f"{place}{said!r}"]
+def _unknown(place: str, value: object, known: t.Collection[str]) -> list[str]:
+    return (
+        [f"{place}{name}" for name in value if name not in known] if isinstance(value, dict) else [f"{place}{value!r}"]
+    )
 
 
 def _unknown_inside(config: t.Mapping[str, t.Any]) -> t.Iterator[str]:
@@ -126,13 +128,13 @@ def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tupl
     """
     config, network = seed.config, json.loads(seed.network_config or "{}")
     name = config.get("hostname") or config.get("fqdn") or seed.meta_data.get("local-hostname") or guest
-    told = [("hostname", str(name))]
+    customizations = [("hostname", str(name))]
     if config.get("timezone"):
-        told.append(("timezone", str(config["timezone"])))
+        customizations.append(("timezone", str(config["timezone"])))
     if config.get("packages"):
-        told.append(("firstboot-install", ",".join(_list(config["packages"]))))
+        customizations.append(("firstboot-install", ",".join(_list(config["packages"]))))
     if config.get("runcmd"):
-        told.append(("firstboot", "\n".join(["#!/bin/sh", *map(_line, _list(config["runcmd"])), ""])))
+        customizations.append(("firstboot", "\n".join(["#!/bin/sh", *map(_line, _list(config["runcmd"])), ""])))
     script = [_START, *(["rm -f /etc/ssh/ssh_host_*"] if config.get("ssh_deletekeys", True) else [])]
     script += [_file(f"/etc/ssh/ssh_host_{kind}_key", key, mode="600") for kind, key in keys.items()]
     for user in _list(config.get("users")):
@@ -148,7 +150,7 @@ def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tupl
                 entry["path"], coded, mode=mode, owner=entry.get("owner"), append=bool(entry.get("append")), coded=True
             )
         )
-    return (*told, ("run", "\n".join([*script, *_network(network), ""])))
+    return (*customizations, ("run", "\n".join([*script, *_network(network), ""])))
 
 
 # Cloud-init would do all of it again, with other host keys; what runs at the first boot may hold secrets.
@@ -160,12 +162,12 @@ _START = (
 
 def _user(user: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     name = user["name"]
-    said = [
+    flags = [
         f"{option} {shlex.quote(str(user[key]))}"
         for key, option in (("gecos", "-c"), ("shell", "-s"), ("uid", "-u"))
         if user.get(key)
     ]
-    yield f"id {name} >/dev/null 2>&1 || useradd -m {' '.join(said)} {name}"
+    yield f"id {name} >/dev/null 2>&1 || useradd -m {' '.join(flags)} {name}"
     groups = user.get("groups") or []
     for group in groups.replace(" ", "").split(",") if isinstance(groups, str) else groups:
         yield (
@@ -210,8 +212,8 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
     match, names = nic.get("match") or {"name": name}, nic.get("nameservers") or {}
     lines = ["[connection]", f"id=corral {name}", "type=ethernet", "autoconnect-priority=100"]
     lines += ["[match]", f"interface-name={match['name']}"] if match.get("name") else []
-    said = (("mac-address", match.get("macaddress")), ("mtu", nic.get("mtu")))
-    lines += ["[ethernet]", *(f"{key}={value}" for key, value in said if value)]
+    ethernet = (("mac-address", match.get("macaddress")), ("mtu", nic.get("mtu")))
+    lines += ["[ethernet]", *(f"{key}={value}" for key, value in ethernet if value)]
     for six, family, dhcp, none in ((False, "ipv4", "dhcp4", "disabled"), (True, "ipv6", "dhcp6", "ignore")):
         own = [one for one in _list(nic.get("addresses")) if (":" in str(one)) == six]
         lines += [f"[{family}]", f"method={'auto' if nic.get(dhcp) else 'manual' if own else none}"]

@@ -88,7 +88,7 @@ def changes(
     stored: Grafted,
     now: live.Now | None,
     plan: GuestPlan,
-    seeding: Seeding,
+    seed_plan: Seeding,
     recorded: str | None,
 ) -> tuple[Change, ...]:
     """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked.
@@ -99,11 +99,11 @@ def changes(
     made = [
         *(() if wanted.apply == "live" else stored.changes),
         *_only_running(wanted, stored, running, plan),
-        *seeding.disks.changes,
+        *seed_plan.disks.changes,
     ]
     if found is None:  # what the skeleton said was never anybody's wish
         made = [Change(change.where, None, change.after) for change in made]
-    if seeding.rewritten and wanted.seed:
+    if seed_plan.rewritten and wanted.seed:
         made.append(Change("cloud_init", str(recorded)[:12], wanted.seed.digest[:12]))
     return (*made, *state_change(wanted, found, plan.steps), *_autostart_change(found, plan))
 

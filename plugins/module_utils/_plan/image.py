@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
-__all__ = ["Fetch", "ImageStep", "Outcome", "Point", "Remove", "Vouch"]
+__all__ = ["Fetch", "ImageStep", "Outcome", "Remove", "Symlink", "Vouch"]
 __all__ += [
     "absent",
     "is_settled",
@@ -50,7 +50,7 @@ class Fetch(ImageStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class Point(ImageStep):
+class Symlink(ImageStep):
     """Make the stable name point to a content file, or (None) to what the fetch before it made."""
 
     target: str | None
@@ -99,13 +99,13 @@ def present(image: Image, found: Present) -> list[ImageStep]:
             return []
         if image.source is None:
             raise BadInput(f"image {image.name} is not in the pool; set its source with url, src or origin")
-        return [Fetch(image), Point(image, None)]
+        return [Fetch(image), Symlink(image, None)]
     content = image.content_name(image.checksum.hex)
     if content in found.files:
-        return [Point(image, content)] if image.current and found.target != content else []
+        return [Symlink(image, content)] if image.current and found.target != content else []
     if image.source is None:
         raise BadInput(f"image {image.name} is not in the pool as {content}; set its source with url, src or origin")
-    return [Fetch(image), Point(image, content)] if image.current else [Fetch(image)]
+    return [Fetch(image), Symlink(image, content)] if image.current else [Fetch(image)]
 
 
 def needs_origin(image: Image, steps: t.Sequence[ImageStep]) -> bool:
@@ -161,7 +161,7 @@ def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bo
 
     Without `every`, those to which its name does not point after the steps.
     """
-    points = [step.target for step in steps if isinstance(step, Point)]
+    points = [step.target for step in steps if isinstance(step, Symlink)]
     current = points[-1] if points else found.target
     return sorted(file for file in found.files - found.strangers if image.owns(file) and (every or file != current))
 
@@ -214,7 +214,7 @@ def outcome(
     image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None
 ) -> Outcome:
     """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
-    points = [step.target for step in steps if isinstance(step, Point)]
+    points = [step.target for step in steps if isinstance(step, Symlink)]
     after = fetched or _after(image, points, before, absent=absent)
     shown = after or "(fetched)" if points else after
     changes = [Change("image", before, shown)] if before != shown and image.current else []

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     ImageSpec,
@@ -18,7 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     parse_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Bounds, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 __all__ = ["refuse_bypass", "spec"]
@@ -107,12 +107,12 @@ def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | N
 
 
 def _about_signature(params: t.Mapping[str, t.Any], sums: bool) -> t.Iterator[str]:
-    said, keyring = params["signature"], params["keyring"]
-    if said and not sums:
+    signature, keyring = params["signature"], params["keyring"]
+    if signature and not sums:
         yield "signature: it signs a list of checksums; set checksum to the URL of that list"
-    if said and not keyring:
+    if signature and not keyring:
         yield "signature: set keyring to the keys that are trusted to sign the list"
-    if keyring and not said:
+    if keyring and not signature:
         yield "keyring: set signature to where the list's signature is (a URL, or inline)"
-    if said and said != "inline" and not said.startswith(_URL):
-        yield f"signature: {without_secrets(said)!r} must be inline, or begin with http:// or https://"
+    if signature and signature != "inline" and not signature.startswith(_URL):
+        yield f"signature: {without_secrets(signature)!r} must be inline, or begin with http:// or https://"

@@ -191,9 +191,9 @@ def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
     found: dict[str, t.Any] = next(
         (disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {}
     )
-    said = next((item.fields for item in now.wanted.disks or () if f"disks[{item.name}]" == device), {})
+    fields = next((item.fields for item in now.wanted.disks or () if f"disks[{item.name}]" == device), {})
     values = {
-        field[len("iotune.") :]: value for field, value in {**found, **said}.items() if field.startswith("iotune.")
+        field[len("iotune.") :]: value for field, value in {**found, **fields}.items() if field.startswith("iotune.")
     }
     target = found.get("target")
     return [steps.SetParameters(now.wanted.name, "iotune", values, target=str(target))] if target else None

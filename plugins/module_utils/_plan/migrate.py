@@ -46,23 +46,23 @@ __all__ = [
 class MigrateStep(Step):
     """One change on the way."""
 
-    said: t.ClassVar[str]
+    template: t.ClassVar[str]
     move: Move
 
     def __str__(self) -> str:
-        return self.said.format(self, self.move)
+        return self.template.format(self, self.move)
 
 
 class Record(MigrateStep):
     """Note with the guest that it moves, before anything is made."""
 
-    said = "record on {1.guest} that it moves to {1.dest}"
+    template = "record on {1.guest} that it moves to {1.dest}"
 
 
 class HoldBack(MigrateStep):
     """A source that loses power after the guest has left must not start what it still has of it."""
 
-    said = "set autostart of {1.guest} off on the source"
+    template = "set autostart of {1.guest} off on the source"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +78,13 @@ class _OfDisk(MigrateStep):
 class CarryDisk(_OfDisk):
     """Copy a disk while nobody writes it."""
 
-    said = "copy {0.path} to {1.dest}"
+    template = "copy {0.path} to {1.dest}"
 
 
 class MakeDisk(_OfDisk):
     """Make the disk that QEMU fills while the guest moves."""
 
-    said = "create an empty {0.path} on {1.dest}{0.on}"
+    template = "create an empty {0.path} on {1.dest}{0.on}"
 
     @property
     def on(self) -> str:
@@ -97,14 +97,14 @@ class MakeDisk(_OfDisk):
 class CopyFile(MigrateStep):
     """Copy what libvirt keeps beside the definition: UEFI variables, TPM state."""
 
-    said = "copy {0.path} to {1.dest}"
+    template = "copy {0.path} to {1.dest}"
     path: str
 
 
 class Migrate(MigrateStep):
     """Let libvirt move the running guest."""
 
-    said = "migrate {1.guest} to {1.dest} ({0.disks}; {0.size} of disk)"
+    template = "migrate {1.guest} to {1.dest} ({0.disks}; {0.size} of disk)"
 
     @property
     def disks(self) -> str:
@@ -120,63 +120,63 @@ class Migrate(MigrateStep):
 class Reserve(MigrateStep):
     """Take the guest's place on the destination, for the moment that one that is off is in two places."""
 
-    said = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
+    template = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
 
 
 class Undefine(MigrateStep):
     """Forget it on the source."""
 
-    said = "undefine {1.guest} on the source"
+    template = "undefine {1.guest} on the source"
 
 
 class Define(MigrateStep):
     """Let it be started on the destination."""
 
-    said = "define {1.guest} on {1.dest}"
+    template = "define {1.guest} on {1.dest}"
 
 
 class Resume(MigrateStep):
     """Let it run there: it arrives paused, so that one copy runs."""
 
-    said = "resume {1.guest} on {1.dest}"
+    template = "resume {1.guest} on {1.dest}"
 
 
 class SetAutostart(MigrateStep):
     """Start it with the destination, as it did with the source."""
 
-    said = "set autostart of {1.guest} on at {1.dest}"
+    template = "set autostart of {1.guest} on at {1.dest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RemoveDisk(MigrateStep):
     """Delete the disk that stayed behind."""
 
-    said = "remove {0.path} from the source"
+    template = "remove {0.path} from the source"
     path: str
 
 
 class Forget(MigrateStep):
     """Take the note away."""
 
-    said = "remove the record from {1.guest}"
+    template = "remove the record from {1.guest}"
 
 
 class Settle(MigrateStep):
     """Bring a migration that an earlier run began to its end, whatever that is."""
 
-    said = "resolve the interrupted migration of {1.guest} to {1.dest}"
+    template = "resolve the interrupted migration of {1.guest} to {1.dest}"
 
 
 class Clear(Settle):
     """The same for one that was just aborted."""
 
-    said = "remove what the migration of {1.guest} to {1.dest} created"
+    template = "remove what the migration of {1.guest} to {1.dest} created"
 
 
 class Abort(MigrateStep):
     """End a migration that is under way."""
 
-    said = "abort the migration of {1.guest}"
+    template = "abort the migration of {1.guest}"
 
 
 def steps(move: Move) -> list[MigrateStep]:
@@ -283,4 +283,4 @@ _REMEDIES = {
 
 def remedy(reason: str) -> str:
     """The reason that libvirt gives, with what to do about it where that is known."""
-    return next((f"{reason} ({what})" for said, what in _REMEDIES.items() if said in reason), reason)
+    return next((f"{reason} ({what})" for pattern, what in _REMEDIES.items() if pattern in reason), reason)

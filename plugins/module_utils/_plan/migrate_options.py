@@ -10,8 +10,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DELTA, FULL, SHARED, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._model.room import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 
 __all__ = ["MODES", "check", "check_all", "check_local", "dest_uri", "tuning"]

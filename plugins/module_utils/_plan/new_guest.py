@@ -28,9 +28,9 @@ def described(wanted: GuestSpec) -> GuestSpec:
     Raises BadInput where nobody says how large the guest is.
     """
     cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
-    said = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
-    follows = {current: said[maximum] for current, maximum in _FOLLOW if maximum in said}
-    wanted = wanted.with_fields(**{**follows, **said})
+    fields = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
+    follows = {current: fields[maximum] for current, maximum in _FOLLOW if maximum in fields}
+    wanted = wanted.with_fields(**{**follows, **fields})
     missing = [option for field, option in _NEEDED.items() if wanted.fields.get(field) is None]
     if missing:
         raise BadInput(

@@ -230,9 +230,9 @@ def _in_two_places(
     running = {where: copy for where, copy in copies.items() if copy.state == "running"}
     names = " and ".join(running)
     if len({copy.uuid for copy in running.values()}) > 1:
-        told = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
+        copies_text = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
         return Placement(
-            name, None, f"{len(running)} guests have this name ({told}); rename one of them (virsh domrename)"
+            name, None, f"{len(running)} guests have this name ({copies_text}); rename one of them (virsh domrename)"
         )
     if len(running) > 1:
         return Placement(
@@ -249,10 +249,10 @@ def _in_two_places(
     if dest:
         remedy = f"run again when it is there, or finish it (playbook migrate -e guest={name} -e to={dest})"
         return Placement(name, None, f"it is being migrated to {dest}; {remedy}", deferred=True)
-    told = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
+    copies_text = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
     why = (
-        f"it is {told}, as during a migration; run again when it is on one host, or compare the copies if none is in "
-        "progress"
+        f"it is {copies_text}, as during a migration; run again when it is on one host, or compare the copies if none "
+        "is in progress"
     )
     return Placement(name, None, why, deferred=True)
 

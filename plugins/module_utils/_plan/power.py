@@ -110,8 +110,8 @@ def state_change(wanted: GuestSpec, found: Found | None, made: t.Sequence[Step])
         steps.Destroy: "shutdown",
         steps.Shutdown: "shutdown",
     }
-    told = [after[type(step)] for step in made if type(step) in after]
+    states = [after[type(step)] for step in made if type(step) in after]
     before = found.state if found else "absent"
-    if not told:
+    if not states:
         return [] if found else [Change("state", "absent", "shutdown")]
-    return [Change("state", before, told[-1])] if told[-1] != before else []
+    return [Change("state", before, states[-1])] if states[-1] != before else []

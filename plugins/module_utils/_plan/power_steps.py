@@ -58,7 +58,7 @@ class Seen:
         agent = {None: "no channel", "disconnected": "not connected (still booting, or not installed)"}.get(
             self.agent, self.agent
         )
-        told = [
+        facts = [
             (f"it is {self.state}", self.state not in ("running", "shutdown")),
             ("no ACPI in its definition", not self.acpi and not source),
             (
@@ -74,7 +74,7 @@ class Seen:
             ("no libvirt network gives it leases (use any)", source == "lease" and not self.leases),
             (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
         ]
-        return "; ".join(fact for fact, holds in told if holds)
+        return "; ".join(fact for fact, holds in facts if holds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
 
 __all__ = ["check", "findings", "uses_ports"]
@@ -79,7 +79,7 @@ def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str
         )
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
-        room = Room(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        room = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
         problem = room.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
         if problem:
             yield f"its disks: {problem}"

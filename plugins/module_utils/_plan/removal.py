@@ -40,8 +40,8 @@ def absent(
     """
     delete = functools.partial(_deletion, uri)
     if found is None:
-        said = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
-        return GuestPlan(notes=tuple(f"disk {path} {said.format(wanted.name, delete(path))}" for path in left_over))
+        note = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
+        return GuestPlan(notes=tuple(f"disk {path} {note.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
     made: list[Step] = power_off(wanted, found) if found.active else []
     if found.persistent:

@@ -244,8 +244,8 @@ def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.
     it.
     """
     if verdict.end != ARRIVED:
-        told = "; ".join([verdict.meaning, *left])
-        raise Failed(f"cannot migrate {guest} to {dest}: {reason}. Seen on both hosts: {told}")
+        observed = "; ".join([verdict.meaning, *left])
+        raise Failed(f"cannot migrate {guest} to {dest}: {reason}. Seen on both hosts: {observed}")
 
 
 def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:

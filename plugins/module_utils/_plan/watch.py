@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action, Pilot
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action, ConvergencePolicy
 
 __all__ = ["Disks", "Watch"]
 
@@ -20,7 +20,7 @@ class Watch:
     """One migration, tick by tick."""
 
     def __init__(self, tuning: Tuning) -> None:
-        self._pilot = Pilot(tuning)
+        self._pilot = ConvergencePolicy(tuning)
         self.disks: Disks = {}  # as they were last seen
         self.why = ""  # it was aborted
         self.suspends = False  # it was told to: that the guest stands still is its doing

@@ -120,25 +120,25 @@ def _run(
             ) from error
         with process:
             try:
-                said = _listened(t.cast("t.IO[bytes]", process.stdout), progress)
+                output = _listened(t.cast("t.IO[bytes]", process.stdout), progress)
             except BaseException:
                 process.kill()
                 raise
         if process.returncode == 0:
-            return said
+            return output
         errors.seek(0)
         raise _failure(verb, what, errors.read().decode(errors="replace"), process.returncode, limits)
 
 
 def _listened(stream: t.IO[bytes], progress: Progress | None) -> str:
     """All that is said; percents, which overwrite each other on one line, are passed on."""
-    said = b""
+    output = b""
     for part in iter(lambda: os.read(stream.fileno(), 65536), b""):
         percents = re.findall(rb"\(([\d.]+)/100%\)", part)
         if progress and percents:
             progress(float(percents[-1]))
-        said = b"" if percents else said + part
-    return said.decode(errors="replace")
+        output = b"" if percents else output + part
+    return output.decode(errors="replace")
 
 
 def _limit(kind: int, amount: int) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 
 PLACES = ("playbooks/tasks/move.yml", "roles/maintenance/tasks/move.yml")
@@ -32,7 +32,7 @@ def refusals() -> t.Iterator[t.Callable[[], object]]:
     yield lambda: plans.refuse_stranger(IMAGE, OFFER.content, same=False)
     yield lambda: plans.replaced(IMAGE, {IMAGE.content_name(SUM.hex): "guest web1"})
     yield lambda: plans.replaced(IMAGE, {})
-    yield lambda: arrival.chosen(IMAGE, Source("origin", "qemu+tls://hyper1/system"), "default", [OFFER])
+    yield lambda: image_checks.chosen(IMAGE, Source("origin", "qemu+tls://hyper1/system"), "default", [OFFER])
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -42,5 +42,5 @@ def test_a_base_that_cannot_be_stood_on_does_not_end_the_run(place: str) -> None
         with pytest.raises(Refused, match=pattern):
             refuse()
     with pytest.raises(Refused, match="begins with the same digits") as other:
-        arrival.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
+        image_checks.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
     assert not re.search(pattern, str(other.value))

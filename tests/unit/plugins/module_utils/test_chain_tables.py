@@ -69,7 +69,7 @@ def test_a_disk_is_one_guests_alone_when_nothing_else_is_said(disk: str, links: 
         ),
     ],
 )
-def test_nobody_alone_writes_what_a_disk_stands_on(disk: str, links: list[Link]) -> None:
+def test_nobody_alone_writes_what_a_disk_backing_file(disk: str, links: list[Link]) -> None:
     assert chain.links(domain(disk), located) == links
 
 
@@ -125,7 +125,7 @@ def test_first_bytes_of_a_raw_disk_are_its_guests(disk: str, paths: set[str]) ->
         ("/elsewhere", None),
     ],
 )
-def test_what_a_disk_stands_on_is_forgotten(path: str, kept: t.Sequence[str] | None) -> None:
+def test_what_a_disk_backing_file_is_forgotten(path: str, kept: t.Sequence[str] | None) -> None:
     xml = domain(
         f"<disk>{VDA}{DEEP}</disk>",
         "<disk><source pool='fast' volume='data.qcow2'/><target dev='vdb'/><backingStore/></disk>",

@@ -65,7 +65,7 @@ def outcome(wish: CloneSpec, found: FoundDisk) -> str:
         return type(error).__name__
     assert bool(result.steps) == bool(result.changes)
     size = "" if result.size_bytes is None else f" = {result.size_bytes // GIB}G"
-    return "; ".join(map(shown, result.steps)) + size + (f" on {result.stands_on}" if result.stands_on else "")
+    return "; ".join(map(shown, result.steps)) + size + (f" on {result.backing_file}" if result.backing_file else "")
 
 
 ANY = image()
@@ -147,13 +147,13 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
         )
     ),
     # rebased
-    (wanted("rebased", base=ANY), here(backing="/old"), f"StandOn {BASE} = 4G on {BASE}"),
-    (wanted("rebased", base=ANY), here(), f"StandOn {BASE} = 4G on {BASE}"),
+    (wanted("rebased", base=ANY), here(backing="/old"), f"RebaseDisk {BASE} = 4G on {BASE}"),
+    (wanted("rebased", base=ANY), here(), f"RebaseDisk {BASE} = 4G on {BASE}"),
     (wanted("rebased", base=ANY), here(backing=BASE, uses=(RUNS,)), f" = 4G on {BASE}"),
     (
         wanted("rebased", base=ANY),
         here(backing="/old", uses=(DEFINED, OFF)),
-        f"Forget web1; StandOn {BASE} = 4G on {BASE}",
+        f"Forget web1; RebaseDisk {BASE} = 4G on {BASE}",
     ),
     (wanted("rebased", base=ANY, format="raw"), here(format="raw", backing="/old"), "Refused"),
     (wanted("rebased", base=image(chain=(BASE, DISK))), here(backing="/old"), "Refused"),
@@ -268,15 +268,15 @@ def test_changes_tell_before_and_after() -> None:
     cases = [
         (
             plan(wanted("present", base=ANY), NOTHING),
-            [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, BASE)],
+            [("disk", None, DISK), ("size", None, "2 GiB"), ("backing_file", None, BASE)],
         ),
         (
             plan(wanted("present", **COPY), NOTHING),
-            [("disk", None, DISK), ("size", None, "2 GiB"), ("stands_on", None, None)],
+            [("disk", None, DISK), ("size", None, "2 GiB"), ("backing_file", None, None)],
         ),
         (plan(wanted("present", size_bytes=5 * GIB), here()), [("size", "4 GiB", "5 GiB")]),
-        (plan(wanted("rebased", base=ANY), here(backing="/old")), [("stands_on", "/old", BASE)]),
-        (plan(wanted("flattened"), here(backing=BASE)), [("stands_on", BASE, None)]),
+        (plan(wanted("rebased", base=ANY), here(backing="/old")), [("backing_file", "/old", BASE)]),
+        (plan(wanted("flattened"), here(backing=BASE)), [("backing_file", BASE, None)]),
         (plan(wanted("absent", **GONE), here(left="/l")), [("disk", DISK, None), ("disk", "/l", None)]),
     ]
     found = [[(change.where, change.before, change.after) for change in result.changes] for result, _expected in cases]

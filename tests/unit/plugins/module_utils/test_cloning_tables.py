@@ -271,7 +271,7 @@ ORIGIN = Origin("/p/web1-system.qcow2", "/p/web1-system.qcow2", "qcow2", 8 * GIB
 
 
 @pytest.mark.parametrize(("size", "wanted"), [(None, 8 * GIB), (8 * GIB, 8 * GIB), (9 * GIB, 9 * GIB)])
-def test_a_copied_disk_stands_on_nothing_and_may_be_larger(size: int | None, wanted: int) -> None:
+def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, wanted: int) -> None:
     item = Disk("system", fields={"format": "qcow2"}, size_bytes=size, copy_of=Original("web1", ORIGIN.path, "qcow2"))
     volume = new_disk.volume("web3", item, Site(POOL, origin=ORIGIN))
     assert (volume.path, volume.capacity_bytes, volume.copy_of, volume.backing_path) == (

@@ -7,12 +7,12 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Pilot, can_work
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import ConvergencePolicy, can_work
 
 
 def verbs(tuning: Tuning, remaining: list[int], *, seconds_each: float = 1) -> list[str]:
     """What is done over passes that leave so much."""
-    pilot, taken = Pilot(tuning), []
+    pilot, taken = ConvergencePolicy(tuning), []
     for number, left in enumerate(remaining, 1):
         figures = {"memory_iteration": number, "memory_remaining": left}
         taken += [
@@ -79,7 +79,7 @@ def test_the_rate_of_writing_tells_what_can_work() -> None:
 
 def quiet(told: list[tuple[int, bool]], **tuning: t.Any) -> list[str]:
     """What is done over seconds with so many bytes sent, and the destination answering or not."""
-    pilot = Pilot(Tuning(stall_timeout_s=3, **tuning))
+    pilot = ConvergencePolicy(Tuning(stall_timeout_s=3, **tuning))
     looks = [
         pilot.look(second, {"data_processed": sent}, answers=answers) for second, (sent, answers) in enumerate(told)
     ]
@@ -97,14 +97,14 @@ def test_a_copy_that_stalls_while_both_hosts_answer_is_ended() -> None:
 
 
 def test_a_copy_that_stalls_in_postcopy_waits_for_the_network() -> None:
-    pilot = Pilot(Tuning(stall_timeout_s=3, postcopy=True))
+    pilot = ConvergencePolicy(Tuning(stall_timeout_s=3, postcopy=True))
     taken = [pilot.look(second, {"data_processed": 5, "memory_iteration": 2}) for second in range(9)]
     assert [action.verb for actions in taken for action in actions] == ["postcopy"]
 
 
 def test_a_copy_of_which_libvirt_has_no_figures_stalls_too() -> None:
     for answers, verbs in ((True, [[], [], [], ["abort"], [], []]), (False, [[]] * 6)):
-        pilot = Pilot(Tuning(stall_timeout_s=3))
+        pilot = ConvergencePolicy(Tuning(stall_timeout_s=3))
         assert [[action.verb for action in pilot.look(second, {}, answers=answers)] for second in range(6)] == verbs
 
 
@@ -128,7 +128,7 @@ LOOKS: dict[str, tuple[list[tuple[float, dict[str, int]]], float | None]] = {
 @pytest.mark.parametrize("case", LOOKS)
 def test_a_copy_that_stalls_is_ended_with_a_reason(case: str) -> None:
     looks, ended = LOOKS[case]
-    pilot = Pilot(Tuning(stall_timeout_s=3))
+    pilot = ConvergencePolicy(Tuning(stall_timeout_s=3))
     taken = [(second, action) for second, figures in looks for action in pilot.look(second, figures)]
     assert [(second, tuple(action)) for second, action in taken] == (
         [(ended, ("abort", 0, STALLED))] if ended is not None else []
@@ -145,7 +145,7 @@ def test_a_copy_that_stalls_is_ended_with_a_reason(case: str) -> None:
     ids=str,
 )
 def test_nothing_ends_a_copy_that_stalls_after_any_switch_to_postcopy(tuning: dict[str, t.Any]) -> None:
-    pilot = Pilot(Tuning(**{"stall_timeout_s": 3, "timeout_s": 1000, **tuning}))
+    pilot = ConvergencePolicy(Tuning(**{"stall_timeout_s": 3, "timeout_s": 1000, **tuning}))
     verbs = []
     for second in range(1, 10):
         sent = {"memory_iteration": min(second, 5), "memory_remaining": 100, "data_processed": min(second, 5)}

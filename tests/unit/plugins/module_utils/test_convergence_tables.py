@@ -7,14 +7,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Pilot, can_work
+from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import ConvergencePolicy, can_work
 
 NO_LIMIT = 10**6
 
 
 def measures(tuning: dict[str, t.Any], remaining: t.Sequence[int], *, seconds_each: float = 1) -> str:
     """Measures by pass, as `pass:verb value`."""
-    pilot, taken = Pilot(Tuning(**{"timeout_s": NO_LIMIT, **tuning})), []
+    pilot, taken = ConvergencePolicy(Tuning(**{"timeout_s": NO_LIMIT, **tuning})), []
     for number, left in enumerate(remaining, 1):
         for action in pilot.look(number * seconds_each, {"memory_iteration": number, "memory_remaining": left}):
             taken.append(f"{number}:{action.verb}{action.value or ''}")
@@ -71,7 +71,7 @@ def test_measures_follow_passes_and_seconds() -> None:
 
 
 def test_one_look_takes_what_several_passes_ask_for() -> None:
-    pilot = Pilot(Tuning(schedule="postcopy"))
+    pilot = ConvergencePolicy(Tuning(schedule="postcopy"))
     assert pilot.look(0, {}) == []
     assert [action.value for action in pilot.look(1, {"memory_iteration": 1, "memory_remaining": 5})] == [100]
     assert pilot.look(2, {"memory_iteration": 1, "memory_remaining": 900}) == [], "the same pass counts once"
@@ -81,14 +81,14 @@ def test_one_look_takes_what_several_passes_ask_for() -> None:
 
 
 def test_post_copy_waits_for_a_pass() -> None:
-    pilot = Pilot(Tuning(postcopy=True, postcopy_after_s=1))
+    pilot = ConvergencePolicy(Tuning(postcopy=True, postcopy_after_s=1))
     assert pilot.look(5, {"memory_iteration": 0, "memory_remaining": 5}) == []
     assert pilot.look(5, {}) == []
     assert [action.verb for action in pilot.look(6, {"memory_iteration": 1, "memory_remaining": 5})] == ["postcopy"]
 
 
 def test_the_deadline_holds_without_figures() -> None:
-    pilot = Pilot(Tuning(timeout_s=10, stall_timeout_s=1000, timeout_action="suspend"))
+    pilot = ConvergencePolicy(Tuning(timeout_s=10, stall_timeout_s=1000, timeout_action="suspend"))
     found = [
         [f"{action.verb} {action.why}" for action in pilot.look(second, {})] for second in (9.9, 10, 19.9, 20, 30, 500)
     ]

@@ -308,7 +308,7 @@ def test_what_a_disk_is_made_from(item: dict[str, t.Any], origin: dict[str, t.An
     assert told(made, Known(), Site(IMAGES, origin=dataclasses.replace(ORIGIN, **origin))) == expected
 
 
-def test_an_overlay_names_the_format_of_what_it_stands_on() -> None:
+def test_an_overlay_names_the_format_of_what_it_backing_file() -> None:
     site = Site(IMAGES, origin=dataclasses.replace(ORIGIN, content="/images/b.img", format="raw", header=Header("raw")))
     volume = new_disk.volume("web1", Disk("system", image="b.img"), site)
     assert (volume.backing_path, volume.backing_format, volume.copy_of) == ("/images/b.img", "raw", None)

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import options
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -57,7 +57,7 @@ class Host:
 
     def capabilities(self) -> dict[str, t.Any]:
         self.asked.add("capabilities")
-        return caps.host((GOLDEN / "capabilities.xml").read_text())
+        return host_xml.host((GOLDEN / "capabilities.xml").read_text())
 
     def links(self) -> tuple[set[str] | None, set[str]]:
         self.asked.add("links")

@@ -196,7 +196,7 @@ def test_content_names(name: str, expected: str) -> None:
     [
         ({}, [], [OLD], []),
         ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 uses it"]),
-        ({}, [plans.Point(image(), OLD)], [CONTENT], []),
+        ({}, [plans.Symlink(image(), OLD)], [CONTENT], []),
         ({CONTENT: "web1"}, [], [OLD], []),
     ],
 )

@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Source,
     Sums,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import arrival
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
 from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import refuse_bypass, spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
@@ -156,7 +156,7 @@ def manifest(**more: t.Any) -> Manifest:
 def test_another_hypervisor_is_asked_before_something_is_fetched_from_it() -> None:
     assert plans.needs_origin(IMAGE, [plans.Fetch(IMAGE)])
     assert not plans.needs_origin(IMAGE, [])
-    assert not plans.needs_origin(IMAGE, [plans.Point(IMAGE, CONTENT)])
+    assert not plans.needs_origin(IMAGE, [plans.Symlink(IMAGE, CONTENT)])
     assert not plans.needs_origin(image(source=Source("url", "x")), [plans.Fetch(IMAGE)])
     assert not plans.needs_origin(image(source=None), [plans.Fetch(IMAGE)])
 
@@ -209,9 +209,9 @@ def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool)
     ("wanted", "steps", "said", "content", "changes"),
     [
         (image(), [], {"before": CONTENT}, CONTENT, []),
-        (image(), [plans.Point(IMAGE, CONTENT)], {"before": OLD}, CONTENT, [Change("image", OLD, CONTENT)]),
-        (image(), [plans.Point(IMAGE, None)], {}, None, [Change("image", None, "(fetched)")]),
-        (image(), [plans.Point(IMAGE, None)], {"fetched": OLD}, OLD, [Change("image", None, OLD)]),
+        (image(), [plans.Symlink(IMAGE, CONTENT)], {"before": OLD}, CONTENT, [Change("image", OLD, CONTENT)]),
+        (image(), [plans.Symlink(IMAGE, None)], {}, None, [Change("image", None, "(fetched)")]),
+        (image(), [plans.Symlink(IMAGE, None)], {"fetched": OLD}, OLD, [Change("image", None, OLD)]),
         (image(current=False), [], {"before": OLD}, CONTENT, []),
         (image(current=False), [plans.Fetch(IMAGE)], {}, CONTENT, [Change(f"content {CONTENT}", "absent", "present")]),
         (image(checksum=None), [], {"before": OLD}, OLD, []),
@@ -258,7 +258,7 @@ def test_what_is_taken_of_another_hypervisor(
 ) -> None:
     found: Manifest | str
     try:
-        found = arrival.chosen(wanted, SOURCE, "default", offers)
+        found = image_checks.chosen(wanted, SOURCE, "default", offers)
     except VirtError as error:
         kind, _space, words = str(expected).partition(" ")
         assert words in str(error)
@@ -269,11 +269,11 @@ def test_what_is_taken_of_another_hypervisor(
 
 def test_a_list_must_have_the_file() -> None:
     source = Source("url", "https://there/x.raw")
-    assert arrival.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
+    assert image_checks.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
     with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of x\.raw; is it"):
-        arrival.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
+        image_checks.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
     with pytest.raises(Failed, match=r"contains no sha512 of x\.raw"):
-        arrival.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
+        image_checks.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
 
 
 OTHER = Checksum("sha256", "cd" * 32)
@@ -282,17 +282,17 @@ OTHER = Checksum("sha256", "cd" * 32)
 @pytest.mark.parametrize(
     ("check", "refusal"),
     [
-        (lambda: arrival.refuse_other_bytes(IMAGE, SOURCE, CHECKSUM), None),
-        (lambda: arrival.refuse_other_bytes(image(checksum=None), SOURCE, OTHER), None),
-        (lambda: arrival.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
-        (lambda: arrival.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
-        (lambda: arrival.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
-        (lambda: arrival.refuse_unsent(SOURCE, size_bytes=1), None),
-        (lambda: arrival.refuse_unsent(SOURCE, size_bytes=0), Failed),
-        (lambda: arrival.refuse_other_format(IMAGE, "qcow2"), None),
-        (lambda: arrival.refuse_other_format(IMAGE, "raw"), Refused),
-        (lambda: arrival.refuse_more_files(IMAGE, []), None),
-        (lambda: arrival.refuse_more_files(IMAGE, ["/etc/shadow"]), Refused),
+        (lambda: image_checks.refuse_other_bytes(IMAGE, SOURCE, CHECKSUM), None),
+        (lambda: image_checks.refuse_other_bytes(image(checksum=None), SOURCE, OTHER), None),
+        (lambda: image_checks.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
+        (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
+        (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
+        (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=1), None),
+        (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=0), Failed),
+        (lambda: image_checks.refuse_other_format(IMAGE, "qcow2"), None),
+        (lambda: image_checks.refuse_other_format(IMAGE, "raw"), Refused),
+        (lambda: image_checks.refuse_more_files(IMAGE, []), None),
+        (lambda: image_checks.refuse_more_files(IMAGE, ["/etc/shadow"]), Refused),
     ],
 )
 def test_what_arrived(check: t.Callable[[], None], refusal: type[VirtError] | None) -> None:
@@ -304,6 +304,6 @@ def test_what_arrived(check: t.Callable[[], None], refusal: type[VirtError] | No
 
 
 def test_an_address_that_cannot_be_read_keeps_its_secret() -> None:
-    assert str(arrival.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
-    assert "secret" not in str(arrival.unread("https://me:secret@there/x", "404"))
-    assert not isinstance(arrival.unread("x", ""), NotFound)
+    assert str(image_checks.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
+    assert "secret" not in str(image_checks.unread("https://me:secret@there/x", "404"))
+    assert not isinstance(image_checks.unread("x", ""), NotFound)

@@ -45,11 +45,11 @@ def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
     """What `read` tells of every guest's virDomain; guests that go meanwhile are left out."""
     with explained("list guests of", connection.getURI()):
         domains = connection.listAllDomains()
-    told = []
+    answers = []
     for domain in domains:
         with contextlib.suppress(NotFound), explained("read guest", domain.name()):
-            told.append(read(domain))
-    return told
+            answers.append(read(domain))
+    return answers
 
 
 def lookup(connection: Connection, name: str) -> t.Any:
@@ -135,8 +135,8 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
         return []  # no agent, no lease file: this source knows nothing, which is an answer
     found = []
     for nic in (known or {}).values():
-        told = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
-        found += [Claim(str(nic.get("hwaddr")).lower(), str(address), source) for address in told if address]
+        reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
+        found += [Claim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
     return found
 
 

@@ -10,15 +10,15 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, look, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
 
-__all__ = ["Ends", "cpu_misfit", "guest", "host", "pools"]
+__all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
 
 
-class Ends:
+class Endpoints:
     """Both connections, opened anew when one broke: a verdict needs a fresh look."""
 
     def __init__(self, source_uri: str, dest_uri: str, open_uri: t.Callable[[str], t.Any]) -> None:
@@ -54,15 +54,15 @@ class Ends:
 
 def host(connection: t.Any) -> Host:
     """One end."""
-    known = caps.host(look.capabilities(connection))
+    known = host_xml.host(query.capabilities(connection))
     return Host(
-        name=look.node(connection)["hostname"],
+        name=query.node(connection)["hostname"],
         uuid=known["uuid"],
         arch=known["arch"],
         cpu_xml=known["cpu_xml"],
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
-        guests=dict(look.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
+        guests=dict(query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
         **endpoint.facts(connection),
     )
@@ -70,7 +70,7 @@ def host(connection: t.Any) -> Host:
 
 def pools(connection: t.Any) -> tuple[Pool, ...]:
     """Those of directories, with their room as it was when libvirt last looked at them."""
-    known = [(pool, caps.pool(pool["xml"])) for pool in look.pools(connection) if pool["active"]]
+    known = [(pool, host_xml.pool(pool["xml"])) for pool in query.pools(connection) if pool["active"]]
     return tuple(
         Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
         for pool, its in known
@@ -81,12 +81,12 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 def guest(connection: t.Any, found: FoundGuest) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(look.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""
+    job = endpoint.job(query.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""
     return Guest(
         name=found.name,
         uuid=found.uuid,
         state=found.state,
-        keeps=look.keeps(connection, found.uuid),
+        keeps=query.keeps(connection, found.uuid),
         job=job,
         **tied.needs(xml),
     )

@@ -13,51 +13,56 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
-from ansible_collections.corral.virt.plugins.module_utils._front import directories, made
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, migration_files
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     definition,
-    look,
     migrate,
+    query,
     states,
     storage,
     transfer,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
-from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
+from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
 
 __all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
 
 _TPM = "/var/lib/libvirt/swtpm"
 
 
-def make(ends: Ends, uuid: str, disk: DiskMove) -> None:
+def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
     """An empty disk on the destination, thin, of the right size and on the right base."""
-    made.create(ends, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
+    migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
 
 
-def carry(ends: Ends, uuid: str, disk: DiskMove, tell: Tell) -> None:
+def carry(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> None:
     """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile."""
     volume = t.cast(Volume, disk.volume)
-    before = _volume(ends.source, disk.path)
+    before = _volume(endpoints.source, disk.path)
     # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
     file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
-    made.create(ends, uuid, file, replace=disk.replace)
-    made.opened(ends, uuid, file.path)
+    migration_files.create(endpoints, uuid, file, replace=disk.replace)
+    migration_files.opened(endpoints, uuid, file.path)
     phase = f"copying {disk.target}"
     transfer.copy(
-        ends.source, disk.path, ends.dest, file.pool, file.name, lambda done: tell(phase, done, file.capacity_bytes)
+        endpoints.source,
+        disk.path,
+        endpoints.dest,
+        file.pool,
+        file.name,
+        lambda done: tell(phase, done, file.capacity_bytes),
     )
-    meanwhile.check_unchanged(disk.path, before, _volume(ends.source, disk.path))
-    storage.refresh(ends.dest, file.pool)
-    made.finished(ends, uuid, file)
+    concurrent_changes.check_unchanged(disk.path, before, _volume(endpoints.source, disk.path))
+    storage.refresh(endpoints.dest, file.pool)
+    migration_files.finished(endpoints, uuid, file)
 
 
 def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
     xml = storage.volume_at(connection, path)
-    return meanwhile.check_there(path, None if xml is None else caps.volume(xml))
+    return concurrent_changes.check_there(path, None if xml is None else host_xml.volume(xml))
 
 
 def files(found: FoundGuest) -> list[str]:
@@ -71,37 +76,40 @@ def files(found: FoundGuest) -> list[str]:
     return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
 
 
-def carry_file(ends: Ends, uuid: str, path: str) -> None:
+def carry_file(endpoints: Endpoints, uuid: str, path: str) -> None:
     """Copy a file that is in no pool: for that moment, its directory is one.
 
     Raises Failed for a path that somebody else uses there.
     """
     directory, name = os.path.split(path)
-    meanwhile.check_room(path, user=made.users(ends.dest, uuid).get(path), taken=False)
-    with directories.pool_for(ends.source, directory) as here, directories.pool_for(ends.dest, directory) as there:
-        made.clear(ends, uuid, [path])
-        meanwhile.check_room(path, user=None, taken=storage.volume_in(ends.dest, there, name) is not None)
-        size = caps.volume(t.cast(str, storage.volume_in(ends.source, here, name)))["physical_bytes"]
+    concurrent_changes.check_room(path, user=migration_files.users(endpoints.dest, uuid).get(path), taken=False)
+    with (
+        directories.pool_for(endpoints.source, directory) as here,
+        directories.pool_for(endpoints.dest, directory) as there,
+    ):
+        migration_files.clear(endpoints, uuid, [path])
+        concurrent_changes.check_room(path, user=None, taken=storage.volume_in(endpoints.dest, there, name) is not None)
+        size = host_xml.volume(t.cast(str, storage.volume_in(endpoints.source, here, name)))["physical_bytes"]
         file = Volume(there, name, path, size, "raw")
-        made.create(ends, uuid, file, replace=False)
-        made.opened(ends, uuid, path)
-        transfer.copy(ends.source, path, ends.dest, there, name, lambda _done: None)
-        storage.refresh(ends.dest, there)
-        made.finished(ends, uuid, file)
+        migration_files.create(endpoints, uuid, file, replace=False)
+        migration_files.opened(endpoints, uuid, path)
+        transfer.copy(endpoints.source, path, endpoints.dest, there, name, lambda _done: None)
+        storage.refresh(endpoints.dest, there)
+        migration_files.finished(endpoints, uuid, file)
 
 
-def reserve(ends: Ends, move: Move) -> None:
+def reserve(endpoints: Endpoints, move: Move) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
-    domain = look.by_uuid(ends.source, move.uuid)
-    definition.define(ends.dest, move.guest, tied.reserved(definition.portable(domain)))
+    domain = query.by_uuid(endpoints.source, move.uuid)
+    definition.define(endpoints.dest, move.guest, tied.reserved(definition.portable(domain)))
     try:
-        meanwhile.check_off(move.guest, states.of(domain))
+        concurrent_changes.check_off(move.guest, states.of(domain))
     except VirtError:
-        migrate.discard(ends.dest, move.uuid)
+        migrate.discard(endpoints.dest, move.uuid)
         raise
 
 
 def release(dest: t.Any, uuid: str) -> None:
     """Let it be started there."""
-    waiting = look.found(look.by_uuid(dest, uuid))
+    waiting = query.found(query.by_uuid(dest, uuid))
     definition.define(dest, waiting.name, tied.released(waiting.xml))

@@ -9,16 +9,16 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, travel, travels
 
 IMAGES = "/var/lib/libvirt/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
 MIB = 1024 * 1024
 
 
-def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> TravellingDisk:
+def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> MigratingDisk:
     whole = File(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
-    told = TravellingDisk(
+    told = MigratingDisk(
         "vda",
         f"{IMAGES}/web1.qcow2",
         mode,
@@ -138,7 +138,7 @@ def test_an_overlay_is_never_put_on_a_base_that_nobody_knows() -> None:
     assert travels(disk(base_unknown=True, mode="delta"), active=True).how == "delta", "the user vouches for it"
 
 
-def vouched(**more: t.Any) -> TravellingDisk:
+def vouched(**more: t.Any) -> MigratingDisk:
     """A file that only the user calls shared."""
     return disk(mode="shared", **{"vouched": True, "cache": "none", **more})
 

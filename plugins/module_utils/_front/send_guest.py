@@ -15,9 +15,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import made, settle
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
@@ -31,37 +31,37 @@ _INTERRUPTED = "it was interrupted"
 _CLOCK_MS = 1000
 
 
-def send(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
+def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
     """Send the guest paused, look at both ends, do the one thing that is right. Returns figures.
 
     Raises Failed when it did not arrive.
     """
-    made.opened(ends, move.uuid)
+    migration_files.opened(endpoints, move.uuid)
     paused = threading.Event()  # its owner may suspend it, or let it run, on the way
     if move.paused:
         paused.set()
-    with _handed_over(ends.or_none("dest"), move, paused):
-        seen, error, seconds = watch(ends, move, tell, interrupted, paused)
+    with _handed_over(endpoints.or_none("dest"), move, paused):
+        seen, error, seconds = watch(endpoints, move, tell, interrupted, paused)
     reason = seen.why or plans.remedy(error or "libvirt gave no reason")
     try:
-        verdict = settle.settled(ends, dataclasses.replace(move, paused=paused.is_set()))
+        verdict = reconcile.settled(endpoints, dataclasses.replace(move, paused=paused.is_set()))
     except VirtError as unsettled:
         raise verdicts.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
-    left = settle.cleaned_up(ends, move.uuid) if verdict.end == verdicts.STAYED else []
+    left = reconcile.cleaned_up(endpoints, move.uuid) if verdict.end == verdicts.STAYED else []
     verdicts.check_arrived(verdict, move.guest, move.dest, reason, left)
-    return {"seconds": seconds, **_figures(ends.or_none("dest"), move, seen)}
+    return {"seconds": seconds, **_figures(endpoints.or_none("dest"), move, seen)}
 
 
-def resolve(ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
+def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
     """Bring a migration that an earlier run began to its end, whatever that is: which files it leaves, and why.
 
     Raises Failed.
     """
-    if migrate.job_active(ends.source, move.uuid):
-        watch(ends, move, tell, interrupted)
-    seen = settle.settled(ends, move, again=True)
+    if migrate.job_active(endpoints.source, move.uuid):
+        watch(endpoints, move, tell, interrupted)
+    seen = reconcile.settled(endpoints, move, again=True)
     verdicts.check_settled(seen, move.guest, move.dest)
-    return settle.clean_up(ends, move.uuid) if seen.end == verdicts.STAYED else []
+    return reconcile.clean_up(endpoints, move.uuid) if seen.end == verdicts.STAYED else []
 
 
 def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
@@ -78,22 +78,26 @@ def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
 
 
 def watch(
-    ends: Ends, move: Move, tell: Progress, interrupted: t.Callable[[], bool], paused: threading.Event | None = None
+    endpoints: Endpoints,
+    move: Move,
+    tell: Progress,
+    interrupted: t.Callable[[], bool],
+    paused: threading.Event | None = None,
 ) -> tuple[Watch, str | None, float]:
     """Migrate, or follow the migration that is under way, to its end, whatever that is: what was seen, libvirt's error,
     and seconds.
 
     `paused` then says whether the guest was paused at the end, by others than the migration.
     """
-    domain, (flags, parameters) = look.by_uuid(ends.source, move.uuid), plans.call(move)
+    domain, (flags, parameters) = query.by_uuid(endpoints.source, move.uuid), plans.call(move)
     seen = Watch(move.tuning)
 
     def tick(seconds: float, figures: t.Mapping[str, t.Any], disks: Disks) -> list[Action]:
         now = migrate.paused_by_owner(domain) if paused and not seen.suspends else None
         if paused and now is not None:
             (paused.set if now else paused.clear)()
-        broken = _INTERRUPTED if interrupted() else _lost(ends, move)
-        actions = seen.tick(seconds, figures, disks, broken=broken, answers=not ends.broken("dest"))
+        broken = _INTERRUPTED if interrupted() else _lost(endpoints, move)
+        actions = seen.tick(seconds, figures, disks, broken=broken, answers=not endpoints.broken("dest"))
         if figures:
             _told(tell, figures, seen.disks)
         return actions
@@ -101,10 +105,10 @@ def watch(
     return seen, *migrate.run(domain, move.dest_uri, flags, parameters, tick, functools.partial(_cut, move.guest))
 
 
-def abort(ends: Ends, move: Move) -> None:
+def abort(endpoints: Endpoints, move: Move) -> None:
     """End the migration that another run watches; raises Refused when it is too late for that."""
-    migrate.abort(ends.source, move.uuid, functools.partial(_cut, move.guest))
-    verdicts.check_abort(move.guest, migrate.state_there(ends.source, move.uuid))
+    migrate.abort(endpoints.source, move.uuid, functools.partial(_cut, move.guest))
+    verdicts.check_abort(move.guest, migrate.state_there(endpoints.source, move.uuid))
 
 
 @contextlib.contextmanager
@@ -121,7 +125,7 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
             and migrate.state_there(dest, move.uuid) == "paused"
         ):
             with contextlib.suppress(VirtError):  # who looks at both ends does it then
-                settle.let_run(dest, move.uuid)
+                reconcile.let_run(dest, move.uuid)
 
     worker = threading.Thread(target=hand_over, daemon=True)
     if not (move.paused or plans.may_switch(move)):
@@ -134,12 +138,12 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
             worker.join()
 
 
-def _lost(ends: Ends, move: Move) -> str:
+def _lost(endpoints: Endpoints, move: Move) -> str:
     """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job.
 
     Post-copy must wait.
     """
-    lost = ends.broken("dest") and not plans.may_switch(move) and ends.or_none("dest") is None
+    lost = endpoints.broken("dest") and not plans.may_switch(move) and endpoints.or_none("dest") is None
     return f"{move.dest} no longer answers" if lost else ""
 
 

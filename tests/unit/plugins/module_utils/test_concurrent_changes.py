@@ -11,41 +11,50 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
-from ansible_collections.corral.virt.plugins.module_utils._plan import meanwhile
+from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, may_go, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import TravellingDisk, may_go, ways
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
 
 SEEN = {"modified_s": 5.0, "physical_bytes": 10, "allocation_bytes": 3}
 # A comparison, and what it tells; empty where it lets the move go on.
 CASES: list[tuple[t.Callable[[], object], str]] = [
-    (lambda: meanwhile.check_wanted("web1", interrupted=False), ""),
+    (lambda: concurrent_changes.check_wanted("web1", interrupted=False), ""),
     (
-        lambda: meanwhile.check_wanted("web1", interrupted=True),
+        lambda: concurrent_changes.check_wanted("web1", interrupted=True),
         "cannot migrate web1: the migration was interrupted; the guest is where it was",
     ),
-    (lambda: meanwhile.check_begun("web1", interrupted=False), ""),
+    (lambda: concurrent_changes.check_begun("web1", interrupted=False), ""),
     (
-        lambda: meanwhile.check_begun("web1", interrupted=True),
+        lambda: concurrent_changes.check_begun("web1", interrupted=True),
         "cannot migrate web1: all migrations were interrupted; the guest is where it was",
     ),
-    (lambda: meanwhile.check_there("/a", SEEN), ""),
-    (lambda: meanwhile.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
-    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
-    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}), "it was written to in the meantime"),
-    (lambda: meanwhile.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}), "it was written to in the meantime"),
-    (lambda: meanwhile.check_room("/a", user=None, taken=False), ""),
+    (lambda: concurrent_changes.check_there("/a", SEEN), ""),
+    (lambda: concurrent_changes.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
+    (lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
     (
-        lambda: meanwhile.check_room("/a", user="db1", taken=False),
+        lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}),
+        "it was written to in the meantime",
+    ),
+    (
+        lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}),
+        "it was written to in the meantime",
+    ),
+    (lambda: concurrent_changes.check_room("/a", user=None, taken=False), ""),
+    (
+        lambda: concurrent_changes.check_room("/a", user="db1", taken=False),
         "guest db1 on the destination uses a file with this name",
     ),
-    (lambda: meanwhile.check_room("/a", user=None, taken=True), "no migration of this guest created; inspect it"),
-    (lambda: meanwhile.check_off("web1", "shutdown"), ""),
-    (lambda: meanwhile.check_off("web1", "crashed"), ""),
-    (lambda: meanwhile.check_off("web1", "running"), "cannot migrate web1: it was started in the meantime"),
-    (lambda: meanwhile.check_off("web1", "paused"), "it was started in the meantime"),
+    (
+        lambda: concurrent_changes.check_room("/a", user=None, taken=True),
+        "no migration of this guest created; inspect it",
+    ),
+    (lambda: concurrent_changes.check_off("web1", "shutdown"), ""),
+    (lambda: concurrent_changes.check_off("web1", "crashed"), ""),
+    (lambda: concurrent_changes.check_off("web1", "running"), "cannot migrate web1: it was started in the meantime"),
+    (lambda: concurrent_changes.check_off("web1", "paused"), "it was started in the meantime"),
     (lambda: check_local("web1", "qemu:///system"), ""),
     (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be migrated only by the host that has it"),
     (
@@ -75,8 +84,8 @@ def test_problems_of_the_input_are_its_own_kind() -> None:
 
 
 def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
-    shared = TravellingDisk("vda", "/srv/a", "shared", shared_on="nfs4")
-    bad = TravellingDisk("vdb", "/srv/b", "auto", shareable=True)
+    shared = MigratingDisk("vda", "/srv/a", "shared", shared_on="nfs4")
+    bad = MigratingDisk("vdb", "/srv/b", "auto", shareable=True)
     assert [move.how for move in ways("web1", "hyper2", [shared], active=True)] == ["shared"]
     for disks, more, told in [
         ([shared, bad], {}, "disk vdb: it is shareable"),
@@ -126,5 +135,5 @@ def test_an_agent_is_there_when_its_channel_says_so() -> None:
 
 def test_a_directory_is_a_pool_of_a_name_that_is_no_ones() -> None:
     first, second = new_pool("/srv/a & b"), new_pool("/srv/b")
-    assert caps.pool(first) == {"type": "dir", "path": "/srv/a & b"}
+    assert host_xml.pool(first) == {"type": "dir", "path": "/srv/a & b"}
     assert "<name>corral-" in first and first.partition("</name>")[0] != second.partition("</name>")[0]

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["File", "TravellingDisk", "may_go", "travel", "travels", "ways"]
+__all__ = ["File", "MigratingDisk", "may_go", "travel", "travels", "ways"]
 
 _SAFE_CACHES = ("none", "directsync")
 
@@ -34,7 +34,7 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
-class TravellingDisk:
+class MigratingDisk:
     """One disk, and what both ends have of it."""
 
     target: str
@@ -65,7 +65,7 @@ class TravellingDisk:
 def ways(
     guest: str,
     dest: str,
-    disks: t.Iterable[TravellingDisk],
+    disks: t.Iterable[MigratingDisk],
     *,
     active: bool,
     waiting: t.Iterable[str] = (),
@@ -91,7 +91,7 @@ def may_go(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Co
     return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
 
 
-def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
+def travel(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
     """How each disk of a guest travels, and what is refused.
 
     Libvirt copies all of a guest's disks whole, or of all what differs.
@@ -120,7 +120,7 @@ def travel(disks: t.Iterable[TravellingDisk], *, active: bool) -> tuple[list[Dis
     return list(moves.values()), problems
 
 
-def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
+def travels(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
         return _shared(disk, active=active)
@@ -150,7 +150,7 @@ def travels(disk: TravellingDisk, *, active: bool) -> DiskMove:
     return _flattened(disk, move, why)
 
 
-def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
+def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """It stays where it is.
 
     On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
@@ -167,15 +167,15 @@ def _shared(disk: TravellingDisk, *, active: bool) -> DiskMove:
     return dataclasses.replace(move, vouched=True)
 
 
-def _unsafe(disk: TravellingDisk) -> str:
-    told = f"cache {disk.cache}" if disk.cache else "the default cache"
+def _unsafe(disk: MigratingDisk) -> str:
+    cache = f"cache {disk.cache}" if disk.cache else "the default cache"
     return (
-        f"disk {disk.target}: {told} is not safe on storage that only the task declares as shared; set cache: none, "
+        f"disk {disk.target}: {cache} is not safe on storage that only the task declares as shared; set cache: none, "
         "and restart the guest"
     )
 
 
-def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
+def _flattened(disk: MigratingDisk, move: DiskMove, why: str) -> DiskMove:
     """It stands alone there."""
     whole = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
     alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
@@ -184,7 +184,7 @@ def _flattened(disk: TravellingDisk, move: DiskMove, why: str) -> DiskMove:
     )
 
 
-def _allowed(disk: TravellingDisk) -> tuple[Pool, File]:
+def _allowed(disk: MigratingDisk) -> tuple[Pool, File]:
     if disk.shareable:
         raise Refused(
             f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "
@@ -217,7 +217,7 @@ def _named_for_content(base: str | None) -> bool:
     return bool(base and CONTENT_NAME.search(base))
 
 
-def _without_base(disk: TravellingDisk, base: str | None) -> str:
+def _without_base(disk: MigratingDisk, base: str | None) -> str:
     """Why the disk cannot stand there on what it stands on here; empty when it can."""
     if disk.mode == "full":
         return "a full copy was requested"
@@ -234,7 +234,7 @@ def _without_base(disk: TravellingDisk, base: str | None) -> str:
     return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
 
 
-def _refuse_bare(disk: TravellingDisk, why: str) -> t.NoReturn:
+def _refuse_bare(disk: MigratingDisk, why: str) -> t.NoReturn:
     raise Refused(
         f"disk {disk.target}: {why}; import it there with virt_image, or flatten the disk (virt_image state: flattened)"
     )

@@ -11,13 +11,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of, gib_text
 
-__all__ = ["MAX_SIZE", "Bounds", "Room", "reserve_of"]
+__all__ = ["MAX_SIZE", "Bounds", "FreeSpace", "reserve_of"]
 
 MAX_SIZE = "256GiB"
 _LEAST_BYTES, _SHARE = 1024**3, 20  # a twentieth: 5 %
 
 
-class Room(t.NamedTuple):
+class FreeSpace(t.NamedTuple):
     """A filesystem or pool. `reserve_bytes` is what the user says; None: the larger of 1 GiB and 5 %."""
 
     total_bytes: int
@@ -72,11 +72,11 @@ class Bounds(t.NamedTuple):
             raise Refused(f"refusing image {self.image}: {problem}")
 
 
-def reserve_of(said: str | None) -> int | None:
+def reserve_of(option: str | None) -> int | None:
     """Bytes of the option `reserve`, which may be 0; a bare number is in GiB. Raises BadInput."""
-    if said is None or said.strip() == "0":
-        return None if said is None else 0
+    if option is None or option.strip() == "0":
+        return None if option is None else 0
     try:
-        return bytes_of(said, bare="G", what="reserve")
+        return bytes_of(option, bare="G", what="reserve")
     except BadInput as error:
         raise BadInput([f"{problem}; 0 reserves nothing" for problem in error.problems]) from error

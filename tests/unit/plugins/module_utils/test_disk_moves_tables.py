@@ -11,20 +11,20 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, travel, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, travel, travels
 
 IMAGES = "/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
 ALONE, ON_NAMED, ON_OTHER = None, NAMED, OTHER
 
 
-def disk(on: str | None, mode: str = "auto", **more: t.Any) -> TravellingDisk:
+def disk(on: str | None, mode: str = "auto", **more: t.Any) -> MigratingDisk:
     """A disk of 800 with 50 written, on a base of 300 with 40 written."""
     base = File(on, "qcow2", 300, 40) if on else None
     there = base if more.pop("there", True) else None
     file = File(f"{IMAGES}/a.qcow2", "raw", 800, 50, on, "qcow2" if on else None)
     return dataclasses.replace(
-        TravellingDisk(
+        MigratingDisk(
             "vda", f"{IMAGES}/a.qcow2", mode, pool=Pool("fast", IMAGES, 10**12), file=file, base=base, base_there=there
         ),
         **more,
@@ -80,7 +80,7 @@ DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
 ]
 
 
-def decided(one: TravellingDisk, *, active: bool) -> str:
+def decided(one: MigratingDisk, *, active: bool) -> str:
     """The decision in one line."""
     try:
         return shape(travels(one, active=active))
@@ -123,7 +123,7 @@ def test_what_is_made_on_the_destination() -> None:
     assert travels(disk(ON_NAMED, there=False), active=True).base == NAMED
 
 
-REASONS: list[tuple[TravellingDisk, bool, str]] = [
+REASONS: list[tuple[MigratingDisk, bool, str]] = [
     (disk(ALONE, "shared"), True, "on storage declared as shared"),
     (disk(ALONE, shared_on="nfs4"), True, "on nfs4"),
     (disk(ALONE), True, "no backing file"),
@@ -147,7 +147,7 @@ REASONS: list[tuple[TravellingDisk, bool, str]] = [
 
 
 @pytest.mark.parametrize(("one", "active", "why"), REASONS)
-def test_the_reason_is_told(one: TravellingDisk, active: bool, why: str) -> None:
+def test_the_reason_is_told(one: MigratingDisk, active: bool, why: str) -> None:
     assert travels(one, active=active).why == why
 
 
@@ -160,7 +160,7 @@ def test_a_disk_on_shared_storage_stays_where_it_is() -> None:
 UNSAFE = "is not safe on storage that only the task declares as shared; set cache: none, and restart the guest"
 VOUCHED = disk(ALONE, "shared", vouched=True, cache="none")
 # Disks, whether the guest runs; what is refused.
-CACHES: list[tuple[list[TravellingDisk], bool, list[str]]] = [
+CACHES: list[tuple[list[MigratingDisk], bool, list[str]]] = [
     ([VOUCHED], True, []),
     ([dataclasses.replace(VOUCHED, cache="directsync")], True, []),
     ([dataclasses.replace(VOUCHED, cache="writeback")], True, [f"disk vda: cache writeback {UNSAFE}"]),
@@ -189,7 +189,7 @@ CACHES: list[tuple[list[TravellingDisk], bool, list[str]]] = [
 
 @pytest.mark.parametrize(("disks", "active", "problems"), CACHES)
 def test_the_cache_of_a_disk_that_only_the_user_calls_shared(
-    disks: list[TravellingDisk], active: bool, problems: list[str]
+    disks: list[MigratingDisk], active: bool, problems: list[str]
 ) -> None:
     assert travel(disks, active=active)[1] == problems
 
@@ -223,7 +223,7 @@ def test_a_disk_that_cannot_be_copied_in_full_with_another_is_refused() -> None:
 
 def test_one_disk_copied_whole_makes_all_copied_whole() -> None:
     flat, based = disk(ON_NAMED, "full"), disk(ON_NAMED, target="vdb")
-    cases: list[tuple[list[TravellingDisk], list[str], list[str]]] = [
+    cases: list[tuple[list[MigratingDisk], list[str], list[str]]] = [
         ([flat, based], ["full 90 alone flat", "full 90 alone flat"], []),
         ([based, flat], ["full 90 alone flat", "full 90 alone flat"], []),
         ([disk(ALONE), based], ["full 50 alone", "delta 50 named"], []),
@@ -247,7 +247,7 @@ def test_one_disk_copied_whole_makes_all_copied_whole() -> None:
 
 BARE = "import it there with virt_image, or flatten the disk (virt_image state: flattened)"
 # A disk, whether its guest runs; why it cannot be copied.
-REFUSALS: list[tuple[TravellingDisk, bool, str]] = [
+REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
     (
         disk(ALONE, taken=True),
         True,
@@ -278,7 +278,7 @@ REFUSALS: list[tuple[TravellingDisk, bool, str]] = [
 
 
 @pytest.mark.parametrize(("one", "active", "why"), REFUSALS)
-def test_a_refusal_says_why(one: TravellingDisk, active: bool, why: str) -> None:
+def test_a_refusal_says_why(one: MigratingDisk, active: bool, why: str) -> None:
     with pytest.raises(Refused, match=r"^disk vda: ") as refused:
         travels(one, active=active)
     assert str(refused.value) == f"disk vda: {why}"

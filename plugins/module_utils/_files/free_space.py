@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._model.room import Room
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 
 __all__ = ["allocated", "look"]
 
 
-def look(directory: str, reserve_bytes: int | None) -> Room:
+def look(directory: str, reserve_bytes: int | None) -> FreeSpace:
     """What it has now; raises Failed."""
     try:
         found = os.statvfs(directory)
     except OSError as error:
         raise Failed(f"cannot read the free space in {directory}: {error.strerror}") from error
-    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
+    return FreeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
 
 
 def allocated(path: str) -> int:

@@ -17,12 +17,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._front import directories
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record, tied
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
@@ -30,20 +30,20 @@ __all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
 
 def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
     """Write these fields into the record of a virDomain."""
-    now = look.found(guest)
+    now = query.found(guest)
     stored = record.update(now.xml, fields) if now.persistent else None
     migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
 
 
 def _record(guest: t.Any) -> dict[str, t.Any]:
-    now = look.found(guest)
+    now = query.found(guest)
     return record.read(now.live_xml or now.xml)
 
 
 def users(dest: t.Any, uuid: str) -> dict[str, str]:
     """Files of the destination that guests other than this one name, and the name of one that does."""
     found: dict[str, str] = {}
-    for other in look.of_all(dest, look.found):
+    for other in query.of_all(dest, query.found):
         for xml in (other.xml, other.live_xml):
             if xml and other.uuid != uuid:
                 found.update(dict.fromkeys((*sources(xml, below=True), *tied.files(xml)), other.name))
@@ -69,7 +69,9 @@ def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str]
     known, strange = set(), []
     for made in entries:
         xml = storage.volume_at(dest, made.path)
-        why = foreign(made, caps.volume(xml), taken, begun=functools.partial(_begun, dest, made.path)) if xml else ""
+        why = (
+            foreign(made, host_xml.volume(xml), taken, begun=functools.partial(_begun, dest, made.path)) if xml else ""
+        )
         if xml and not why:
             known.add(made.path)
         elif why:
@@ -96,50 +98,54 @@ def _listed(dest: t.Any, entries: t.Iterable[Made]) -> t.Iterator[None]:
         yield
 
 
-def clear(ends: Ends, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
+def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
     """Remove what a move made there (of these paths, or all of it); says of the rest why it stays."""
-    entries = _entries(_record(look.by_uuid(ends.source, uuid)))
-    with _listed(ends.dest, entries):
-        known, strange = _judged(ends.dest, uuid, entries)
+    entries = _entries(_record(query.by_uuid(endpoints.source, uuid)))
+    with _listed(endpoints.dest, entries):
+        known, strange = _judged(endpoints.dest, uuid, entries)
         for path in sorted(known if paths is None else known & set(paths)):
-            storage.delete(ends.dest, path)
+            storage.delete(endpoints.dest, path)
     return strange
 
 
-def create(ends: Ends, uuid: str, volume: Volume, *, replace: bool) -> None:
+def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) -> None:
     """Make a volume where nothing is. What an earlier run left is removed first.
 
     Anything else stays, and this raises Failed.
     """
     if replace:
-        clear(ends, uuid, [volume.path])
-    _enter(ends, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))
+        clear(endpoints, uuid, [volume.path])
+    _enter(endpoints, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))
     try:
-        storage.create(ends.dest, volume.pool, caps.new_volume(volume), name=volume.name)
+        storage.create(endpoints.dest, volume.pool, host_xml.new_volume(volume), name=volume.name)
     except VirtError:
-        if not ends.broken("dest"):  # a daemon that was killed may have made it
-            _enter(ends, uuid, None, path=volume.path)  # what is there is somebody else's
+        if not endpoints.broken("dest"):  # a daemon that was killed may have made it
+            _enter(endpoints, uuid, None, path=volume.path)  # what is there is somebody else's
         raise
-    finished(ends, uuid, volume)
+    finished(endpoints, uuid, volume)
 
 
-def finished(ends: Ends, uuid: str, volume: Volume) -> None:
+def finished(endpoints: Endpoints, uuid: str, volume: Volume) -> None:
     """From now on it is known by its time, too."""
-    changed = caps.volume(storage.volume_at(ends.dest, volume.path) or "<volume/>")["changed"]
-    _enter(ends, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path))
+    changed = host_xml.volume(storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
+    _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path))
 
 
-def opened(ends: Ends, uuid: str, path: str = "") -> None:
+def opened(endpoints: Endpoints, uuid: str, path: str = "") -> None:
     """The move itself writes from now on: to that file, or to all that it made."""
-    _change(ends, uuid, lambda made: dataclasses.replace(made, phase=Made.OPEN) if path in ("", made.path) else made)
+    _change(
+        endpoints, uuid, lambda made: dataclasses.replace(made, phase=Made.OPEN) if path in ("", made.path) else made
+    )
 
 
-def _enter(ends: Ends, uuid: str, entry: Made | None, *, path: str = "") -> None:
+def _enter(endpoints: Endpoints, uuid: str, entry: Made | None, *, path: str = "") -> None:
     path = entry.path if entry else path
-    _change(ends, uuid, lambda made: None if made.path == path else made, [entry] if entry else [])
+    _change(endpoints, uuid, lambda made: None if made.path == path else made, [entry] if entry else [])
 
 
-def _change(ends: Ends, uuid: str, change: t.Callable[[Made], Made | None], more: t.Sequence[Made] = ()) -> None:
-    guest = look.by_uuid(ends.source, uuid)
+def _change(
+    endpoints: Endpoints, uuid: str, change: t.Callable[[Made], Made | None], more: t.Sequence[Made] = ()
+) -> None:
+    guest = query.by_uuid(endpoints.source, uuid)
     entries = [change(entry) for entry in _entries(_record(guest))]
     remember(guest, {"moving_made": tuple(str(entry) for entry in (*entries, *more) if entry)})

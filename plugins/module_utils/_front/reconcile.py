@@ -15,9 +15,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, made
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, migration_files
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
@@ -47,7 +47,7 @@ def begin(source: t.Any, move: Move) -> None:
     fields["moving_goes"] = (
         () if move.keep_source_storage else tuple(disk.path for disk in move.disks if disk.volume and disk.goes)
     )
-    made.remember(look.by_uuid(source, move.uuid), fields)
+    migration_files.remember(query.by_uuid(source, move.uuid), fields)
 
 
 def hold_back(source: t.Any, uuid: str) -> None:
@@ -60,27 +60,27 @@ def hold_back(source: t.Any, uuid: str) -> None:
 
 def _stay(source: t.Any, uuid: str) -> None:
     """It is on the source for good: as it was before."""
-    if _record(look.find_by_uuid(source, uuid)).get("moving_autostart"):
+    if _record(query.find_by_uuid(source, uuid)).get("moving_autostart"):
         migrate.set_autostart(source, uuid, on=True)
     forget(source, uuid)
 
 
-def cleaned_up(ends: Ends, uuid: str) -> list[str]:
+def cleaned_up(endpoints: Endpoints, uuid: str) -> list[str]:
     """The same after a failure, whose reason stays the one that is told when this fails too."""
     try:
-        return clean_up(ends, uuid)
+        return clean_up(endpoints, uuid)
     except VirtError as error:
         return [f"what it left was not cleaned up: {error}; run again"]
 
 
 def forget(connection: t.Any, uuid: str) -> None:
     """It moves no more."""
-    made.remember(look.by_uuid(connection, uuid), {"moving": "", "moving_made": (), "moving_goes": ()})
+    migration_files.remember(query.by_uuid(connection, uuid), {"moving": "", "moving_made": (), "moving_goes": ()})
 
 
-def observe(ends: Ends, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
+def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """One look at both ends, for this guest: others of its name are none of its copies."""
-    source, dest = ends.or_none("source"), ends.or_none("dest")
+    source, dest = endpoints.or_none("source"), endpoints.or_none("dest")
     here = migrate.state_there(source, uuid)
     there = migrate.state_there(dest, uuid, reserved=tied.is_reserved)
     was_paused = was_paused or (here == "paused" and _suspended(source, uuid))
@@ -93,7 +93,7 @@ def observe(ends: Ends, uuid: str, *, was_paused: bool, again: bool = False) -> 
 def let_run(dest: t.Any, uuid: str) -> None:
     """On the destination. What a source that loses power now still has of it is old: its record tells since when."""
     migrate.resume(dest, uuid)
-    made.remember(look.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
+    migration_files.remember(query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
 
 
 def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
@@ -102,20 +102,20 @@ def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
 
 
 def _superseded(dest: t.Any, uuid: str) -> bool:
-    memory = _record(look.find_by_uuid(dest, uuid))
+    memory = _record(query.find_by_uuid(dest, uuid))
     paths = [Made.parse(text).path for text in memory.get("moving_made") or ()]
     return superseded(float(memory.get("moving_let_run") or 0), map(local.written_s, paths))
 
 
 def _suspended(source: t.Any, uuid: str) -> bool:
     """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
-    guest = look.find_by_uuid(source, uuid)
+    guest = query.find_by_uuid(source, uuid)
     if guest is None or _record(guest).get("moving_suspends"):
         return False
-    return bool(migrate.paused_by_owner(look.by_uuid(source, uuid)))
+    return bool(migrate.paused_by_owner(query.by_uuid(source, uuid)))
 
 
-def settled(ends: Ends, move: Move, *, again: bool = False) -> Verdict:
+def settled(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
     """Observe both ends, judge, do what follows, and observe again: until nothing follows.
 
     `again`: another run sent the guest.
@@ -123,36 +123,36 @@ def settled(ends: Ends, move: Move, *, again: bool = False) -> Verdict:
     deadline = time.monotonic() + _PATIENCE_S
     acted: list[Verdict] = []
     while True:
-        verdict = judge(observe(ends, move.uuid, was_paused=move.paused, again=again or bool(acted)))
+        verdict = judge(observe(endpoints, move.uuid, was_paused=move.paused, again=again or bool(acted)))
         action = following(verdict, acted, late=time.monotonic() >= deadline)
         if not action:
             return outcome(acted, verdict)
         if action == "wait":
             time.sleep(_LOOK_S)
             continue
-        _act(ends, move.uuid, action)
+        _act(endpoints, move.uuid, action)
         acted.append(verdict)
 
 
-def _act(ends: Ends, uuid: str, action: str) -> None:
+def _act(endpoints: Endpoints, uuid: str, action: str) -> None:
     doers: dict[str, t.Callable[[], None]] = {
-        "resume_dest": lambda: let_run(ends.dest, uuid),
-        "finish_dest": lambda: carry.release(ends.dest, uuid),
-        "clean_dest": lambda: migrate.discard(ends.dest, uuid),
-        "clean_source": lambda: migrate.discard(ends.source, uuid),
-        "resume_source": lambda: migrate.resume(ends.source, uuid),
+        "resume_dest": lambda: let_run(endpoints.dest, uuid),
+        "finish_dest": lambda: copy_offline.release(endpoints.dest, uuid),
+        "clean_dest": lambda: migrate.discard(endpoints.dest, uuid),
+        "clean_source": lambda: migrate.discard(endpoints.source, uuid),
+        "resume_source": lambda: migrate.resume(endpoints.source, uuid),
     }
     doers[action]()
 
 
-def clean_up(ends: Ends, uuid: str) -> list[str]:
+def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     """The guest stayed: remove the images that were made for it on the destination, and the record.
 
     Says which files stay, and why.
     """
-    dest, source = ends.or_none("dest"), ends.or_none("source")
+    dest, source = endpoints.or_none("dest"), endpoints.or_none("source")
     if dest is None or source is None or migrate.state_there(source, uuid) == "absent":
         return []  # the record stays, and the next run does it
-    strange = made.clear(ends, uuid)
+    strange = migration_files.clear(endpoints, uuid)
     _stay(source, uuid)
     return strange

@@ -8,8 +8,8 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._front import carry, made, settle
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, migrate
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, SHARED, DiskMove, Move, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
@@ -82,13 +82,13 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     }
     for name, fake in patched.items():
         monkeypatch.setattr(migrate, name, fake)
-    monkeypatch.setattr(settle, "_suspended", lambda *_more: False)
-    monkeypatch.setattr(settle, "_superseded", lambda *_more: False)
-    monkeypatch.setattr(settle, "let_run", hosts.doer("resume"))
-    monkeypatch.setattr(carry, "release", hosts.doer("release"))
-    monkeypatch.setattr(settle, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
+    monkeypatch.setattr(reconcile, "_suspended", lambda *_more: False)
+    monkeypatch.setattr(reconcile, "_superseded", lambda *_more: False)
+    monkeypatch.setattr(reconcile, "let_run", hosts.doer("resume"))
+    monkeypatch.setattr(copy_offline, "release", hosts.doer("release"))
+    monkeypatch.setattr(reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
     more: dict[str, t.Any] = {"again": True} if again else {}
-    return settle.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
+    return reconcile.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
 
 
 # Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where
@@ -190,8 +190,8 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
         cleared.append(uuid)
         return ["/b stays"]
 
-    monkeypatch.setattr(made, "clear", clear)
-    monkeypatch.setattr(settle, "_stay", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
+    monkeypatch.setattr(migration_files, "clear", clear)
+    monkeypatch.setattr(reconcile, "_stay", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
     for here, reachable, acts in [
         ("running", (True, True), True),
         ("absent", (True, True), False),
@@ -200,7 +200,7 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
     ]:
         hosts = Hosts([(here, "absent")], reachable=reachable)
         monkeypatch.setattr(migrate, "state_there", hosts.state)
-        told = settle.clean_up(t.cast(t.Any, hosts), UUID)
+        told = reconcile.clean_up(t.cast(t.Any, hosts), UUID)
         assert (cleared, forgotten, told) == (([UUID], [f"source {UUID}"], ["/b stays"]) if acts else ([], [], []))
         cleared.clear()
         forgotten.clear()
@@ -215,14 +215,14 @@ def disk(target: str, how: str = DELTA, **more: t.Any) -> DiskMove:
 
 def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[dict[str, t.Any]] = []
-    monkeypatch.setattr(look, "by_uuid", lambda connection, *_more: connection)
-    monkeypatch.setattr(made, "remember", lambda _guest, fields: written.append(dict(fields)))
+    monkeypatch.setattr(query, "by_uuid", lambda connection, *_more: connection)
+    monkeypatch.setattr(migration_files, "remember", lambda _guest, fields: written.append(dict(fields)))
     disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", goes=False))
-    settle.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks))
+    reconcile.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks))
     more: dict[str, t.Any] = {"keep_source_storage": True, "paused": True, "autostart": True}
     more["tuning"] = Tuning(timeout_action="suspend")
-    settle.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks, **more))
-    settle.forget("source", UUID)
+    reconcile.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks, **more))
+    reconcile.forget("source", UUID)
     common = {"moving": "hyper2", "moving_from": "1111"}
     assert written == [
         {

@@ -13,14 +13,14 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import directories, made, pool_directory
-from ansible_collections.corral.virt.plugins.module_utils._front.ends import Ends
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import look, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, migration_files, pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.travel import File, TravellingDisk, may_go, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, may_go, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
-from ansible_collections.corral.virt.plugins.module_utils._xml import caps, disk, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -32,7 +32,7 @@ _VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this proc
 
 
 def disks(
-    ends: Ends, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool
+    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool
 ) -> tuple[DiskMove, ...]:
     """Each disk's way, with images that can be brought `assumed` to be there.
 
@@ -41,17 +41,23 @@ def disks(
     document = found.live_xml or found.xml
     memory = record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
-    ours, _strange = made.ours(ends.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {})
-    look_at = _Look(ends, {pool.path: pool for pool in dest.pools}, ours, assumed)
+    ours, _strange = migration_files.ours(
+        endpoints.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {}
+    )
+    look_at = _Look(endpoints, {pool.path: pool for pool in dest.pools}, ours, assumed)
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
     known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
-    said = params["disk_storage"]
-    modes = [said.get(item.get("target"), said.get(item.get("name"), params["storage"])) for item in entries]
+    storage_of = params["disk_storage"]
+    modes = [
+        storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
+    ]
     seen = [dataclasses.replace(look_at.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
     waiting = set(sources(found.xml)) - set(sources(document))
-    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(said) - known)
+    moves = ways(
+        found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
+    )
     fixed = {item["source"] for item in entries if _fixed(item)}
-    free = unused(ends.source, may_go(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
+    free = unused(endpoints.source, may_go(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
 
 
@@ -95,35 +101,37 @@ def _fixed(item: t.Mapping[str, t.Any]) -> bool:
 class _Look:
     """What both ends have; each pool of the destination is looked at anew once."""
 
-    def __init__(self, ends: Ends, pools: t.Mapping[str, Pool], ours: t.Collection[str], assumed: bool) -> None:
-        self._ends, self._pools, self._ours, self._assumed = ends, pools, ours, assumed
+    def __init__(
+        self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str], assumed: bool
+    ) -> None:
+        self._ends, self._pools, self._ours, self._assumed = endpoints, pools, ours, assumed
         self._fresh: set[str] = set()
 
-    def disk(self, item: t.Mapping[str, t.Any], mode: str) -> TravellingDisk:
+    def disk(self, item: t.Mapping[str, t.Any], mode: str) -> MigratingDisk:
         """One disk of a guest."""
         path = t.cast(str, item["source"])
         owns, listed = qemu.settings()
         told_shared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
         shared_on = local.shared_filesystem(path) or told_shared
-        told = TravellingDisk(
+        facts = MigratingDisk(
             str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))
         )
         if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
-            labels = "selinux" in caps.host(look.capabilities(self._ends.source))["security_drivers"]
+            labels = "selinux" in host_xml.host(query.capabilities(self._ends.source))["security_drivers"]
             does = ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
-            told = dataclasses.replace(told, vouched=True, relabelled=" and ".join(does))
-        told = dataclasses.replace(told, cache=item.get("cache"))
+            facts = dataclasses.replace(facts, vouched=True, relabelled=" and ".join(does))
+        facts = dataclasses.replace(facts, cache=item.get("cache"))
         pool = self._pools.get(os.path.normpath(os.path.dirname(path)))
         if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
-            return told
+            return facts
         self._refresh(pool.name)
         file = _as_defined(_file(self._ends.source, path) or self._new(path), item)
         base = file.backing_path if file else None
         verdict = self._verdict(base) if base else ""
         return dataclasses.replace(
-            told,
+            facts,
             pool=pool,
-            taken=storage.volume_in(self._ends.dest, pool.name, told.name) is not None,
+            taken=storage.volume_in(self._ends.dest, pool.name, facts.name) is not None,
             ours=path in self._ours,
             file=file,
             base=_file(self._ends.source, base) if base else None,
@@ -158,7 +166,7 @@ class _Look:
         xml = storage.volume_at(self._ends.dest, base)
         if text is None or xml is None:
             return "unknown"
-        manifest, seen = read_manifest(text.decode(errors="replace"), base), caps.volume(xml)
+        manifest, seen = read_manifest(text.decode(errors="replace"), base), host_xml.volume(xml)
         if seen["modified_s"] > manifest.fetched_s + _CLOCK_S:
             return "altered"
         # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
@@ -193,5 +201,5 @@ def _file(connection: t.Any, path: str) -> File | None:
     xml = storage.volume_at(connection, path)
     if xml is None:
         return None
-    found = caps.volume(xml)
+    found = host_xml.volume(xml)
     return File(path, **{key: found[key] for key in _FILE})
