@@ -160,7 +160,7 @@ def test_a_guest_that_stays_starts_by_itself_as_before(
     hosts: tuple[Host, Host], state: str, autostart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(durable, "settle", synced.append)
+    monkeypatch.setattr(durable, "fsync", synced.append)
     source, dest = hosts
     memory: dict[str, t.Any] = {"moving": "hyper2", "moving_goes": ("/a",)}
     source.add("web1", UUID, state, **memory, **({"moving_autostart": "yes"} if autostart else {}))

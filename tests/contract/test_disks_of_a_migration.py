@@ -164,7 +164,7 @@ def test_what_is_deleted_on_the_source(world: World, case: str, active: bool) ->
         volume(world.source, f"{IMAGES}/overlay.qcow2", overlay_on)
     moves = world.disks()
     assert {target for target, move in moves.items() if move.goes} == expected
-    carried = {target for target, move in moves.items() if move.how == "carry"}
+    carried = {target for target, move in moves.items() if move.how == "copy"}
     fixed = {target for target in moves if target == "sda" or ("read-only disk" in case and target == "vdb")}
     assert carried == (fixed if active else set(moves))
 
@@ -173,8 +173,8 @@ def test_a_shared_disk_stays(world: World) -> None:
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)
     cases: list[tuple[dict[str, t.Any], dict[str, tuple[str, bool]]]] = [
         ({"storage": "shared"}, {"vda": ("shared", False), "vdb": ("shared", False)}),
-        ({"disk_storage": {"vdb": "shared"}}, {"vda": ("carry", True), "vdb": ("shared", False)}),
-        ({"storage": "shared", "disk_storage": {"vda": "full"}}, {"vda": ("carry", True), "vdb": ("shared", False)}),
+        ({"disk_storage": {"vdb": "shared"}}, {"vda": ("copy", True), "vdb": ("shared", False)}),
+        ({"storage": "shared", "disk_storage": {"vda": "full"}}, {"vda": ("copy", True), "vdb": ("shared", False)}),
     ]
     for params, expected in cases:
         assert {target: (move.how, move.goes) for target, move in world.disks(**params).items()} == expected
@@ -223,7 +223,7 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     assert (move.how, move.flatten, move.base) == ("full", True, base), (
         "without a manifest it is not known to be the same"
     )
-    monkeypatch.setattr(disk_moves._Look, "_verdict", lambda _self, _base: "same")
+    monkeypatch.setattr(disk_moves._Reader, "_verdict", lambda _self, _base: "same")
     move = world.disks()["vda"]
     assert (move.how, move.volume and move.volume.backing_path, move.goes) == ("delta", base, True)
     world.dest.storageVolLookupByPath(base).delete()
@@ -395,11 +395,11 @@ def test_a_shareable_disk_is_not_copied(world: World) -> None:
 @pytest.mark.parametrize(
     ("storage_of", "hows"),
     [
-        ({}, ("carry", "carry")),
-        ({"vda": "shared"}, ("shared", "carry")),
-        ({"data": "shared"}, ("carry", "shared")),
-        ({"vdb": "shared"}, ("carry", "shared")),
-        ({"vdb": "shared", "data": "full"}, ("carry", "shared")),
+        ({}, ("copy", "copy")),
+        ({"vda": "shared"}, ("shared", "copy")),
+        ({"data": "shared"}, ("copy", "shared")),
+        ({"vdb": "shared"}, ("copy", "shared")),
+        ({"vdb": "shared", "data": "full"}, ("copy", "shared")),
     ],
 )
 def test_a_disk_is_known_by_its_target_or_its_name(

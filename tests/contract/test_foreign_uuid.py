@@ -72,7 +72,7 @@ def test_settling_touches_no_foreign_guest(
         Move(guest="web1", uuid=OURS, dest="hyper2", dest_uri="there", paused=was_paused),
     )
     with contextlib.suppress(VirtError):
-        verdict = reconcile.settled(ends(*hosts), move)
+        verdict = reconcile.reconcile(ends(*hosts), move)
         assert "destroy the wrong one" not in verdict.meaning
         if verdict.end == "stayed":
             reconcile.clean_up(ends(*hosts), OURS)

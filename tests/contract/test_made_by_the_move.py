@@ -140,7 +140,7 @@ def test_nothing_replaces_a_variable_store_of_another_guest(ends: Endpoints, tmp
         f"type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
     )
     with pytest.raises(Failed, match="guest other on the destination uses a file with this name"):
-        copy_offline.carry_file(ends, UUID, store)
+        copy_offline.copy_file(ends, UUID, store)
 
 
 def test_a_variable_store_that_nobody_uses_is_not_overwritten(
@@ -159,11 +159,11 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool).createXML(volume)
     with pytest.raises(Failed, match="which no guest uses and no migration of this guest created; inspect it"):
-        copy_offline.carry_file(ends, UUID, store)
+        copy_offline.copy_file(ends, UUID, store)
     assert storage.volume_at(ends.dest, store) and not made(ends)
     storage.delete(ends.dest, store)
     for _run in range(2):
-        copy_offline.carry_file(ends, UUID, store)
+        copy_offline.copy_file(ends, UUID, store)
     assert [entry.rpartition(" ")[2] for entry in made(ends)] == [store]
     assert reconcile.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, store) is None
 

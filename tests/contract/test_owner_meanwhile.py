@@ -73,7 +73,7 @@ def test_only_a_pause_with_a_reason_is_the_owners(hosts: tuple[Host, Host], stat
     assert doers.paused_by_owner(hosts[0].lookupByUUIDString(UUID)) is owners
 
 
-@pytest.mark.parametrize("fails", ["settled", "clean_up"])
+@pytest.mark.parametrize("fails", ["reconcile", "clean_up"])
 def test_why_it_failed_is_told_although_clearing_away_fails_too(
     hosts: tuple[Host, Host], fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

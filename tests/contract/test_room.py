@@ -54,7 +54,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., None]:
         def look(_directory: str, reserve_bytes: int | None) -> FreeSpace:
             return FreeSpace(100 * GIB, (left.pop(0) if len(left) > 1 else left[0]) * MIB, reserve_bytes)
 
-        monkeypatch.setattr(places, "look", look)
+        monkeypatch.setattr(places, "measure", look)
 
     return has
 

@@ -139,7 +139,7 @@ def judged(
     assumed: bool = False,
     fetched: str = "2126-01-01T00:00:00+00:00",
     happens: t.Callable[[Path], None] = lambda _pool: None,
-) -> tuple[disk_moves._Look, str]:
+) -> tuple[disk_moves._Reader, str]:
     """What looks at the destination from the source, through libvirt, and the base there."""
     told = dataclasses.replace(manifest(pool), fetched=fetched)
     (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(told)))
@@ -186,7 +186,7 @@ def judged(
     monkeypatch.setattr(storage, "volume_at", volume)
     monkeypatch.setattr(transfer, "digest", digest)
     pools = {str(pool): Pool("default", str(pool), 1)}
-    return disk_moves._Look(t.cast(t.Any, Endpoints), pools, (), assumed=assumed), base or str(pool / CONTENT)
+    return disk_moves._Reader(t.cast(t.Any, Endpoints), pools, (), assumed=assumed), base or str(pool / CONTENT)
 
 
 REFRESHED: list[Path] = []

@@ -11,7 +11,7 @@ import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 
 __all__ = ["read", "write"]
 
@@ -71,7 +71,7 @@ def _replace(path: str, text: str, mode: int | None, check: t.Callable[[str], ob
         os.replace(aside, path)
     finally:
         remove(aside)
-    settle(os.path.dirname(path))
+    fsync(os.path.dirname(path))
 
 
 def _set_permissions(descriptor: int, path: str, mode: int | None) -> None:

@@ -16,7 +16,7 @@ import struct
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 
 __all__ = ["hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
 
@@ -98,11 +98,11 @@ def new(path: str) -> t.Iterator[str]:
     try:
         yield unfinished
         os.chmod(unfinished, 0o600)
-        settle(unfinished)
+        fsync(unfinished)
         if os.path.lexists(path):
             raise Failed(f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it")
         os.rename(unfinished, path)
-        settle(os.path.dirname(path))
+        fsync(os.path.dirname(path))
     except OSError as error:
         raise Failed(f"cannot create disk {path}: {error.strerror}") from error
     finally:

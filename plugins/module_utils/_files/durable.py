@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["remove", "settle"]
+__all__ = ["fsync", "remove"]
 
 
-def settle(path: str | os.PathLike[str]) -> None:
+def fsync(path: str | os.PathLike[str]) -> None:
     """Wait until a file, or the names in a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

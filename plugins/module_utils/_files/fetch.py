@@ -90,7 +90,7 @@ class Part:
 
     def _lacks(self, needs_bytes: int) -> str:
         return (
-            free_space.look(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool")
+            free_space.measure(os.path.dirname(self.path), self._bounds.reserve_bytes).problem(needs_bytes, "its pool")
             if self._bounds
             else ""
         )

@@ -11,10 +11,10 @@ import os
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 
-__all__ = ["allocated", "look"]
+__all__ = ["allocated", "measure"]
 
 
-def look(directory: str, reserve_bytes: int | None) -> FreeSpace:
+def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
     """What it has now; raises Failed."""
     try:
         found = os.statvfs(directory)

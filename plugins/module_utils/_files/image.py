@@ -22,7 +22,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
-from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove, settle
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
 __all__ = [
@@ -87,7 +87,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
     Its manifest is there before it is.
     """
     os.chmod(path, 0o444)
-    settle(path)
+    fsync(path)
     beside = os.path.join(image.directory, manifest_name(manifest.content))
     aside = workplace.path(image, "manifest")
     with open(aside, "w") as out:
@@ -98,7 +98,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
     os.rename(path, os.path.join(image.directory, manifest.content))
     # A rename changes the file's time.
     vouch(image.directory, _seen(manifest, os.stat(os.path.join(image.directory, manifest.content))))
-    settle(image.directory)
+    fsync(image.directory)
 
 
 def verified(directory: str, content: str) -> bool:
@@ -158,4 +158,4 @@ def point(image: Image, content: str) -> None:
         remove(temporary)
         os.symlink(target, temporary)
         os.rename(temporary, os.path.join(image.directory, name))
-    settle(image.directory)
+    fsync(image.directory)

@@ -40,7 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
     spelled,
     validity,
 )
-from ansible_collections.corral.virt.plugins.module_utils._files.durable import settle
+from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import called, each, fingerprint, refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     KEY_BITS,
@@ -281,7 +281,7 @@ def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1
         stream.flush()
         os.fsync(stream.fileno())
     aside.replace(path)
-    settle(path.parent)
+    fsync(path.parent)
 
 
 def pem(key: t.Any) -> bytes:
@@ -444,7 +444,7 @@ def _link(target: str, path: Path) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)
     aside.replace(path)
-    settle(path.parent)
+    fsync(path.parent)
 
 
 def _make_directory(path: Path) -> None:
@@ -452,7 +452,7 @@ def _make_directory(path: Path) -> None:
     if not path.is_dir():
         path.mkdir(parents=True)
         path.chmod(0o700 if path.name == "private" else 0o755)
-        settle(path.parent)
+        fsync(path.parent)
 
 
 def _owner(status: os.stat_result) -> str:

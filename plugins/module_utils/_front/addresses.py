@@ -122,10 +122,10 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Out
             with contextlib.suppress(Unsupported):
                 listener = stack.enter_context(tap.listening(bytes_each=frame.SNAP_BYTES))
         agents = stack.enter_context(contextlib.closing(Agents(connection.getURI())))
-        return _Look(connection, searches, listener, agents, here=here, named=named).run()
+        return _Search(connection, searches, listener, agents, here=here, named=named).run()
 
 
-class _Look:
+class _Search:
     """The state of one search."""
 
     def __init__(

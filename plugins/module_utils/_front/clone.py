@@ -111,7 +111,7 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     path, left = wanted.path, files.hidden(wanted.path)
     kind = files.kind(path)
     remains = left if files.kind(left) == "file" else None
-    place = free_space.look(wanted.directory, wanted.reserve_bytes)
+    place = free_space.measure(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
         needs = (
             _copied_bytes(wanted.base)
@@ -219,7 +219,7 @@ def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.CloneP
         )
     elif isinstance(step, plans.Remove):
         durable.remove(step.path)
-        durable.settle(os.path.dirname(step.path))
+        durable.fsync(os.path.dirname(step.path))
 
 
 def _copied_bytes(base: Origin) -> int:
@@ -238,7 +238,7 @@ def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: CloneSpec) ->
             qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
             return
         if not _may_share(base, step.format) or not files.reflink(base.path, unfinished):
-            place = free_space.look(wanted.directory, wanted.reserve_bytes)
+            place = free_space.measure(wanted.directory, wanted.reserve_bytes)
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=percent)
         if step.size_bytes != base.size_bytes:

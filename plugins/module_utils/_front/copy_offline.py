@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Dis
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
 
-__all__ = ["carry", "carry_file", "files", "make", "release", "reserve"]
+__all__ = ["copy_disk", "copy_file", "files", "make", "release", "reserve"]
 
 _TPM = "/var/lib/libvirt/swtpm"
 
@@ -38,7 +38,7 @@ def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
     migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
 
 
-def carry(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> None:
+def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> None:
     """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile."""
     volume = t.cast(Volume, disk.volume)
     before = _volume(endpoints.source, disk.path)
@@ -76,7 +76,7 @@ def files(found: FoundGuest) -> list[str]:
     return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
 
 
-def carry_file(endpoints: Endpoints, uuid: str, path: str) -> None:
+def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
     """Copy a file that is in no pool: for that moment, its directory is one.
 
     Raises Failed for a path that somebody else uses there.

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.endpoints impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, may_go, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -44,20 +44,20 @@ def disks(
     ours, _strange = migration_files.ours(
         endpoints.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {}
     )
-    look_at = _Look(endpoints, {pool.path: pool for pool in dest.pools}, ours, assumed)
+    reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours, assumed)
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
     known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
     storage_of = params["disk_storage"]
     modes = [
         storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
     ]
-    seen = [dataclasses.replace(look_at.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
+    seen = [dataclasses.replace(reader.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
     waiting = set(sources(found.xml)) - set(sources(document))
     moves = ways(
         found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
     )
     fixed = {item["source"] for item in entries if _fixed(item)}
-    free = unused(endpoints.source, may_go(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
+    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
 
 
@@ -98,7 +98,7 @@ def _fixed(item: t.Mapping[str, t.Any]) -> bool:
     return bool(item.get("readonly"))  # as each CD-ROM is
 
 
-class _Look:
+class _Reader:
     """What both ends have; each pool of the destination is looked at anew once."""
 
     def __init__(

@@ -95,7 +95,7 @@ class Fetching:
 
     def left(self) -> dict[str, int]:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
-        there, place = os.path.exists(self.part), free_space.look(self.image.directory, self.bounds.reserve_bytes)
+        there, place = os.path.exists(self.part), free_space.measure(self.image.directory, self.bounds.reserve_bytes)
         fits = place.free_bytes - place.kept_bytes + (free_space.allocated(self.part) if there else 0)
         return {
             "bytes": os.path.getsize(self.part) if there else 0,
@@ -242,7 +242,7 @@ class Fetching:
             return path
         converted = f"{path}.converted"
         remove(converted)
-        place = free_space.look(image.directory, self.bounds.reserve_bytes)
+        place = free_space.measure(image.directory, self.bounds.reserve_bytes)
         self.bounds.refuse(place.problem(qemu_img.flat_bytes(path, form), "its pool"))
 
         def percent(done: float) -> None:

@@ -92,7 +92,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         found = query.find_by_uuid(endpoints.source, move.uuid)
         memory = _record(found)
         left = plans.clearing(move, memory.get("moving"), alone=mine is not None or not local.held(move.guest))
-        gate.run(left, lambda _step: run.settle(move.uuid, memory))
+        gate.run(left, lambda _step: run.reconcile(move.uuid, memory))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
@@ -103,7 +103,7 @@ def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Scene:
-    """What a run looks at before it does anything, and again after each thing that it had to settle first."""
+    """What a run looks at before it does anything, and again after each thing that it had to reconcile first."""
 
     seen: Observation
     found: FoundGuest | None  # on the source
@@ -139,12 +139,12 @@ class _Run:
             moving, dest = scene.memory.get("moving") or "", self.params["dest"]
             verdicts.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
             task = verdicts.task(scene.seen, verdict)
-            if task != "settle":
+            if task != "reconcile":
                 return self._finished(task, scene, verdict, before)
             if before:
-                verdicts.check_settled(verdict, self.name, dest, still=True)
-            before.append(plans.settling(self._plain(scene.uuid)))
-            if not self.gate.run(before, functools.partial(self._settle, scene)):
+                verdicts.check_reconciled(verdict, self.name, dest, still=True)
+            before.append(plans.reconciling(self._plain(scene.uuid)))
+            if not self.gate.run(before, functools.partial(self._reconcile, scene)):
                 return self._foretold(scene, verdict, before)
 
     def _look(self) -> _Scene:
@@ -261,10 +261,10 @@ class _Run:
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
 
-    def _settle(self, scene: _Scene, _step: MigrateStep) -> None:
-        self.settle(scene.uuid, scene.memory)
+    def _reconcile(self, scene: _Scene, _step: MigrateStep) -> None:
+        self.reconcile(scene.uuid, scene.memory)
 
-    def settle(self, uuid: str, memory: t.Mapping[str, t.Any]) -> None:
+    def reconcile(self, uuid: str, memory: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
         move = self._plain(uuid, paused=bool(memory.get("moving_paused")))
         self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
@@ -300,10 +300,10 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     plans.HoldBack: _guarded(lambda _run, endpoints, move, _step: reconcile.hold_back(endpoints.source, move.uuid)),
     plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
     plans.CarryDisk: _guarded(
-        lambda run, endpoints, move, step: copy_offline.carry(endpoints, move.uuid, step.disk, run.tell)
+        lambda run, endpoints, move, step: copy_offline.copy_disk(endpoints, move.uuid, step.disk, run.tell)
     ),
     plans.CopyFile: _guarded(
-        lambda _run, endpoints, move, step: copy_offline.carry_file(endpoints, move.uuid, step.path)
+        lambda _run, endpoints, move, step: copy_offline.copy_file(endpoints, move.uuid, step.path)
     ),
     plans.Migrate: lambda run, _ends, move, _step: run.send(move),
     plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),

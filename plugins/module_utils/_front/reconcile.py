@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
 
-__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "let_run", "observe", "settled"]
+__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "observe", "reconcile", "resume_guest"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
 _LOOK_S = 0.5
@@ -55,7 +55,7 @@ def hold_back(source: t.Any, uuid: str) -> None:
     migrate.set_autostart(source, uuid, on=False)
     for directory in _DEFINITIONS:
         with contextlib.suppress(OSError):  # another libvirt than the system's
-            durable.settle(directory)
+            durable.fsync(directory)
 
 
 def _stay(source: t.Any, uuid: str) -> None:
@@ -90,7 +90,7 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
     return Observation(here, there, was_paused=was_paused, job_active=job, superseded=old, again=again)
 
 
-def let_run(dest: t.Any, uuid: str) -> None:
+def resume_guest(dest: t.Any, uuid: str) -> None:
     """On the destination. What a source that loses power now still has of it is old: its record tells since when."""
     migrate.resume(dest, uuid)
     migration_files.remember(query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
@@ -115,7 +115,7 @@ def _suspended(source: t.Any, uuid: str) -> bool:
     return bool(migrate.paused_by_owner(query.by_uuid(source, uuid)))
 
 
-def settled(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
+def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
     """Observe both ends, judge, do what follows, and observe again: until nothing follows.
 
     `again`: another run sent the guest.
@@ -136,7 +136,7 @@ def settled(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict
 
 def _act(endpoints: Endpoints, uuid: str, action: str) -> None:
     doers: dict[str, t.Callable[[], None]] = {
-        "resume_dest": lambda: let_run(endpoints.dest, uuid),
+        "resume_dest": lambda: resume_guest(endpoints.dest, uuid),
         "finish_dest": lambda: copy_offline.release(endpoints.dest, uuid),
         "clean_dest": lambda: migrate.discard(endpoints.dest, uuid),
         "clean_source": lambda: migrate.discard(endpoints.source, uuid),

@@ -44,7 +44,7 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
         seen, error, seconds = watch(endpoints, move, tell, interrupted, paused)
     reason = seen.why or plans.remedy(error or "libvirt gave no reason")
     try:
-        verdict = reconcile.settled(endpoints, dataclasses.replace(move, paused=paused.is_set()))
+        verdict = reconcile.reconcile(endpoints, dataclasses.replace(move, paused=paused.is_set()))
     except VirtError as unsettled:
         raise verdicts.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
     left = reconcile.cleaned_up(endpoints, move.uuid) if verdict.end == verdicts.STAYED else []
@@ -59,8 +59,8 @@ def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Cal
     """
     if migrate.job_active(endpoints.source, move.uuid):
         watch(endpoints, move, tell, interrupted)
-    seen = reconcile.settled(endpoints, move, again=True)
-    verdicts.check_settled(seen, move.guest, move.dest)
+    seen = reconcile.reconcile(endpoints, move, again=True)
+    verdicts.check_reconciled(seen, move.guest, move.dest)
     return reconcile.clean_up(endpoints, move.uuid) if seen.end == verdicts.STAYED else []
 
 
@@ -99,7 +99,7 @@ def watch(
         broken = _INTERRUPTED if interrupted() else _lost(endpoints, move)
         actions = seen.tick(seconds, figures, disks, broken=broken, answers=not endpoints.broken("dest"))
         if figures:
-            _told(tell, figures, seen.disks)
+            _report(tell, figures, seen.disks)
         return actions
 
     return seen, *migrate.run(domain, move.dest_uri, flags, parameters, tick, functools.partial(_cut, move.guest))
@@ -125,7 +125,7 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
             and migrate.state_there(dest, move.uuid) == "paused"
         ):
             with contextlib.suppress(VirtError):  # who looks at both ends does it then
-                reconcile.let_run(dest, move.uuid)
+                reconcile.resume_guest(dest, move.uuid)
 
     worker = threading.Thread(target=hand_over, daemon=True)
     if not (move.paused or plans.may_switch(move)):
@@ -151,7 +151,7 @@ def _cut(name: str) -> None:
     ports.cut(qemu.PID_FILE.format(name))
 
 
-def _told(tell: Progress, figures: t.Mapping[str, t.Any], disks: Disks) -> None:
+def _report(tell: Progress, figures: t.Mapping[str, t.Any], disks: Disks) -> None:
     """Disks first, then memory in passes."""
     if not figures.get("memory_iteration") and figures.get("disk_total"):
         each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]

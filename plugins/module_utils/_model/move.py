@@ -12,8 +12,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 
 __all__ = [
-    "CARRY",
     "COPIED",
+    "COPY",
     "DELTA",
     "FULL",
     "SHARED",
@@ -27,7 +27,7 @@ __all__ = [
     "Tuning",
 ]
 
-SHARED, DELTA, FULL, CARRY = "shared", "delta", "full", "carry"
+SHARED, DELTA, FULL, COPY = "shared", "delta", "full", "copy"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
 
 
@@ -84,7 +84,7 @@ class DiskMove:
     """How one disk gets there.
 
     `shared`: it is there already. `delta`: its base is there, only its own clusters travel. `full`: everything travels.
-    `carry`: nobody writes to it (seed, CD-ROM, any disk of a guest that is off), so it is copied as a file beforehand.
+    `copy`: nobody writes to it (seed, CD-ROM, any disk of a guest that is off), so it is copied as a file beforehand.
     """
 
     target: str

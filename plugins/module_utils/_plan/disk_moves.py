@@ -12,10 +12,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, DELTA, FULL, SHARED, DiskMove, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, DELTA, FULL, SHARED, DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["File", "MigratingDisk", "may_go", "travel", "travels", "ways"]
+__all__ = ["File", "MigratingDisk", "deletable", "plan_move", "plan_moves", "ways"]
 
 _SAFE_CACHES = ("none", "directsync")
 
@@ -76,7 +76,7 @@ def ways(
     `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks
     of.
     """
-    moves, refused = travel(disks, active=active)
+    moves, refused = plan_moves(disks, active=active)
     problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
     problems += [f"disk_storage: the guest has no disk {key}" for key in sorted(unknown)]
     if problems + refused:
@@ -84,14 +84,14 @@ def ways(
     return moves
 
 
-def may_go(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
+def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
     """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read
     (`fixed`) the `owned`.
     """
     return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
 
 
-def travel(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
+def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
     """How each disk of a guest travels, and what is refused.
 
     Libvirt copies all of a guest's disks whole, or of all what differs.
@@ -99,7 +99,7 @@ def travel(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[Disk
     moves, problems = {}, []
     for disk in disks:
         try:
-            moves[disk] = travels(disk, active=active)
+            moves[disk] = plan_move(disk, active=active)
         except Refused as error:
             problems.append(str(error))
     if any(move.vouched for move in moves.values()):
@@ -120,7 +120,7 @@ def travel(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[Disk
     return list(moves.values()), problems
 
 
-def travels(disk: MigratingDisk, *, active: bool) -> DiskMove:
+def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
         return _shared(disk, active=active)
@@ -138,7 +138,7 @@ def travels(disk: MigratingDisk, *, active: bool) -> DiskMove:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
         reason = "nothing writes to it" if disk.fixed else "the guest is off"
-        return dataclasses.replace(move, how=CARRY, why=reason, volume=based)
+        return dataclasses.replace(move, how=COPY, why=reason, volume=based)
     if file.backing_path is None:
         return move
     if not why:

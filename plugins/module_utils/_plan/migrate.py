@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import CARRY, COPIED, DiskMove, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
 
@@ -24,20 +24,20 @@ __all__ = [
     "MakeDisk",
     "Migrate",
     "MigrateStep",
+    "Reconcile",
     "Record",
     "RemoveDisk",
     "Reserve",
     "Resume",
     "SetAutostart",
-    "Settle",
     "Undefine",
     "aborting",
     "call",
     "clearing",
     "finish",
     "may_switch",
+    "reconciling",
     "remedy",
-    "settling",
     "steps",
 ]
 
@@ -109,7 +109,7 @@ class Migrate(MigrateStep):
     @property
     def disks(self) -> str:
         """How each is brought."""
-        return ", ".join(f"{disk.target} {disk.how}" for disk in self.move.disks if disk.how != CARRY) or "no disks"
+        return ", ".join(f"{disk.target} {disk.how}" for disk in self.move.disks if disk.how != COPY) or "no disks"
 
     @property
     def size(self) -> str:
@@ -161,13 +161,13 @@ class Forget(MigrateStep):
     template = "remove the record from {1.guest}"
 
 
-class Settle(MigrateStep):
+class Reconcile(MigrateStep):
     """Bring a migration that an earlier run began to its end, whatever that is."""
 
     template = "resolve the interrupted migration of {1.guest} to {1.dest}"
 
 
-class Clear(Settle):
+class Clear(Reconcile):
     """The same for one that was just aborted."""
 
     template = "remove what the migration of {1.guest} to {1.dest} created"
@@ -185,7 +185,7 @@ def steps(move: Move) -> list[MigrateStep]:
     return [
         Record(move),
         *([HoldBack(move)] if move.autostart else []),
-        *((CarryDisk if disk.how == CARRY else MakeDisk)(move, disk) for disk in made),
+        *((CarryDisk if disk.how == COPY else MakeDisk)(move, disk) for disk in made),
         *(CopyFile(move, path) for path in move.files),
         # A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone.
         *([Migrate(move)] if move.active else [Reserve(move), Undefine(move), Define(move)]),
@@ -207,9 +207,9 @@ def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: b
     ]
 
 
-def settling(move: Move) -> MigrateStep:
+def reconciling(move: Move) -> MigrateStep:
     """Bring a migration that an earlier run began to its end, whatever that is."""
-    return Settle(move)
+    return Reconcile(move)
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Obs
 
 __all__ = [
     "ARRIVED", "DONE_BY", "OPEN", "STAYED", "TABLES", "Row", "Verdict", "begun", "check", "check_abort",
-    "check_arrived", "check_settled", "following", "foreseen", "judge", "outcome", "superseded", "task",
+    "check_arrived", "check_reconciled", "following", "foreseen", "judge", "outcome", "superseded", "task",
     "unsettled",
 ]  # fmt: skip
 
@@ -208,13 +208,13 @@ def outcome(acted: t.Sequence[Verdict], last: Verdict) -> Verdict:
 
 def task(seen: Observation, verdict: Verdict) -> str:
     """What a run does about a guest that it finds so: leave it, move it, finish what was left when it had arrived,
-    or settle it first.
+    or reconcile it first.
     """
     if verdict.action in ("leave", "move"):
         return verdict.action
     if verdict.action == "rolled_back":
         return "move"  # what was made there for it is made anew
-    return "finish" if seen.source == "absent" and verdict.end == ARRIVED else "settle"
+    return "finish" if seen.source == "absent" and verdict.end == ARRIVED else "reconcile"
 
 
 def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) -> None:
@@ -253,7 +253,7 @@ def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:
     return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {error}; run again")
 
 
-def check_settled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:
+def check_reconciled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:
     """Raise Failed where an interrupted migration could not be brought to an end, or `still` has to be after that."""
     if still or verdict.end == OPEN:
         raise Failed(f"cannot resolve the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, may_go, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
@@ -103,10 +103,10 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
 
 def test_what_is_only_read_goes_only_when_it_was_made_for_the_guest() -> None:
     disk, cdrom, iso = (
-        DiskMove(name, f"/{name}", "carry", "", Volume("p", name, f"/{name}", 1)) for name in ("disk", "cdrom", "iso")
+        DiskMove(name, f"/{name}", "copy", "", Volume("p", name, f"/{name}", 1)) for name in ("disk", "cdrom", "iso")
     )
     shared = DiskMove("vdb", "/shared", "shared", "")
-    assert may_go([disk, cdrom, iso, shared], fixed={"/cdrom", "/iso"}, owned=["/cdrom"]) == ["/disk", "/cdrom"]
+    assert deletable([disk, cdrom, iso, shared], fixed={"/cdrom", "/iso"}, owned=["/cdrom"]) == ["/disk", "/cdrom"]
 
 
 def test_nothing_is_held_or_waited_for_but_by_who_does_it() -> None:

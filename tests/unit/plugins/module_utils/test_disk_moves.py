@@ -9,7 +9,12 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, travel, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+    File,
+    MigratingDisk,
+    plan_move,
+    plan_moves,
+)
 
 IMAGES = "/var/lib/libvirt/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
@@ -31,7 +36,7 @@ def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> Migrati
 
 
 def test_on_the_same_base_only_its_own_clusters_travel() -> None:
-    move = travels(disk(), active=True)
+    move = plan_move(disk(), active=True)
     assert (move.how, move.bytes_to_move, move.flatten) == ("delta", 50 * MIB, False)
     assert move.volume and move.volume.backing_path == NAMED and move.volume.capacity_bytes == 8192 * MIB
 
@@ -45,66 +50,66 @@ def test_on_the_same_base_only_its_own_clusters_travel() -> None:
     ],
 )
 def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.Any], why: str) -> None:
-    move = travels(disk(**told), active=True)
+    move = plan_move(disk(**told), active=True)
     assert (move.how, move.bytes_to_move, move.flatten) == ("full", 450 * MIB, True)
     assert why in move.why and move.volume and move.volume.backing_path is None
     with pytest.raises(Refused, match=why):
-        travels(disk(mode="delta", **told), active=True)
+        plan_move(disk(mode="delta", **told), active=True)
     with pytest.raises(Refused, match="flattened"):
-        travels(disk(**told), active=False)
+        plan_move(disk(**told), active=False)
 
 
 def test_one_disk_that_travels_whole_takes_the_others_along() -> None:
     """libvirt has one flag for all of them; what is off the running guest's way does not mind."""
     whole, other = disk(mode="full"), disk(path=f"{IMAGES}/web1-data.qcow2", target="vdb")
-    moves, problems = travel([whole, other, disk(None, target="vdc"), disk(fixed=True, target="vdd")], active=True)
+    moves, problems = plan_moves([whole, other, disk(None, target="vdc"), disk(fixed=True, target="vdd")], active=True)
     assert [(move.how, move.flatten) for move in moves] == [
         ("full", True),
         ("full", True),
         ("full", False),
-        ("carry", False),
+        ("copy", False),
     ]
     assert "vda is copied in full" in moves[1].why and moves[1].volume and moves[1].volume.backing_path is None
     assert moves[1].bytes_to_move == moves[1].room_bytes == 450 * MIB and not problems
-    moves, problems = travel([whole, dataclasses.replace(other, mode="delta")], active=True)
+    moves, problems = plan_moves([whole, dataclasses.replace(other, mode="delta")], active=True)
     assert (
         "disk vdb: vda is copied in full" in problems[0] and "use storage: full for it, or delta for vda" in problems[0]
     )
-    assert [move.how for move in travel([other, disk(None, target="vdc")], active=True)[0]] == ["delta", "full"]
+    assert [move.how for move in plan_moves([other, disk(None, target="vdc")], active=True)[0]] == ["delta", "full"]
 
 
 def test_only_an_image_that_is_missing_is_worth_bringing() -> None:
-    assert travels(disk(base_there=None), active=True).base == NAMED
-    assert travels(disk(base_there=None, mode="full"), active=True).base is None
-    assert travels(disk(base_altered=True), active=True).base is None
+    assert plan_move(disk(base_there=None), active=True).base == NAMED
+    assert plan_move(disk(base_there=None, mode="full"), active=True).base is None
+    assert plan_move(disk(base_altered=True), active=True).base is None
 
 
-@pytest.mark.parametrize(("active", "how"), [(True, "delta"), (False, "carry")])
+@pytest.mark.parametrize(("active", "how"), [(True, "delta"), (False, "copy")])
 def test_an_image_that_will_be_brought_counts_as_there(active: bool, how: str) -> None:
-    move = travels(disk(base_there=None, assumed=True), active=active)
+    move = plan_move(disk(base_there=None, assumed=True), active=active)
     assert (move.how, move.base, move.bytes_to_move, move.flatten) == (how, NAMED, 50 * MIB, False)
     assert move.volume and move.volume.backing_path == NAMED
     with pytest.raises(Refused, match="is not on the destination"):
-        travels(disk(OTHER, base_there=None, assumed=True), active=False)
-    assert travels(disk(base=OTHER, base_there=None), active=True).base is None
+        plan_move(disk(OTHER, base_there=None, assumed=True), active=False)
+    assert plan_move(disk(base=OTHER, base_there=None), active=True).base is None
 
 
 def test_the_same_name_is_the_same_content_only_where_the_name_says_so() -> None:
-    assert travels(disk(base=OTHER), active=True).how == "full"
-    assert travels(disk(base=OTHER, mode="delta"), active=True).how == "delta"  # the user vouches for it
+    assert plan_move(disk(base=OTHER), active=True).how == "full"
+    assert plan_move(disk(base=OTHER, mode="delta"), active=True).how == "delta"  # the user vouches for it
 
 
 def test_shared_storage_is_left_alone() -> None:
-    move = travels(disk(shared_on="nfs4", pool=None, file=None), active=True)
+    move = plan_move(disk(shared_on="nfs4", pool=None, file=None), active=True)
     assert (move.how, move.volume, move.bytes_to_move) == ("shared", None, 0)
-    assert travels(disk(mode="shared"), active=True).how == "shared"
-    assert travels(disk(mode="full", shared_on="nfs4"), active=True).how == "full"
+    assert plan_move(disk(mode="shared"), active=True).how == "shared"
+    assert plan_move(disk(mode="full", shared_on="nfs4"), active=True).how == "full"
 
 
 def test_what_nobody_writes_to_is_carried() -> None:
-    assert travels(disk(base=None, fixed=True), active=True).how == "carry"
-    off = travels(disk(), active=False)
-    assert (off.how, off.bytes_to_move) == ("carry", 50 * MIB)
+    assert plan_move(disk(base=None, fixed=True), active=True).how == "copy"
+    off = plan_move(disk(), active=False)
+    assert (off.how, off.bytes_to_move) == ("copy", 50 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -118,24 +123,24 @@ def test_what_nobody_writes_to_is_carried() -> None:
 )
 def test_refused(told: dict[str, t.Any], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        travels(disk(**told), active=True)
+        plan_move(disk(**told), active=True)
 
 
 def test_what_an_earlier_run_left_is_made_anew() -> None:
-    assert travels(disk(taken=True, ours=True), active=True).replace
+    assert plan_move(disk(taken=True, ours=True), active=True).replace
 
 
 def test_an_overlay_is_never_put_on_a_base_that_nobody_knows() -> None:
     """Whether there is no manifest, or its file is not the one that was verified."""
-    move = travels(disk(base_unknown=True), active=True)
+    move = plan_move(disk(base_unknown=True), active=True)
     assert (move.how, move.flatten, move.base) == ("full", True, NAMED), "the playbook has it verified, and asks again"
     assert "is not known to be the same" in move.why and move.volume and move.volume.backing_path is None
     with pytest.raises(Refused, match="is not known to be the same"):
-        travels(disk(base_unknown=True), active=False)
-    assert travels(disk(base_unknown=True, assumed=True), active=True).how == "delta", (
+        plan_move(disk(base_unknown=True), active=False)
+    assert plan_move(disk(base_unknown=True, assumed=True), active=True).how == "delta", (
         "it is verified before the guest moves"
     )
-    assert travels(disk(base_unknown=True, mode="delta"), active=True).how == "delta", "the user vouches for it"
+    assert plan_move(disk(base_unknown=True, mode="delta"), active=True).how == "delta", "the user vouches for it"
 
 
 def vouched(**more: t.Any) -> MigratingDisk:
@@ -144,23 +149,23 @@ def vouched(**more: t.Any) -> MigratingDisk:
 
 
 def test_a_disk_that_only_the_user_calls_shared_moves_when_nothing_can_happen_to_it() -> None:
-    moves, problems = travel([vouched(), disk(fixed=True, target="sda", base=None)], active=True)
-    assert not problems and [(move.how, move.vouched) for move in moves] == [("shared", True), ("carry", False)]
+    moves, problems = plan_moves([vouched(), disk(fixed=True, target="sda", base=None)], active=True)
+    assert not problems and [(move.how, move.vouched) for move in moves] == [("shared", True), ("copy", False)]
 
 
 @pytest.mark.parametrize("cache", [None, "writeback", "unsafe"])
 def test_a_cache_that_is_not_safe_is_refused_for_all_disks_that_libvirt_no_longer_checks(cache: str | None) -> None:
-    _moves, problems = travel([vouched(cache=cache)], active=True)
+    _moves, problems = plan_moves([vouched(cache=cache)], active=True)
     assert "disk vda: " in problems[0] and "set cache: none" in problems[0]
-    _moves, problems = travel([vouched(), disk(shared_on="nfs4", cache=cache, target="vdb")], active=True)
+    _moves, problems = plan_moves([vouched(), disk(shared_on="nfs4", cache=cache, target="vdb")], active=True)
     assert "disk vdb: " in problems[0]
-    assert not travel([disk(shared_on="nfs4", cache=cache)], active=True)[1], "libvirt checks it"
-    assert not travel([vouched(cache=cache)], active=False)[1]
+    assert not plan_moves([disk(shared_on="nfs4", cache=cache)], active=True)[1], "libvirt checks it"
+    assert not plan_moves([vouched(cache=cache)], active=False)[1]
 
 
 def test_a_file_that_the_source_would_take_back_is_refused() -> None:
     taken = vouched(relabelled="change its owner (dynamic_ownership)")
     with pytest.raises(Refused, match=r"would change its owner .* shared_filesystems"):
-        travels(taken, active=True)
-    assert travels(taken, active=False).how == "shared"
-    assert travels(dataclasses.replace(taken, fixed=True), active=True).how == "shared"
+        plan_move(taken, active=True)
+    assert plan_move(taken, active=False).how == "shared"
+    assert plan_move(dataclasses.replace(taken, fixed=True), active=True).how == "shared"

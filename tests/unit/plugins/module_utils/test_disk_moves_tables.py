@@ -11,7 +11,12 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, travel, travels
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+    File,
+    MigratingDisk,
+    plan_move,
+    plan_moves,
+)
 
 IMAGES = "/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
@@ -43,30 +48,30 @@ def shape(move: DiskMove) -> str:
 RESIZED = File(NAMED, "qcow2", 301, 40)
 # Base, mode, what else differs; the decision while the guest runs, and while it is off.
 DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
-    (ALONE, "auto", {}, "full 50 alone", "carry 50 alone"),
-    (ALONE, "full", {}, "full 50 alone", "carry 50 alone"),
-    (ALONE, "delta", {}, "full 50 alone", "carry 50 alone"),
-    (ALONE, "auto", {"fixed": True}, "carry 50 alone", "carry 50 alone"),
+    (ALONE, "auto", {}, "full 50 alone", "copy 50 alone"),
+    (ALONE, "full", {}, "full 50 alone", "copy 50 alone"),
+    (ALONE, "delta", {}, "full 50 alone", "copy 50 alone"),
+    (ALONE, "auto", {"fixed": True}, "copy 50 alone", "copy 50 alone"),
     (ALONE, "auto", {"shared_on": "nfs4"}, "shared 0 alone", "shared 0 alone"),
     (ALONE, "shared", {}, "shared 0 alone", "shared 0 alone"),
-    (ALONE, "full", {"shared_on": "nfs4"}, "full 50 alone", "carry 50 alone"),
-    (ALONE, "auto", {"taken": True, "ours": True}, "full 50 alone replace", "carry 50 alone replace"),
-    (ALONE, "auto", {"ours": True}, "full 50 alone", "carry 50 alone"),
+    (ALONE, "full", {"shared_on": "nfs4"}, "full 50 alone", "copy 50 alone"),
+    (ALONE, "auto", {"taken": True, "ours": True}, "full 50 alone replace", "copy 50 alone replace"),
+    (ALONE, "auto", {"ours": True}, "full 50 alone", "copy 50 alone"),
     (ALONE, "auto", {"taken": True}, "refused", "refused"),
     (ALONE, "auto", {"shareable": True}, "refused", "refused"),
     (ALONE, "auto", {"pool": None}, "refused", "refused"),
     (ALONE, "auto", {"file": None}, "refused", "refused"),
-    (ON_NAMED, "auto", {}, "delta 50 named", "carry 50 named"),
-    (ON_NAMED, "delta", {}, "delta 50 named", "carry 50 named"),
+    (ON_NAMED, "auto", {}, "delta 50 named", "copy 50 named"),
+    (ON_NAMED, "delta", {}, "delta 50 named", "copy 50 named"),
     (ON_NAMED, "full", {}, "full 90 alone flat", "refused"),
-    (ON_NAMED, "auto", {"fixed": True}, "carry 50 named", "carry 50 named"),
+    (ON_NAMED, "auto", {"fixed": True}, "copy 50 named", "copy 50 named"),
     (ON_NAMED, "auto", {"there": False}, "full 90 alone flat bring", "refused"),
     (ON_NAMED, "delta", {"there": False}, "refused", "refused"),
     (ON_NAMED, "full", {"there": False}, "full 90 alone flat", "refused"),
     (ON_NAMED, "auto", {"there": False, "fixed": True}, "refused", "refused"),
-    (ON_NAMED, "auto", {"there": False, "assumed": True}, "delta 50 named bring", "carry 50 named bring"),
+    (ON_NAMED, "auto", {"there": False, "assumed": True}, "delta 50 named bring", "copy 50 named bring"),
     (ON_NAMED, "full", {"there": False, "assumed": True}, "full 90 alone flat", "refused"),
-    (ON_NAMED, "auto", {"assumed": True}, "delta 50 named", "carry 50 named"),
+    (ON_NAMED, "auto", {"assumed": True}, "delta 50 named", "copy 50 named"),
     (ON_NAMED, "auto", {"assumed": True, "base_altered": True}, "full 90 alone flat", "refused"),
     (ON_NAMED, "auto", {"base_altered": True}, "full 90 alone flat", "refused"),
     (ON_NAMED, "delta", {"base_altered": True}, "refused", "refused"),
@@ -74,7 +79,7 @@ DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
     (ON_NAMED, "delta", {"base_there": RESIZED}, "refused", "refused"),
     (ON_NAMED, "auto", {"base": None}, "full 50 alone flat", "refused"),
     (ON_OTHER, "auto", {}, "full 90 alone flat", "refused"),
-    (ON_OTHER, "delta", {}, "delta 50 other", "carry 50 other"),
+    (ON_OTHER, "delta", {}, "delta 50 other", "copy 50 other"),
     (ON_OTHER, "auto", {"there": False}, "full 90 alone flat", "refused"),
     (ON_OTHER, "auto", {"there": False, "assumed": True}, "full 90 alone flat", "refused"),
 ]
@@ -83,7 +88,7 @@ DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
 def decided(one: MigratingDisk, *, active: bool) -> str:
     """The decision in one line."""
     try:
-        return shape(travels(one, active=active))
+        return shape(plan_move(one, active=active))
     except Refused as error:
         assert "disk vda" in str(error)
         return "refused"
@@ -99,7 +104,7 @@ def test_each_disk_takes_the_way_the_table_says() -> None:
 
 
 def test_what_is_made_on_the_destination() -> None:
-    move = travels(disk(ON_NAMED), active=True)
+    move = plan_move(disk(ON_NAMED), active=True)
     assert move.volume is not None
     made = move.volume
     assert (made.pool, made.name, made.path, made.capacity_bytes, made.format) == (
@@ -116,11 +121,11 @@ def test_what_is_made_on_the_destination() -> None:
         "vda",
         made.path,
     )
-    flat = travels(disk(ON_NAMED, "full"), active=True)
+    flat = plan_move(disk(ON_NAMED, "full"), active=True)
     assert flat.volume and (flat.volume.backing_format, flat.room_bytes, flat.volume.capacity_bytes) == (None, 90, 800)
-    bare = travels(disk(ALONE), active=True)
+    bare = plan_move(disk(ALONE), active=True)
     assert bare.volume and (bare.volume.backing_format, bare.room_bytes, bare.base) == (None, 50, None)
-    assert travels(disk(ON_NAMED, there=False), active=True).base == NAMED
+    assert plan_move(disk(ON_NAMED, there=False), active=True).base == NAMED
 
 
 REASONS: list[tuple[MigratingDisk, bool, str]] = [
@@ -148,11 +153,11 @@ REASONS: list[tuple[MigratingDisk, bool, str]] = [
 
 @pytest.mark.parametrize(("one", "active", "why"), REASONS)
 def test_the_reason_is_told(one: MigratingDisk, active: bool, why: str) -> None:
-    assert travels(one, active=active).why == why
+    assert plan_move(one, active=active).why == why
 
 
 def test_a_disk_on_shared_storage_stays_where_it_is() -> None:
-    assert travels(disk(ON_NAMED, shared_on="nfs4"), active=True) == DiskMove(
+    assert plan_move(disk(ON_NAMED, shared_on="nfs4"), active=True) == DiskMove(
         "vda", f"{IMAGES}/a.qcow2", "shared", "on nfs4"
     )
 
@@ -191,7 +196,7 @@ CACHES: list[tuple[list[MigratingDisk], bool, list[str]]] = [
 def test_the_cache_of_a_disk_that_only_the_user_calls_shared(
     disks: list[MigratingDisk], active: bool, problems: list[str]
 ) -> None:
-    assert travel(disks, active=active)[1] == problems
+    assert plan_moves(disks, active=active)[1] == problems
 
 
 def test_a_disk_that_libvirt_would_take_back_is_refused() -> None:
@@ -201,18 +206,18 @@ def test_a_disk_that_libvirt_would_take_back_is_refused() -> None:
         r"guest has left; add its directory to shared_filesystems in /etc/libvirt/qemu\.conf on both hosts, if libvirt "
         r"has that setting, or migrate the guest while it is off$",
     ):
-        travels(dataclasses.replace(VOUCHED, relabelled="change its owner"), active=True)
+        plan_move(dataclasses.replace(VOUCHED, relabelled="change its owner"), active=True)
 
 
 def test_a_disk_that_is_flattened_with_another_stands_alone() -> None:
-    moves, _problems = travel([disk(ON_NAMED, "full"), disk(ON_NAMED, target="vdb")], active=True)
+    moves, _problems = plan_moves([disk(ON_NAMED, "full"), disk(ON_NAMED, target="vdb")], active=True)
     volumes = [move.volume for move in moves]
     assert [(volume.backing_path, volume.backing_format) for volume in volumes if volume] == [(None, None)] * 2
     assert moves[1].why == "vda is copied in full, and libvirt copies all disks of a guest in the same way"
 
 
 def test_a_disk_that_cannot_be_copied_in_full_with_another_is_refused() -> None:
-    _moves, problems = travel([disk(ON_NAMED, "full"), disk(ON_NAMED, "delta", target="vdb")], active=True)
+    _moves, problems = plan_moves([disk(ON_NAMED, "full"), disk(ON_NAMED, "delta", target="vdb")], active=True)
     assert problems == [
         (
             "disk vdb: vda is copied in full, and libvirt copies all disks of a guest in the same way; use storage: "
@@ -229,7 +234,7 @@ def test_one_disk_copied_whole_makes_all_copied_whole() -> None:
         ([disk(ALONE), based], ["full 50 alone", "delta 50 named"], []),
         (
             [flat, disk(ALONE, target="vdb"), disk(ALONE, fixed=True, target="vdc")],
-            ["full 90 alone flat", "full 50 alone", "carry 50 alone"],
+            ["full 90 alone flat", "full 50 alone", "copy 50 alone"],
             [],
         ),
         ([flat, disk(ON_NAMED, "delta", target="vdb")], ["full 90 alone flat", "delta 50 named"], ["vdb"]),
@@ -239,7 +244,7 @@ def test_one_disk_copied_whole_makes_all_copied_whole() -> None:
     ]  # fmt: skip
     wrong = []
     for disks, ways, refused in cases:
-        moves, problems = travel(disks, active=True)
+        moves, problems = plan_moves(disks, active=True)
         if [shape(move) for move in moves] != ways or [text.split()[1].rstrip(":") for text in problems] != refused:
             wrong.append((disks, moves, problems))
     assert not wrong
@@ -280,5 +285,5 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
 @pytest.mark.parametrize(("one", "active", "why"), REFUSALS)
 def test_a_refusal_says_why(one: MigratingDisk, active: bool, why: str) -> None:
     with pytest.raises(Refused, match=r"^disk vda: ") as refused:
-        travels(one, active=active)
+        plan_move(one, active=active)
     assert str(refused.value) == f"disk vda: {why}"

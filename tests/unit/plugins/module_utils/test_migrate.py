@@ -162,7 +162,7 @@ def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_dis
 
 
 def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:
-    verbs = [step.verb for step in steps(move(disk("carry"), active=False))]
+    verbs = [step.verb for step in steps(move(disk("copy"), active=False))]
     assert verbs == ["record", "carrydisk", "reserve", "undefine", "define", "removedisk", "forget"]
 
 

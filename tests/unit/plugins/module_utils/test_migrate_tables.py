@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import (
-    CARRY,
+    COPY,
     DELTA,
     FULL,
     SHARED,
@@ -161,8 +161,8 @@ CALLS: list[tuple[dict[str, t.Any], list[DiskMove], set[str], dict[str, t.Any]]]
     ({**PLAIN, "schedule": "postcopy"}, [], {"POSTCOPY"}, URI),
     ({**PLAIN, "timeout_action": "postcopy"}, [], {"POSTCOPY"}, URI),
     ({**PLAIN, "schedule": "very_large", "timeout_action": "suspend"}, [], {"PAUSED"}, URI),
-    (PLAIN, [disk(SHARED), disk(CARRY, "vdb")], {"PAUSED"}, URI),
-    (PLAIN, [disk(DELTA), disk(CARRY, "vdb")], {"PAUSED", "NON_SHARED_INC"}, {**URI, "migrate_disks": ["vda"]}),
+    (PLAIN, [disk(SHARED), disk(COPY, "vdb")], {"PAUSED"}, URI),
+    (PLAIN, [disk(DELTA), disk(COPY, "vdb")], {"PAUSED", "NON_SHARED_INC"}, {**URI, "migrate_disks": ["vda"]}),
     (PLAIN, [disk(FULL), disk(DELTA, "vdb")], {"PAUSED", "NON_SHARED_INC"}, {**URI, "migrate_disks": ["vda", "vdb"]}),
     (
         PLAIN,
@@ -215,7 +215,7 @@ def test_what_remains_after_the_arrival() -> None:
 
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
-    disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", goes=False), disk(CARRY, "vdd")]
+    disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", goes=False), disk(COPY, "vdd")]
     found = [(step.verb, path_of(step)) for step in steps(move(*disks, files=("/nvram",)))]
     assert found == [
         ("record", ""), ("makedisk", "/images/vdb.qcow2"), ("makedisk", "/images/vdc.qcow2"), ("carrydisk", "/images/vdd.qcow2"),
@@ -223,7 +223,7 @@ def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
         ("migrate", ""), ("removedisk", "/images/vdb.qcow2"), ("removedisk", "/images/vdd.qcow2"), ("forget", ""),
     ]  # fmt: skip
     off = [
-        (step.verb, path_of(step)) for step in steps(move(disk(CARRY, "vdd"), active=False, keep_source_storage=True))
+        (step.verb, path_of(step)) for step in steps(move(disk(COPY, "vdd"), active=False, keep_source_storage=True))
     ]
     assert off == [
         ("record", ""),
@@ -241,7 +241,7 @@ def test_steps_name_what_they_do() -> None:
     based = dataclasses.replace(
         based, volume=dataclasses.replace(t.cast(Volume, based.volume), backing_path="/images/base.qcow2")
     )
-    texts = [str(step) for step in steps(move(disk(FULL), based, disk(CARRY, "vdd")))]
+    texts = [str(step) for step in steps(move(disk(FULL), based, disk(COPY, "vdd")))]
     assert (
         "on /images/base.qcow2" in texts[2]
         and "base.qcow2" not in texts[1]

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import (
-    CARRY,
+    COPY,
     DELTA,
     FULL,
     SHARED,
@@ -76,7 +76,7 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"move": {"disks": (disk("a", pool="fast", room=GIB + 1),)}}, ["2 GiB must stay free (reserve)"]),
     ({"move": {"disks": (disk("a"), disk("b"), disk("c", pool="fast"), disk("d", SHARED))}}, []),
     ({"move": {"disks": (disk("a", pool="fast"), disk("b", pool="fast"))}}, ["pool fast"]),
-    ({"move": {"disks": (disk("a", CARRY, room=3 * GIB),), "active": False}}, ["pool default"]),
+    ({"move": {"disks": (disk("a", COPY, room=3 * GIB),), "active": False}}, ["pool default"]),
     # what it runs on
     ({"guest": {"virt_type": "xen"}}, ["xen", "qemu, kvm"]),
     ({"guest": {"machine": "q37"}}, ["q37"]),
@@ -107,7 +107,7 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"dest": {"libvirt_version": 10_003_000}, "tuning": {"parallel": 2, **TLS}}, []),
     ({"dest": OLD, "tuning": {"parallel": 2, **PLAIN}}, []),
     ({"dest": OLD, "tuning": {**TLS}}, []),
-    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
+    ({"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", COPY))}}, []),
     (
         {"dest": OLD, "tuning": {"parallel": 2, **TLS}, "move": {"disks": (disk("a", SHARED), disk("b", DELTA))}},
         ["parallel with tls"],
@@ -144,7 +144,7 @@ CASES: list[tuple[Parts, list[str]]] = [
     ),
     # what a tunnel carries
     ({"tuning": TUNNEL}, ["vda would have to be copied", "transport: tls"]),
-    ({"tuning": TUNNEL, "move": {"disks": (disk("a", SHARED), disk("b", CARRY))}}, []),
+    ({"tuning": TUNNEL, "move": {"disks": (disk("a", SHARED), disk("b", COPY))}}, []),
     ({"tuning": TUNNEL, "move": {"active": False}}, []),
     ({"tuning": {"postcopy": True, "parallel": 2, **PLAIN}}, []),
 ]

@@ -73,7 +73,7 @@ class Hosts:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False, again: bool = False) -> Verdict:
-    """Settle the migration of web1."""
+    """Reconcile the migration of web1."""
     patched: dict[str, t.Any] = {
         "state_there": hosts.state,
         "job_active": hosts.job_active,
@@ -84,11 +84,11 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
         monkeypatch.setattr(migrate, name, fake)
     monkeypatch.setattr(reconcile, "_suspended", lambda *_more: False)
     monkeypatch.setattr(reconcile, "_superseded", lambda *_more: False)
-    monkeypatch.setattr(reconcile, "let_run", hosts.doer("resume"))
+    monkeypatch.setattr(reconcile, "resume_guest", hosts.doer("resume"))
     monkeypatch.setattr(copy_offline, "release", hosts.doer("release"))
     monkeypatch.setattr(reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
     more: dict[str, t.Any] = {"again": True} if again else {}
-    return reconcile.settled(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
+    return reconcile.reconcile(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
 
 
 # Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import aborting, clearing, settling
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import aborting, clearing, reconciling
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, judge
 
 STATES = [
@@ -115,18 +115,18 @@ TASKS: list[tuple[Observation, str, str]] = [
         "its migration to hyper3 is in progress or was interrupted",
     ),
     (Observation("running", "absent", **HERE), "here", "move"),
-    (Observation("paused", "absent", **HERE), "here, paused", "settle"),
+    (Observation("paused", "absent", **HERE), "here, paused", "reconcile"),
     (Observation("paused", "absent", was_paused=True, **HERE), "here", "move"),
-    (Observation("running", "paused", **HERE), "dead copy", "settle"),
-    (Observation("running", "incoming", job_active=True, **HERE), "under way", "settle"),
+    (Observation("running", "paused", **HERE), "dead copy", "reconcile"),
+    (Observation("running", "incoming", job_active=True, **HERE), "under way", "reconcile"),
     (Observation("running", "running", **HERE), "split", "seen on both hosts: split"),
-    (Observation("migrated", "paused", **HERE), "left behind, paused", "settle"),
+    (Observation("migrated", "paused", **HERE), "left behind, paused", "reconcile"),
     (Observation("absent", "paused", again=True, **HERE), "arrived, paused", "finish"),
     (Observation("absent", "running", again=True, **HERE), "arrived", "finish"),
     (Observation("absent", "reserved", again=True, **HERE), "arrived, reserved", "finish"),
     (Observation("absent", "shutdown", again=True, **HERE), "arrived, off", "finish"),
     (Observation("absent", "shutdown", **HERE), "stopped", "seen on both hosts: stopped on the way"),
-    (Observation("absent", "incoming", again=True, **HERE), "gone too early", "settle"),
+    (Observation("absent", "incoming", again=True, **HERE), "gone too early", "reconcile"),
 ]
 
 
@@ -139,7 +139,9 @@ def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
     except VirtError as error:
         told = str(error)
         assert isinstance(error, NotFound if state == "missing" else Refused)
-    assert verdict.state == state and (told == does if does in ("leave", "move", "settle", "finish") else does in told)
+    assert verdict.state == state and (
+        told == does if does in ("leave", "move", "reconcile", "finish") else does in told
+    )
 
 
 UNSEEN = "one host cannot be reached; the guest may be on either; run again when both can be reached"
@@ -399,12 +401,12 @@ def test_what_failed_is_told_with_what_was_seen() -> None:
         verdicts.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
     error = verdicts.unsettled("web1", "hyper2", "reset", Failed("busy"))
     assert str(error).endswith("hyper2: reset. What it left was not cleaned up: busy; run again")
-    verdicts.check_settled(seen_as("rolled_back"), "web1", "hyper2")
+    verdicts.check_reconciled(seen_as("rolled_back"), "web1", "hyper2")
     for verdict, still in ((seen_as("nothing", "split"), False), (seen_as("done", "split"), True)):
         with pytest.raises(
             Failed, match=r"^cannot resolve the migration of web1 to hyper2: seen on both hosts: split$"
         ):
-            verdicts.check_settled(verdict, "web1", "hyper2", still=still)
+            verdicts.check_reconciled(verdict, "web1", "hyper2", still=still)
 
 
 def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
@@ -422,5 +424,6 @@ def test_who_is_alone_clears_away_what_moves_there() -> None:
         steps for *_case, steps in cases
     ]
     assert (
-        str(settling(move)) == "resolve the interrupted migration of web1 to hyper2" and settling(move).verb == "settle"
+        str(reconciling(move)) == "resolve the interrupted migration of web1 to hyper2"
+        and reconciling(move).verb == "reconcile"
     )
