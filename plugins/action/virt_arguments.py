@@ -52,10 +52,10 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(
             {"action": {"type": "str", "required": True, "choices": _actions.names()}},
         )
-        action, said = _actions.action(options["action"]), RunVariables(self, task_vars or {})
+        action, variables = _actions.action(options["action"]), RunVariables(self, task_vars or {})
         try:
             _check_collections(action)
-            values = _arguments.asked(action, said.values(action.arguments), said.inventory)
+            values = _arguments.asked(action, variables.values(action.arguments), variables.inventory)
             if "gone" in action.arguments:
                 self._check_gone(values, task_vars or {})
         except BadInput as error:

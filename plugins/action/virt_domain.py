@@ -39,16 +39,16 @@ class ActionModule(UntrustedAction):
             raise AnsibleActionFail("; ".join(problems))
         duplicates = boolean(arguments.get("allow_duplicates"), strict=False)  # the module says what it must be
         names = None if duplicates else Names(self, task_vars or {})
-        told, arguments = self._told(arguments, names, task_vars or {}) if names else ({}, arguments)
-        if told and "domains" not in arguments:
-            return {**result, "pending": [], "notes": [], "diff": [], **told[0]}
-        if told and not arguments["domains"]:
-            return {**result, **_guest.merged(told, None)}
+        decided, arguments = self._decided(arguments, names, task_vars or {}) if names else ({}, arguments)
+        if decided and "domains" not in arguments:
+            return {**result, "pending": [], "notes": [], "diff": [], **decided[0]}
+        if decided and not arguments["domains"]:
+            return {**result, **_guest.merged(decided, None)}
         with _waiting.lines(self._awaited(arguments, task_vars or {})):
             made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
-        return {**result, **(_guest.merged(told, made) if told else made)}
+        return {**result, **(_guest.merged(decided, made) if decided else made)}
 
     def _awaited(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> str | None:
         """What is shown while the host waits for guests; in check mode, and in the background, nobody waits."""
@@ -56,7 +56,7 @@ class ActionModule(UntrustedAction):
             return None
         return _waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
 
-    def _told(
+    def _decided(
         self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]
     ) -> tuple[_guest.Told, dict[str, t.Any]]:
         """Results of the guests that are not this host's to work on, by their place in the list, and the arguments
@@ -64,7 +64,11 @@ class ActionModule(UntrustedAction):
         """
         guests = _guests(arguments)
         concerned = {str(one["name"]): one for one in guests if _is_asked(one)}
-        here, told, hostvars = str(task_vars.get("inventory_hostname")), _guest.Told(), task_vars.get("hostvars") or {}
+        here, decided, hostvars = (
+            str(task_vars.get("inventory_hostname")),
+            _guest.Told(),
+            task_vars.get("hostvars") or {},
+        )
         shown = {name: hostvars[name].get("virt_hypervisor") for name in concerned if name in hostvars}
         elsewhere = any(hypervisor not in (None, here) for hypervisor in shown.values())
         asked = names.asked(concerned, alone=elsewhere) if concerned else {}
@@ -72,10 +76,10 @@ class ActionModule(UntrustedAction):
             name = str(one.get("name")) if isinstance(one, dict) else ""
             found = _holders.verdict(name, _state(one), here, asked, shown.get(name)) if name in concerned else None
             if found and not found.go:
-                told[place] = {"name": name, "changed": False, "failed": found.failed, "msg": found.why, "steps": []}
+                decided[place] = {"name": name, "changed": False, "failed": found.failed, "msg": found.why, "steps": []}
         if not isinstance(arguments.get("domains"), list):
-            return told, arguments
-        return told, {**arguments, "domains": [one for place, one in enumerate(guests) if place not in told]}
+            return decided, arguments
+        return decided, {**arguments, "domains": [one for place, one in enumerate(guests) if place not in decided]}
 
     def _prepared(self, guest: t.Any, task_vars: dict[str, t.Any] | None, problems: list[str]) -> t.Any:
         """The guest as the host is told of it; what is wrong goes into `problems`."""

@@ -25,8 +25,8 @@ class ActionModule(UntrustedAction):
         _checked, options = self.validate_argument_spec(OPTIONS)
         if options.pop("controller"):
             options["sources"] = sorted({*options["sources"], *self._session()})
-        told = self._execute_module(module_args=options, task_vars=task_vars, wrap_async=self._task.async_val)
-        return {**result, **told}
+        answer = self._execute_module(module_args=options, task_vars=task_vars, wrap_async=self._task.async_val)
+        return {**result, **answer}
 
     def _session(self) -> list[str]:
         """Where this session comes from, if by SSH.

@@ -44,21 +44,21 @@ class ActionModule(WatchedAction):
             arguments, local, fan_out = self._prepared()
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
-        told = self._asked(arguments, variables)
+        answer = self._asked(arguments, variables)
         host = str(variables.get("inventory_hostname"))
-        if told.get("failed") or self._task.check_mode:
-            return told
-        image = (arguments.get("pool", "default"), told.get("name"), told.get("content"))
+        if answer.get("failed") or self._task.check_mode:
+            return answer
+        image = (arguments.get("pool", "default"), answer.get("name"), answer.get("content"))
         turns = FanOut(Path(constants.DEFAULT_LOCAL_TMP), *map(str, image)) if fan_out else None
-        if told.get("part"):
-            told = self._fetched(host, arguments, local, turns, told, variables)
-        elif told.get("progress"):
-            told = self._watched(arguments, variables, {f"{host}: {told['name']}": told["progress"]})
-        elif told.get("changed") or told.get("read_again"):  # its manifest then says that it was
-            told = self._execute_module(module_args=arguments, task_vars=variables)
-        if turns and told.get("content") and not told.get("failed"):
+        if answer.get("part"):
+            answer = self._fetched(host, arguments, local, turns, answer, variables)
+        elif answer.get("progress"):
+            answer = self._watched(arguments, variables, {f"{host}: {answer['name']}": answer["progress"]})
+        elif answer.get("changed") or answer.get("read_again"):  # its manifest then says that it was
+            answer = self._execute_module(module_args=arguments, task_vars=variables)
+        if turns and answer.get("content") and not answer.get("failed"):
             turns.holds(host)
-        return told
+        return answer
 
     def _prepared(self) -> tuple[dict[str, t.Any], Path | None, bool]:
         """The module's arguments, the file on the controller, and whether hosts feed each other; raises ValueError."""
@@ -91,18 +91,18 @@ class ActionModule(WatchedAction):
         arguments: dict[str, t.Any],
         local: Path | None,
         turns: FanOut | None,
-        told: dict[str, t.Any],
+        offer: dict[str, t.Any],
         variables: dict[str, t.Any],
     ) -> dict[str, t.Any]:
         """Have it fetched, from whoever's turn it is; a host that cannot feed is passed over."""
-        part = told["part"]
+        part = offer["part"]
         work = part["path"].rpartition("/")[0]
-        if told.get("checksum") and told.get("verified"):  # known by now: no list is read a second time
+        if offer.get("checksum") and offer.get("verified"):  # known by now: no list is read a second time
             arguments = {key: value for key, value in arguments.items() if key not in ("signature", "keyring")}
-            arguments["checksum"] = told["checksum"]
+            arguments["checksum"] = offer["checksum"]
 
         def have(source: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-            return self._watched(source, variables, {f"{host}: {told['name']}": f"{work}/progress"})
+            return self._watched(source, variables, {f"{host}: {offer['name']}": f"{work}/progress"})
 
         with contextlib.ExitStack() as stack:
             feeder = stack.enter_context(turns.turn()) if turns else None
@@ -118,7 +118,7 @@ class ActionModule(WatchedAction):
                 )
                 stack.enter_context(turns.source())
             if local:
-                self._upload(f"{host}: {told['name']}", local, part)
+                self._upload(f"{host}: {offer['name']}", local, part)
             result = have(arguments)
             if turns and not result.get("failed"):
                 turns.holds(host)  # before the source is free for others

@@ -63,11 +63,11 @@ def _guests(
             problems.found.append(f"cannot import {one['name']}: {one['host']} did not describe it, and says above why")
             continue
         answers = results[one["host"]]["domains"]
-        told = next((item for item in answers if isinstance(item, dict) and item.get("uuid") == one["uuid"]), {})
-        found = problems.tried(functools.partial(_import.guest, one["name"], told))
+        answer = next((item for item in answers if isinstance(item, dict) and item.get("uuid") == one["uuid"]), {})
+        found = problems.tried(functools.partial(_import.guest, one["name"], answer))
         problems.found += _import.differences(one["name"], compared.get(one["host"]) or {})
         if found is not None:
             guests.append(found)
-            notes += _import.notes(one["name"], told, found)
+            notes += _import.notes(one["name"], answer, found)
     problems.refuse()
     return guests, notes

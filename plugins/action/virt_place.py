@@ -216,14 +216,16 @@ def _left(
     for source, found in leave.items():
         for guest in found:
             item = placed[guest["name"]]
-            told = {"name": guest["name"], "source": source, "state": guest["state"], "why": printable(item.why)}
+            described = {"name": guest["name"], "source": source, "state": guest["state"], "why": printable(item.why)}
             if item.exists:
-                stays.append({**told, "why": f"{item.host} has it too, and it runs there; remove the copy on {source}"})
+                stays.append(
+                    {**described, "why": f"{item.host} has it too, and it runs there; remove the copy on {source}"}
+                )
             elif item.host is None:
-                stays.append(told)
+                stays.append(described)
             else:
                 moves.append(
-                    {**told, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]}
+                    {**described, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]}
                 )
     moves.sort(key=lambda move: (move["state"] not in placement.ACTIVE, -move["memory_mib"], move["name"]))
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}

@@ -40,7 +40,7 @@ class ActionModule(UntrustedAction):
         others = [variables["hostvars"][name] for name in params["hypervisors"] or () if name in hosts]
         inventories = {_inventory(one) for one in others} - {""}
         certifier = Certifier(
-            params, gate, lambda said: self._call(said, variables), _inventory(variables), inventories, hosts
+            params, gate, lambda options: self._call(options, variables), _inventory(variables), inventories, hosts
         )
         try:
             _place(params)
@@ -66,9 +66,10 @@ class ActionModule(UntrustedAction):
         return t.cast(Variables, params)
 
     def _call(self, params: Variables, task_vars: Variables) -> Variables:
-        said = {option: value for option, value in params.items() if value is not None}
+        options = {option: value for option, value in params.items() if value is not None}
         return t.cast(
-            Variables, self._execute_module(module_name="corral.virt.virt_tls", module_args=said, task_vars=task_vars)
+            Variables,
+            self._execute_module(module_name="corral.virt.virt_tls", module_args=options, task_vars=task_vars),
         )
 
 

@@ -324,12 +324,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _pki_dir(self, name: str) -> str:
         """Where libvirt finds the certificate for a hypervisor."""
-        said = {option: self._render(name, self.get_option(option) or "") for option in _credential_files.OPTIONS}
-        if not any(said.values()):
+        paths = {option: self._render(name, self.get_option(option) or "") for option in _credential_files.OPTIONS}
+        if not any(paths.values()):
             return t.cast(str, self.loader.path_dwim(self._render(name, self.get_option("pki_dir"))))
         try:
             return self._credentials.directory(
-                {option: self.loader.path_dwim(path) if path else "" for option, path in said.items()}
+                {option: self.loader.path_dwim(path) if path else "" for option, path in paths.items()}
             )
         except BadInput as error:
             raise AnsibleParserError(printable(str(error))) from error

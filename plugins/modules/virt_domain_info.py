@@ -179,8 +179,12 @@ def _described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mappin
     """A guest as arguments."""
     xml = query.definition(query.by_uuid(connection, guest["uuid"]), secrets=True)
     least = params["arguments"] == "minimal"
-    told = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
-    return {"arguments": told.arguments, "withheld_arguments": told.withheld, "not_imported": told.not_imported}
+    description = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
+    return {
+        "arguments": description.arguments,
+        "withheld_arguments": description.withheld,
+        "not_imported": description.not_imported,
+    }
 
 
 def main() -> None:

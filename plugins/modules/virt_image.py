@@ -413,9 +413,9 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
     """Read an address; who the user is, only the server of `url` is told."""
 
     def read(location: str, headers: t.Mapping[str, str]) -> t.Any:
-        said = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
+        options = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
         if urlsplit(location)[:2] == urlsplit(params["url"] or "")[:2]:
-            said.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
+            options.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
             headers = {**(params["headers"] or {}), **headers}
         try:
             return open_url(
@@ -424,7 +424,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
                 http_agent="corral.virt",
                 decompress=False,
                 unredirected_headers=["Authorization", "Cookie", *(params["headers"] or ())],
-                **said,
+                **options,
             )
         except UrlsError as error:
             raise image_checks.unread(location, error) from error

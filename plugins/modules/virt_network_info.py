@@ -103,7 +103,7 @@ OPTIONS = {
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    told = []
+    rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
             for network in networks(connection, module.params["name"]):
@@ -111,8 +111,8 @@ def main() -> None:
                 row = {**noun.describe(NETWORK, name, there), "leases": leases(network)}
                 if module.params["arguments"]:
                     row["arguments"] = arguments(NETWORK, name, there)
-                told.append(row)
-    module.exit_json(changed=False, networks=told)
+                rows.append(row)
+    module.exit_json(changed=False, networks=rows)
 
 
 if __name__ == "__main__":

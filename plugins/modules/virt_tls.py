@@ -355,11 +355,11 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
     plan = plans.plan(host.goals, states, params["certificates"] or {}, now=clock())
     steps = [*plan.steps, *_reading(params, host, states, plan.steps, gate)]
     results = gate.run(steps, host.do)
-    states, told = host.found(), [step for step in steps if step.changes]
+    states, changed = host.found(), [step for step in steps if step.changes]
     return {
-        "changed": bool(told),
+        "changed": bool(changed),
         "diff": _changes.diff(plan.changes),
-        "steps": [str(step) for step in told],
+        "steps": [str(step) for step in changed],
         "renewed": [step.identity.name for step in steps if isinstance(step, Request)],
         "requests": {step.identity.name: csr for step, csr in zip(steps, results) if isinstance(step, Request)},
         "certificates": {

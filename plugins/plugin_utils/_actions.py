@@ -116,7 +116,7 @@ def action(name: str) -> Action:
         verb=entry.get("verb") or name.replace("_", " "),
         domain=entry.get("domain") or {},
         from_states=tuple(entry.get("from") or ()),
-        arguments={**_options(module), **{key: _argument(key, said or {}) for key, said in given.items()}},
+        arguments={**_options(module), **{key: _argument(key, entry_spec or {}) for key, entry_spec in given.items()}},
         inside=module.get("inside"),
         only_inside=tuple(module.get("only_inside") or ()),
         survey=tuple(entry.get("survey") or (name for name in given if name != "virt_group")),
@@ -126,13 +126,13 @@ def action(name: str) -> Action:
     )
 
 
-def _argument(name: str, said: Spec) -> Argument:
+def _argument(name: str, own: Spec) -> Argument:
     """An argument as the action says it, on top of what holds for all actions.
 
     Of one with another type that does not hold.
     """
-    common = {} if "type" in said else _catalogue()["arguments"].get(name, {})
-    entry = {**common, **said}
+    common = {} if "type" in own else _catalogue()["arguments"].get(name, {})
+    entry = {**common, **own}
     keys = ("description", "required", "minimum", "kind", "existing", "options_of")
     spec = {key: value for key, value in entry.items() if key not in keys}
     return Argument(name, spec, **{key: entry[key] for key in keys if key in entry})

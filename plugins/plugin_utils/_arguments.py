@@ -37,11 +37,11 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
 
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
     """
-    said = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
+    provided = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
     strange = [name for name in given if name not in action.arguments]
     problems = _strangers(action, strange, known)
     values = _converted(
-        action, {name: _parsed(action.arguments[name], value) for name, value in said.items()}, problems
+        action, {name: _parsed(action.arguments[name], value) for name, value in provided.items()}, problems
     )
     for name, value in values.items():
         problems += _misfits(action.arguments[name], value)
@@ -127,16 +127,16 @@ def _read(text: str) -> object:
     return None
 
 
-def _converted(action: Action, said: Given, problems: list[str]) -> dict[str, t.Any]:
+def _converted(action: Action, provided: Given, problems: list[str]) -> dict[str, t.Any]:
     """Values of their types, with the catalogue's defaults; what a module checks itself goes on as it is."""
     spec = {name: {**argument.spec, "no_log": False} for name, argument in action.arguments.items()}
-    flat = {name: _flat(each) for name, each in spec.items() if name in said or not action.arguments[name].option}
-    result = ArgumentSpecValidator(flat).validate(dict(said))
+    flat = {name: _flat(each) for name, each in spec.items() if name in provided or not action.arguments[name].option}
+    result = ArgumentSpecValidator(flat).validate(dict(provided))
     problems += map(str, result.error_messages)
     values = {name: value for name, value in result.validated_parameters.items() if value is not None}
     return {
         **values,
-        **{name: value for name, value in said.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])},
+        **{name: value for name, value in provided.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])},
     }
 
 

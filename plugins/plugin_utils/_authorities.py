@@ -244,9 +244,9 @@ class Authorities:
             for text in certificates:
                 if parsed(text.encode()) is None:
                     continue
-                said = self._parsed(self._directory / "issued/fresh.pem", text.encode())
-                if said.issuer and said.holder == name and said.serial not in {*known, *revoked}:
-                    self._records.write(f"issued/{said.serial}.pem", said.line().encode() + text.encode())
+                certificate = self._parsed(self._directory / "issued/fresh.pem", text.encode())
+                if certificate.issuer and certificate.holder == name and certificate.serial not in {*known, *revoked}:
+                    self._records.write(f"issued/{certificate.serial}.pem", certificate.line().encode() + text.encode())
 
     def seen(
         self,
@@ -271,14 +271,16 @@ class Authorities:
                     folder = self._directory / ("issued" if used else "superseded")
                     folder.mkdir(mode=0o700, exist_ok=True)
                     one.path.rename(folder / one.path.name)
-            told = {
+            trusted = {
                 key: sorted(filter(_DIGEST.fullmatch, map(str, value)))
                 for key, value in trusts.items()
                 if key in AUTHORITIES
             }
-            said = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **told}}
-            if said != before:
-                self._records.write(f"hosts/{name}.json", json.dumps(said, sort_keys=True, indent=1).encode() + b"\n")
+            host_record = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **trusted}}
+            if host_record != before:
+                self._records.write(
+                    f"hosts/{name}.json", json.dumps(host_record, sort_keys=True, indent=1).encode() + b"\n"
+                )
 
     def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
         """The valid certificates of these holders."""
@@ -384,7 +386,7 @@ class Authorities:
                 f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is "
                 "gone"
             )
-        said = files.describe(certificate)
+        description = files.describe(certificate)
         holder, unit = (
             str(certificate.subject.get_attributes_for_oid(oid)[0].value)
             for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
@@ -393,7 +395,16 @@ class Authorities:
             pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._cas.of(authority)
         }
         issuer = next((digest for pem, digest in cas.items() if signed(certificate, pem)), "")
-        return Issued(path, said.serial, holder, unit, issuer, said.subject, said.names, said.not_after)
+        return Issued(
+            path,
+            description.serial,
+            holder,
+            unit,
+            issuer,
+            description.subject,
+            description.names,
+            description.not_after,
+        )
 
     @staticmethod
     def _off(authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued]) -> list[Issued]:

@@ -96,16 +96,16 @@ class Certifier:
         """Whether other CAs than the controller's sign. Raises BadInput where that is said of a part only."""
         options = {"libvirt": "ca_certificate", "qemu": "qemu_ca_certificate"}
         missing = [options[name] for name in self.params["identities"] if not self.params[options[name]]]
-        said = [
+        given = [
             option
             for option in (*options.values(), "ca_crl", "qemu_ca_crl", "revoked", "certificates")
             if self.params[option]
         ]
-        if said and missing:
+        if given and missing:
             raise BadInput(
-                [f"{option} is missing: {', '.join(said)} requires it to name the signing CAs" for option in missing]
+                [f"{option} is missing: {', '.join(given)} requires it to name the signing CAs" for option in missing]
             )
-        return bool(said)
+        return bool(given)
 
     def revoke(self) -> Variables:
         """Nothing of this needs the host, which may be gone, or somebody else's by now."""
@@ -166,21 +166,23 @@ class Certifier:
         used = sorted(
             {goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set())
         )
-        making = [step for name in used for step in authorities.due(name, days=params["days"])]
+        new_steps = [step for name in used for step in authorities.due(name, days=params["days"])]
         if params["new_authority"]:
-            making += [authorities.another(name) for name in used if name not in {step.authority for step in making}]
-        self.gate.run(making, lambda step: authorities.make(step, within=self._constraints(step.authority)))
+            new_steps += [
+                authorities.another(name) for name in used if name not in {step.authority for step in new_steps}
+            ]
+        self.gate.run(new_steps, lambda step: authorities.make(step, within=self._constraints(step.authority)))
         protecting = authorities.unprotected()
         self.gate.run(protecting, authorities.protect)
-        return [*map(str, making), *map(str, protecting)]
+        return [*map(str, new_steps), *map(str, protecting)]
 
     def _constraints(self, authority: str) -> list[str]:
         """What a CA is restricted to: to the controller's name, too, where it signs for that and may not sign for
         any name.
         """
-        said: list[str] = self.params["ca_constraints"]
-        domains, _networks = subtrees(said)
-        return [*said, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else said
+        constraints: list[str] = self.params["ca_constraints"]
+        domains, _networks = subtrees(constraints)
+        return [*constraints, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else constraints
 
     def _agreed(
         self,

@@ -53,8 +53,8 @@ def display(way: Way, found: t.Mapping[str, t.Any]) -> list[str]:
     viewer = _VIEWERS.get((str(found.get("type")), ports[0])) if ports else None
     if viewer is None:
         return []
-    port, told = int(found[ports[0]]), str(found.get("listen") or "127.0.0.1")
-    listen = _EVERYWHERE.get(told, told)
+    port, address = int(found[ports[0]]), str(found.get("listen") or "127.0.0.1")
+    listen = _EVERYWHERE.get(address, address)
     there = f"[{listen}]" if ":" in listen else listen
     if way.local:
         return [viewer.format("localhost" if listen == "127.0.0.1" else there, port)]
@@ -72,5 +72,5 @@ def beyond(way: Way, uri: str) -> Way:
     return Way(place.hostname, user=place.username if ssh else None, port=place.port if ssh else None)
 
 
-def _is_port(told: object) -> bool:
-    return isinstance(told, int) and 0 < told < 2**16
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and 0 < value < 2**16

@@ -24,10 +24,10 @@ def warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
     authorities: dict[str, datetime.datetime] = {}
     for path in sorted(Path(ca_dir).expanduser().glob("hosts/*.json")):
         try:
-            said = json.loads(path.read_text())
-            end = min(datetime.datetime.fromisoformat(end) for end in said["ends"].values())
-            renewal = datetime.timedelta(days=said["renew_before"])
-            for name, last in said["authorities"].items():
+            host_record = json.loads(path.read_text())
+            end = min(datetime.datetime.fromisoformat(end) for end in host_record["ends"].values())
+            renewal = datetime.timedelta(days=host_record["renew_before"])
+            for name, last in host_record["authorities"].items():
                 authorities[name] = max(datetime.datetime.fromisoformat(last), authorities.get(name, now))
             if now - end > _FORGOTTEN:
                 continue

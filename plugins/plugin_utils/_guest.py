@@ -108,7 +108,7 @@ def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> 
     return [without_secrets(remove_values(one, hidden)) for one in found]
 
 
-def merged(told: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """One result for the guests that were worked on and those that were not.
 
     `made` is the module's, None where it was not needed.
@@ -116,9 +116,9 @@ def merged(told: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     if made is not None and "results" not in made:
         return dict(made)  # it refused all
     results = list(made["results"]) if made else []
-    for place in sorted(told):
-        results.insert(place, {key: value for key, value in told[place].items() if key != "failed" or value})
-    failed = [one["msg"] for one in told.values() if one["failed"]]
+    for place in sorted(decided):
+        results.insert(place, {key: value for key, value in decided[place].items() if key != "failed" or value})
+    failed = [one["msg"] for one in decided.values() if one["failed"]]
     told_by_module = [made["msg"]] if made and made.get("msg") else []
     return {
         "changed": False,
@@ -127,7 +127,7 @@ def merged(told: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
         **(made or {}),
         "results": results,
         "failed": bool(failed or (made and made.get("failed"))),
-        "msg": "; ".join([*told_by_module, *failed] or [one["msg"] for one in told.values()]),
+        "msg": "; ".join([*told_by_module, *failed] or [one["msg"] for one in decided.values()]),
     }
 
 

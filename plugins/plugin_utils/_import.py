@@ -29,9 +29,9 @@ Guest = dict[str, t.Any]
 _SECRETS = {"graphics": "password"}  # the secret of each argument that may be withheld
 
 
-def guest(name: str, told: t.Mapping[str, t.Any]) -> Guest:
+def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
     """The arguments of one guest, with a placeholder for each secret; raises BadInput for an answer that is none."""
-    arguments, withheld = told.get("arguments"), told.get("withheld_arguments") or {}
+    arguments, withheld = answer.get("arguments"), answer.get("withheld_arguments") or {}
     if not isinstance(arguments, dict) or arguments.get("name") != name or not isinstance(withheld, dict):
         raise BadInput(f"cannot import {name}: its host does not answer with arguments of it")
     wrong = ArgumentSpecValidator(GUEST_OPTIONS).validate(untagged({**arguments, **withheld})).error_messages
@@ -39,8 +39,8 @@ def guest(name: str, told: t.Mapping[str, t.Any]) -> Guest:
         raise BadInput(f"cannot import {name}: its host answers with what are no arguments ({'; '.join(wrong)})")
     variable = f"vault_{word(name)}"
     secrets = {
-        option: {**said, _SECRETS[option]: Placeholder.of(f"{variable}_{option}_{_SECRETS[option]}")}
-        for option, said in withheld.items()
+        option: {**value, _SECRETS[option]: Placeholder.of(f"{variable}_{option}_{_SECRETS[option]}")}
+        for option, value in withheld.items()
     }
     return {**untagged(arguments), **untagged(secrets)}
 
@@ -53,9 +53,9 @@ def differences(name: str, compared: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         if one.get("failed"):
             yield f"cannot import {name}: its host refuses the arguments: {one.get('msg')}"
         elif one.get("changed"):
-            told = ", ".join(map(str, (one.get("diff") or {}).get("after") or ())) or "unknown"
+            changes = ", ".join(map(str, (one.get("diff") or {}).get("after") or ())) or "unknown"
             remedy = "name the guests without it: -e guest=..."
-            yield f"cannot import {name}: the arguments would change it ({told}); {remedy}"
+            yield f"cannot import {name}: the arguments would change it ({changes}); {remedy}"
 
 
 def files(guests: t.Sequence[Guest], dest: str, form: str) -> dict[str, str]:
@@ -65,10 +65,10 @@ def files(guests: t.Sequence[Guest], dest: str, form: str) -> dict[str, str]:
     return {f"{dest.rstrip('/')}/{one['name']}.yml": written({"virt_guest": one}) for one in guests}
 
 
-def notes(name: str, told: t.Mapping[str, t.Any], described: Guest) -> list[str]:
+def notes(name: str, answer: t.Mapping[str, t.Any], described: Guest) -> list[str]:
     """What is yet to be done for one guest: secrets to set, and what no argument describes."""
     found = [f"{name}: set {variable} (ansible-vault)" for variable in placeholders(described)]
-    left = [one for one in told.get("not_imported") or () if isinstance(one, dict)]
+    left = [one for one in answer.get("not_imported") or () if isinstance(one, dict)]
     told_of = {option for option in _SECRETS if isinstance(described.get(option), dict)}
     return found + [
         f"{name}: {one.get('path')}: {one.get('why')}"

@@ -195,8 +195,10 @@ def _places(guests: Guests, names: t.Sequence[str]) -> str:
     return " and ".join(f"{name} on {guests[name][0]}" for name in names[:_TOLD]) + more
 
 
-def _some(told: t.Sequence[str]) -> str:
-    return "; ".join(told[:_TOLD]) + (f"; and {len(told) - _TOLD} more such addresses" if told[_TOLD:] else "")
+def _some(addresses: t.Sequence[str]) -> str:
+    return "; ".join(addresses[:_TOLD]) + (
+        f"; and {len(addresses) - _TOLD} more such addresses" if addresses[_TOLD:] else ""
+    )
 
 
 def _usable(known: t.Iterable[str]) -> list[str]:

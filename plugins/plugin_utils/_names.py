@@ -180,9 +180,9 @@ def _told(answer: Variables) -> Variables:
     return {"names": [str(item.get("name")) for item in domains if isinstance(item, dict)]}
 
 
-def _asked(told: Variables, makes: t.Sequence[str], names: t.Collection[str]) -> Asked:
-    known = None if told["names"] is None else frozenset(told["names"])
-    return Asked(known, frozenset(names if _UNKNOWN in makes else makes), told.get("reason", ""))
+def _asked(answer: Variables, makes: t.Sequence[str], names: t.Collection[str]) -> Asked:
+    known = None if answer["names"] is None else frozenset(answer["names"])
+    return Asked(known, frozenset(names if _UNKNOWN in makes else makes), answer.get("reason", ""))
 
 
 def play_of(task: t.Any) -> t.Any:

@@ -45,17 +45,17 @@ class Issued:
         """What stands before the certificate in its file: to read it there is a hundred times faster, and there are
         thousands of files.
         """
-        said = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
-        return json.dumps(said, sort_keys=True) + "\n"
+        fields = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
+        return json.dumps(fields, sort_keys=True) + "\n"
 
     @classmethod
     def of(cls, path: Path, text: bytes) -> Issued | None:
         """What its file says; None where that is only the certificate, as an earlier version wrote it."""
         if not text.startswith(b"{"):
             return None
-        said = json.loads(text.split(b"\n", 1)[0])
-        ends = datetime.datetime.fromisoformat(said["not_after"])
-        return cls(**{**said, "path": path, "names": tuple(said["names"]), "not_after": ends})
+        fields = json.loads(text.split(b"\n", 1)[0])
+        ends = datetime.datetime.fromisoformat(fields["not_after"])
+        return cls(**{**fields, "path": path, "names": tuple(fields["names"]), "not_after": ends})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,10 +133,10 @@ class Records:
     def host(self, name: str) -> dict[str, t.Any]:
         """What is known of a host; what cannot be read is written anew when it is seen again."""
         try:
-            said = json.loads((self.directory / f"hosts/{name}.json").read_text())
+            host_record = json.loads((self.directory / f"hosts/{name}.json").read_text())
         except (FileNotFoundError, ValueError):
             return {}
-        return said if isinstance(said, dict) and isinstance(said.get("trusts"), dict) else {}
+        return host_record if isinstance(host_record, dict) and isinstance(host_record.get("trusts"), dict) else {}
 
     def revoke(self, serial: str, issuer: str, subject: str, *, now: datetime.datetime) -> None:
         """Write down that a certificate is revoked."""

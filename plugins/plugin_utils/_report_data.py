@@ -26,11 +26,13 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
     """
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
-    shown = [(host, told) for host, told in sorted(found.items()) if told is None or not guests or told["guests"]]
+    shown = [
+        (host, answer) for host, answer in sorted(found.items()) if answer is None or not guests or answer["guests"]
+    ]
     return {
         "version": VERSION,
         "kind": kind,
-        "hosts": [{"name": host, "reached": told is not None, **(told or {})} for host, told in shown],
+        "hosts": [{"name": host, "reached": answer is not None, **(answer or {})} for host, answer in shown],
     }
 
 

@@ -48,10 +48,10 @@ def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
             source = names.get(its.get("moving_from") or "")
             dest = its.get("moving") if name == source else name
             if its.get("moving") and source and dest in infos:
-                told = {"name": its["name"], "source": source, "dest": dest, "state": its["state"]}
+                described = {"name": its["name"], "source": source, "dest": dest, "state": its["state"]}
                 found.setdefault(
                     its["uuid"],
-                    {**told, "why": f"its migration from {source} to {dest} is in progress or was interrupted"},
+                    {**described, "why": f"its migration from {source} to {dest} is in progress or was interrupted"},
                 )
     return sorted(found.values(), key=lambda move: (move["source"], move["name"]))
 

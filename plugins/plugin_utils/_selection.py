@@ -41,12 +41,12 @@ class Hosts:
     clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        told = [f"none of {', '.join(self.answered)} has it" if self.answered else "no hypervisor answered"]
+        parts = [f"none of {', '.join(self.answered)} has it" if self.answered else "no hypervisor answered"]
         if self.silent:
-            told.append(f"{_list(self.silent)} could not be reached and may have it")
+            parts.append(f"{_list(self.silent)} could not be reached and may have it")
         if self.hidden:
-            told.append(f"--limit excludes {', '.join(self.hidden)}")
-        return "; ".join(told)
+            parts.append(f"--limit excludes {', '.join(self.hidden)}")
+        return "; ".join(parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,8 +269,8 @@ def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
 
 def _unknown(name: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
-    told = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
-    return f"cannot find {name}: {hosts}{f'; did you mean {told}?{_as_json(near)}' if told else ''}"
+    alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
+    return f"cannot find {name}: {hosts}{f'; did you mean {alternatives}?{_as_json(near)}' if alternatives else ''}"
 
 
 def _as_json(names: t.Iterable[str]) -> str:
@@ -289,20 +289,20 @@ def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str
     for name in dict.fromkeys(copy.name for copy in hit):
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
-            told = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
+            hosts_text = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
             same = "its migration is in progress or was interrupted: finish it with playbook migrate, or "
             other = "these are different guests: "
             why = same if len({copy.uuid for copy in places}) == 1 else other
-            yield f"{name} is on {told}; {why}name the host with {remedy}"
+            yield f"{name} is on {hosts_text}; {why}name the host with {remedy}"
 
 
 def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> str:
     hosts = dict.fromkeys(copy.host for copy in hit)
-    told = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
+    names_text = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
     given = arguments.get("confirm")
     wrong = f", not {given}" if given is not None else ""
     count = f"{len(hit)} guest{'s' if len(hit) != 1 else ''}"
-    return f"{action.name} would affect {count}{wrong} ({told}); to confirm: -e confirm={len(hit)}"
+    return f"{action.name} would affect {count}{wrong} ({names_text}); to confirm: -e confirm={len(hit)}"
 
 
 def _running_twice(running: t.Sequence[Copy]) -> str:

@@ -141,7 +141,7 @@ def _details(host: Report) -> list[list[_Cell]]:
     if not host["reached"]:
         return []
     shape = "{sockets} x {cores} x {threads} (sockets, cores, threads), {cpu_mhz} MHz".format_map(host)
-    told = [
+    rows = [
         ("processors", f"{host['cpu_model'] or '-'}, {shape}"),
         (
             "versions",
@@ -157,7 +157,7 @@ def _details(host: Report) -> list[list[_Cell]]:
         ),
     ]
     kept_free = [[_Cell("maintenance"), _Cell(host["maintenance"], "yellow")]] if host["maintenance"] else []
-    return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in told)]
+    return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in rows)]
 
 
 _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {

@@ -56,7 +56,7 @@ def is_report(action: str) -> bool:
 
 def message(result: t.Mapping[str, t.Any]) -> str:
     """What a task has to say, once: its message, and what a command printed."""
-    told = result.get("msg")
-    lines = [str(line) for line in told] if isinstance(told, (list, tuple)) else [str(told or "no message")]
+    text = result.get("msg")
+    lines = [str(line) for line in text] if isinstance(text, (list, tuple)) else [str(text or "no message")]
     lines += [line for output in _OUTPUTS for line in str(result.get(output) or "").splitlines() if line not in lines]
     return "\n  ".join(str(printable(line, keep="\n\t")) for line in lines)

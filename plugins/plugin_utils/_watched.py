@@ -59,19 +59,19 @@ class WatchedAction(UntrustedAction):
         files = [posixpath.join(self._folder, note) for note in notes.values()]
         ended, what = self._ended(begun["answer"], dict(zip(notes, files, strict=True))), ", ".join(notes)
         if ended["rc"]:
-            said = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
+            output = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
             remedy = "it may still be running; install flock (util-linux) on the host, and run again"
             return {
                 "failed": True,
-                "msg": f"cannot wait for the module's answer on {what} in {begun['answer']} ({said}): {remedy}",
+                "msg": f"cannot wait for the module's answer on {what} in {begun['answer']} ({output}): {remedy}",
             }
         result = self._parse_returned_data(ended, "legacy")  # as every module's answer
         self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")
         if not result.pop("_ansible_parsed"):
-            said = "".join(f" ({printable(line)})" for line in str(ended["stdout"]).splitlines()[-1:])
+            output = "".join(f" ({printable(line)})" for line in str(ended["stdout"]).splitlines()[-1:])
             return {
                 "failed": True,
-                "msg": f"the module ended without an answer on {what}{said}: it was killed on the host; run again",
+                "msg": f"the module ended without an answer on {what}{output}: it was killed on the host; run again",
             }
         for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
             result.pop(key, None)
@@ -89,14 +89,14 @@ class WatchedAction(UntrustedAction):
         command = f"{take}; rc=$?; [ $rc = {_AT_WORK} ] && {{ {look or ':'}; }}; (exit $rc)"
         failures = 0
         while True:
-            told = self._low_level_execute_command(command)
-            failures = failures + 1 if told["rc"] not in (0, _AT_WORK) else 0
-            if not told["rc"] or failures == _FAILURES:
-                return t.cast("dict[str, t.Any]", told)
+            result = self._low_level_execute_command(command)
+            failures = failures + 1 if result["rc"] not in (0, _AT_WORK) else 0
+            if not result["rc"] or failures == _FAILURES:
+                return t.cast("dict[str, t.Any]", result)
             if failures:
                 time.sleep(_LOOK_S)
                 continue
-            for what, text in zip(notes, str(told["stdout"]).splitlines(), strict=False):
+            for what, text in zip(notes, str(result["stdout"]).splitlines(), strict=False):
                 if line := shown(text):
                     self._show(what, line)
 
