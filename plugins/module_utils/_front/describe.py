@@ -47,7 +47,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
-        root, fields, memory = parse(xml), domain.read_fields(xml), record.read(xml)
+        root, fields, recorded = parse(xml), domain.read_fields(xml), record.read(xml)
         state = states.of(item)
         report = {
             "name": item.name(),
@@ -59,11 +59,11 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     report.update(_hardware(root, fields, _block_sizes(statistics)))
     report.update(
         {
-            "addresses": [*memory.get("addresses", ()), *(_seen(memory, root) if state == "running" else ())],
-            "ssh_host_key": memory.get("ssh_host_key"),
-            "unfinished": bool(memory.get("making")),
-            "moving": memory.get("moving"),
-            "moving_from": memory.get("moving_from") if memory.get("moving") else None,
+            "addresses": [*recorded.get("addresses", ()), *(_seen(recorded, root) if state == "running" else ())],
+            "ssh_host_key": recorded.get("ssh_host_key"),
+            "unfinished": bool(recorded.get("making")),
+            "moving": recorded.get("moving"),
+            "moving_from": recorded.get("moving_from") if recorded.get("moving") else None,
         }
     )
     if addresses != "none" and state == "running":
@@ -97,10 +97,10 @@ def _hardware(
     }
 
 
-def _seen(memory: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
+def _seen(recorded: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
     """Where it was seen, with the interfaces that it has now."""
     macs = {nic.mac for nic in interface.nics(root)}
-    return [entry.address for entry in map(Sighting.parse, memory.get("seen", ())) if entry and entry.mac in macs]
+    return [entry.address for entry in map(Sighting.parse, recorded.get("seen", ())) if entry and entry.mac in macs]
 
 
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:

@@ -39,10 +39,10 @@ def disks(
     Raises Refused with every disk that has none.
     """
     document = found.live_xml or found.xml
-    memory = record.read(document)
+    recorded = record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
     ours, _strange = migration_files.ours(
-        endpoints.dest, found.uuid, memory if memory.get("moving") == params["dest"] else {}
+        endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
     )
     reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours, assumed)
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
@@ -57,7 +57,7 @@ def disks(
         found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
     )
     fixed = {item["source"] for item in entries if _fixed(item)}
-    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=memory.get("volumes") or ()), found.uuid)
+    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
 
 

@@ -90,9 +90,9 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         mine = gate.hold(stack, lambda: local.locked(move.guest))
         gate.hold(stack, lambda: watch)
         found = query.find_by_uuid(endpoints.source, move.uuid)
-        memory = _record(found)
-        left = plans.clearing(move, memory.get("moving"), alone=mine is not None or not local.held(move.guest))
-        gate.run(left, lambda _step: run.reconcile(move.uuid, memory))
+        recorded = _record(found)
+        left = plans.clearing(move, recorded.get("moving"), alone=mine is not None or not local.held(move.guest))
+        gate.run(left, lambda _step: run.reconcile(move.uuid, recorded))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
@@ -108,7 +108,7 @@ class _Scene:
     seen: Observation
     found: FoundGuest | None  # on the source
     there: FoundGuest | None  # on the destination, when the source has none
-    memory: t.Mapping[str, t.Any]  # what is recorded with it
+    recorded: t.Mapping[str, t.Any]  # what is recorded with it
     source: Host
     dest: Host
 
@@ -136,7 +136,7 @@ class _Run:
         while True:
             scene = self._look()
             verdict = verdicts.judge(scene.seen)
-            moving, dest = scene.memory.get("moving") or "", self.params["dest"]
+            moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
             verdicts.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
             task = verdicts.task(scene.seen, verdict)
             if task != "reconcile":
@@ -155,16 +155,16 @@ class _Run:
             looks.host(endpoints.dest),
         )
         there = query.find(endpoints.dest, name) if found is None and name in dest.guests else None
-        memory, guest = _record(found or there), found or there
-        begun = verdicts.begun(memory, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
+        recorded, guest = _record(found or there), found or there
+        begun = verdicts.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
         if guest and begun == "here":
-            seen = reconcile.observe(endpoints, guest.uuid, was_paused=bool(memory.get("moving_paused")), again=True)
+            seen = reconcile.observe(endpoints, guest.uuid, was_paused=bool(recorded.get("moving_paused")), again=True)
         else:
             seen = Observation(
                 found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun
             )
         one = found is not None and source.uuid == dest.uuid and source.name == dest.name
-        return _Scene(dataclasses.replace(seen, same_host=one), found, there, memory, source, dest)
+        return _Scene(dataclasses.replace(seen, same_host=one), found, there, recorded, source, dest)
 
     def _finished(self, task: str, scene: _Scene, verdict: Verdict, before: list[MigrateStep]) -> dict[str, t.Any]:
         """What remains to be done, and all that was done."""
@@ -189,7 +189,7 @@ class _Run:
         domain = query.by_uuid(self.ends.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
-        move = self._move(found, scene.memory, source, dest)
+        move = self._move(found, scene.recorded, source, dest)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=looks.pools(self.ends.dest))
         guest = looks.guest(self.ends.source, found)
@@ -221,14 +221,14 @@ class _Run:
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
-    def _move(self, found: FoundGuest, memory: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
+    def _move(self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
         return self._plain(
             found.uuid,
             source_uuid=source.uuid,
             active=found.active,
             paused=found.state == "paused",
             # off since an earlier run
-            autostart=found.autostart or bool(memory.get("moving") and memory.get("moving_autostart")),
+            autostart=found.autostart or bool(recorded.get("moving") and recorded.get("moving_autostart")),
             disks=disk_moves.disks(
                 self.ends,
                 self.params,
@@ -254,19 +254,19 @@ class _Run:
 
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
         """What a run that was interrupted after the guest had arrived did not do any more."""
-        there, memory = t.cast(FoundGuest, scene.there), scene.memory
-        goes = [path for path in memory.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
+        there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
+        goes = [path for path in recorded.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
         free = disk_moves.unused(self.ends.source, goes, there.uuid)
-        move = self._plain(there.uuid, autostart=bool(memory.get("moving_autostart")) and not there.autostart)
+        move = self._plain(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
 
     def _reconcile(self, scene: _Scene, _step: MigrateStep) -> None:
-        self.reconcile(scene.uuid, scene.memory)
+        self.reconcile(scene.uuid, scene.recorded)
 
-    def reconcile(self, uuid: str, memory: t.Mapping[str, t.Any]) -> None:
+    def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
-        move = self._plain(uuid, paused=bool(memory.get("moving_paused")))
+        move = self._plain(uuid, paused=bool(recorded.get("moving_paused")))
         self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:

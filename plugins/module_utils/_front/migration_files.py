@@ -50,18 +50,18 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
     return found
 
 
-def ours(dest: t.Any, uuid: str, memory: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
+def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
     """Which files are there that the record says were made and that still are those.
 
     And why others of its paths are not.
     """
-    entries = _entries(memory)
+    entries = _entries(recorded)
     with _listed(dest, entries):
         return _judged(dest, uuid, entries)
 
 
-def _entries(memory: t.Mapping[str, t.Any]) -> list[Made]:
-    return [Made.parse(text) for text in memory.get("moving_made") or ()]
+def _entries(recorded: t.Mapping[str, t.Any]) -> list[Made]:
+    return [Made.parse(text) for text in recorded.get("moving_made") or ()]
 
 
 def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str], list[str]]:

@@ -102,9 +102,9 @@ def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
 
 
 def _superseded(dest: t.Any, uuid: str) -> bool:
-    memory = _record(query.find_by_uuid(dest, uuid))
-    paths = [Made.parse(text).path for text in memory.get("moving_made") or ()]
-    return superseded(float(memory.get("moving_let_run") or 0), map(local.written_s, paths))
+    recorded = _record(query.find_by_uuid(dest, uuid))
+    paths = [Made.parse(text).path for text in recorded.get("moving_made") or ()]
+    return superseded(float(recorded.get("moving_let_run") or 0), map(local.written_s, paths))
 
 
 def _suspended(source: t.Any, uuid: str) -> bool:
