@@ -241,7 +241,7 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
         yield f"a {device} must be on bus {' or '.join(_BUSES[device])}, not {bus}"
     if "target" in values and values["target"].startswith("fd") != (device == "floppy"):
         yield f"target {values['target']} is not valid for a {device}; omit target to have one chosen"
-    if element.find("source") is None and device in ("disk", "lun"):
+    if not remote.has_medium(element) and device in ("disk", "lun"):
         yield "only a cdrom or floppy can be without a medium; set one, or set state: absent"
     if device == "lun" and not (raw and element.get("type") in ("block", "volume", "network")):
         yield (
@@ -294,10 +294,9 @@ class Disks(Items):
             return super()._edit(found, item, index, place)
         fields = {field: value for field, value in item.fields.items() if field not in empty}
         ejected = []
-        if found.find("source") is not None:
+        if remote.has_medium(found):
             ejected = [Change(f"{place}.{empty[0]}", self.summary(found), "")]
-            remote.forget_source(found)
-            found.set("type", "file")
+            remote.eject(found)
         return ejected + super()._edit(found, dataclasses.replace(item, fields=fields), index, place)
 
 

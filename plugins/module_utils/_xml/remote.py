@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface import 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, Table, Values, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
 
-__all__ = ["NETWORK", "NVME", "check", "forget_source", "settle"]
+__all__ = ["NETWORK", "NVME", "check", "eject", "forget_source", "has_medium", "settle"]
 
 _SECRETS = {"iscsi": "iscsi", "rbd": "ceph"}  # what libvirt calls a secret for a protocol
 _PROTOCOLS = ("nbd", "iscsi", "rbd")
@@ -31,6 +31,25 @@ def forget_source(device: Element) -> None:
     for tag in ("source", "backingStore", "mirror", "auth"):
         for old in device.findall(tag):
             device.remove(old)
+
+
+_OF_NO_MEDIUM = {"index", "startupPolicy"}  # of the source of a drive, also of an empty one
+
+
+def has_medium(device: Element) -> bool:
+    """Whether it says where bytes are. An empty drive of a running guest has a source with an index."""
+    source = device.find("source")
+    return source is not None and (len(source) > 0 or bool(set(source.attrib) - _OF_NO_MEDIUM))
+
+
+def eject(device: Element) -> None:
+    """Leave the drive, and its policy for a medium that is missing."""
+    source = device.find("source")
+    policy = None if source is None else source.get("startupPolicy")
+    forget_source(device)
+    device.set("type", "file")
+    if policy:
+        child(device, "source").set("startupPolicy", policy)
 
 
 def forget_chain(device: Element) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME
+from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
 __all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved", "targets"]
@@ -55,7 +55,7 @@ def _devices(root: Element) -> t.Iterator[str]:
         address = _NVME.read(disk)
         yield f"the NVMe device {address}" if address else "an NVMe device"
     for disk in root.findall("devices/disk[@device='floppy']"):
-        if disk.find("source") is not None:
+        if has_medium(disk):
             yield "a floppy"
 
 

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
 UUID = "2ec115d7-3a88-3ceb-bc12-0ac909a6fd87"
@@ -149,3 +149,21 @@ def test_an_empty_text_ejects_a_medium_wherever_it_is(way: str, option: str) -> 
     [disk] = parse(told.xml).findall("devices/disk")
     assert disk.find("source") is None and disk.find(".//auth") is None and disk.get("type") == "file"
     assert not said.grafted(wanted, said.stored(told.xml)).changes
+
+
+@pytest.mark.parametrize("policy", ["", "optional"])
+def test_an_empty_drive_of_a_running_guest_has_nothing_to_eject(policy: str) -> None:
+    """libvirt prints a source without a place for it, with the number of its node in QEMU."""
+    drive = {"name": "a", "device": "cdrom", **({"startup_policy": policy} if policy else {})}
+    wanted = said.understood({"disks": [{**drive, "source": ""}]})
+    full = said.grafted(said.understood({"disks": [{**drive, "source": "/srv/a.iso"}]}), said.bases()["bare"]).xml
+    told = said.grafted(wanted, full)
+    assert [(change.where, change.after) for change in told.changes] == [("disks[a].source", "")]
+    root = parse(told.xml)
+    [disk] = root.findall("devices/disk")
+    source = disk.find("source")
+    assert (None if source is None else dict(source.attrib)) == ({"startupPolicy": policy} if policy else None)
+    for old in disk.findall("source"):
+        disk.remove(old)
+    disk.append(disk.makeelement("source", {"index": "2", **({"startupPolicy": policy} if policy else {})}))
+    assert not said.grafted(wanted, text(root)).changes

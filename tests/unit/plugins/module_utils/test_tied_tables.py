@@ -87,6 +87,7 @@ def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: 
         ("<shmem name='a'/>", ("shared memory",)),
         ("<disk device='floppy'><source file='/f'/></disk>", ("a floppy",)),
         ("<disk device='floppy'/>", ()),
+        ("<disk device='floppy'><source index='2'/></disk>", ()),  # empty, of a running guest
         (
             (
                 "<disk type='nvme' device='disk'><source type='pci' namespace='1'>"
