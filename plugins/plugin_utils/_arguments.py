@@ -22,8 +22,9 @@ from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 
 __all__ = ["asked", "converted", "withheld"]
 
-# Variables of Ansible, of what starts it, and of this collection's inventory; and those whose owner calls them private.
-_PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_", "_")
+# Variables of Ansible, of what starts it, and of this collection's inventory.
+_PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")
+_PRIVATE = "_"  # whose owner calls them so; the playbooks have some themselves
 _NEAR = 0.8
 _MISTYPED = 0.9  # where a name that merely looks alike may belong to somebody else
 _STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
@@ -78,6 +79,8 @@ def _meant(action: Action, name: str) -> str | None:
     """What somebody who wrote that name probably meant; None where it seems to be nothing of ours."""
     if name in action.only_inside:
         return f"""Ansible reserves that name; write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
+    if name.startswith(_PRIVATE):
+        return None
     if name.startswith(_PASSING):
         return _mistyped(action, name)
     if other := _actions.elsewhere().get(name):

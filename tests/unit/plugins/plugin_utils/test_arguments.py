@@ -266,6 +266,17 @@ def test_variables_of_awx_jobs_pass(action: str) -> None:
     assert not [each for each in problems(action, given) if each.startswith(("awx_", "tower_"))]
 
 
+def test_variables_of_the_plays_themselves_pass() -> None:
+    """Those are among what a playbook's check of its arguments is given."""
+    refused, seen = [], 0
+    for action in _actions.names():
+        plays = yaml.safe_load((ROOT / f"playbooks/{action}.yml").read_text())
+        names = {name for play in plays for name in play.get("vars") or () if name.startswith("_")}
+        seen += len(names)
+        refused += [each for each in problems(action, dict.fromkeys(names, 1)) if each.split(":")[0] in names]
+    assert seen and not refused
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
