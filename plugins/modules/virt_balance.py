@@ -60,8 +60,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moves:
-  description: The plan, best move first, with C(gain), the percentage points by which it lowers the imbalance of its two
-    hosts, and the possible cost C(cost_mib) of memory and disks. Moves that an interrupted migration has started come first (C(gain) 0).
+  description: The plan, best move first, with C(gain), the percentage points by which it lowers the imbalance of its
+    two hosts, and the possible cost C(cost_mib) of memory and disks. Moves that an interrupted migration has started
+    come first (C(gain) 0).
   returned: success
   type: list
   elements: dict

@@ -125,9 +125,8 @@ class _Cluster:
             return False
         size = source.size(guest) + dest.size(guest)
         after = max(0.0, before - less)
-        return (
-            less >= size * (1 - 1e-9) and before**0.5 - after**0.5 >= 0.5 * size**0.5
-        )  # the first: it does not overshoot
+        overshoots = less < size * (1 - 1e-9)
+        return not overshoots and before**0.5 - after**0.5 >= 0.5 * size**0.5
 
     def move(self, guest: Guest, source: str, dest: str) -> float:
         """Do it; by how much the imbalance of the two hosts falls, in percent points."""

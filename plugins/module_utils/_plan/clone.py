@@ -172,8 +172,8 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
     if size < base.size_bytes and not wanted.allow_shrink:
         raise BadInput(
-            f"size of {wanted.name}: {bytes_text(size)} is smaller than image {base.name} ({bytes_text(base.size_bytes)}), "
-            "whose end would be cut off; set a larger size, or allow_shrink: true"
+            f"size of {wanted.name}: {bytes_text(size)} is smaller than image {base.name} "
+            f"({bytes_text(base.size_bytes)}), whose end would be cut off; set a larger size, or allow_shrink: true"
         )
     _refuse_taken(wanted, base)
     _refuse_full(f"create disk {wanted.name}", found)
