@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -22,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.options import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, merge, new, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, merge, new, row, whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
@@ -62,6 +63,7 @@ def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = Fal
     said = _accepted({"name": root.findtext("name"), **said, "autostart": autostart})
     if root.get("type") in ("kvm", "qemu"):
         said["virt_type"] = root.get("type")
+    said = _fitting(said, root)
     wish = stripped(domain.spelt_out(root))
     said = _completed(_with_absences(said, root), root, wish)
     left += _lost(said, root, wish)
@@ -206,9 +208,13 @@ def _namesakes(wish: Element) -> list[Element]:
 
 
 def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
-    """Also those that say the same."""
+    """Also those that say the same, or the same and more."""
     alike = {merge.signature_of(one) for one in devices}
-    return {one for one in wish.findall("devices/*") if merge.signature_of(one) in alike}
+    return {
+        one
+        for one in wish.findall("devices/*")
+        if merge.signature_of(one) in alike or any(one.tag == like.tag and merge.holds(one, like) for like in devices)
+    }
 
 
 def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
@@ -221,7 +227,7 @@ def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
 def _left(wish: Element, made: Element) -> list[Element]:
     """Devices that are not made."""
     there = merge.Children(made.find("devices"))
-    return [one for one in wish.findall("devices/*") if not there.has(one)]
+    return [one for one in merge.told_apart_first(wish.find("devices")) if not there.has(one)]
 
 
 def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:
@@ -259,6 +265,27 @@ def _accepted(said: dict[str, t.Any]) -> dict[str, t.Any]:
         if _fits({**fitting, option: said[option]}):
             fitting[option] = said[option]
     return fitting
+
+
+def _fitting(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
+    """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
+    while True:
+        result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+        guest, bare = wanted(result.validated_parameters), text(_bare(said, root))
+        misfits = whole.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
+        if not misfits:
+            return said
+        for place, _reason in misfits:
+            said = _less(said, place)
+
+
+def _less(said: dict[str, t.Any], place: str) -> dict[str, t.Any]:
+    """Without the entry of a list that a place (`disks[vda].io`) names, or without the option."""
+    option, name = re.split(r"[\[\].]", f"{place}..")[:2]
+    one, entries = domain.DOMAIN.get(option), said.get(option) or []
+    kept = [entry for entry in entries if one.named(entry) != name] if isinstance(one, Items) else entries
+    rest = {key: value for key, value in said.items() if key != option}
+    return rest if kept == entries else {**rest, option: kept}
 
 
 def _fits(said: t.Mapping[str, t.Any]) -> bool:

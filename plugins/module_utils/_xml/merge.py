@@ -29,6 +29,7 @@ __all__ = [
     "merge",
     "secrets",
     "signature_of",
+    "told_apart_first",
 ]
 
 
@@ -92,7 +93,7 @@ def merge(root: Element, xml: str, shape: Shape) -> list[Change]:
 
 def _into(parent: Element, piece: Element, where: str, changes: list[Change], shape: Shape) -> None:
     there = Children(parent)
-    for wanted in piece.iterchildren(tag=t.cast(t.Any, "*")):
+    for wanted in told_apart_first(piece):
         tag = wanted.tag.rpartition("}")[2]
         place = f"{where}.{tag}"
         if wanted.tag not in shape.holders and there.has(wanted):
@@ -124,6 +125,11 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
         )
         found.text = text
     _into(found, wanted, where, changes, shape)
+
+
+def told_apart_first(parent: Element) -> list[Element]:
+    """The elements below a parent. What has no identity takes what those with one leave."""
+    return sorted(parent.iterchildren(tag=t.cast(t.Any, "*")), key=lambda one: not identity(one))
 
 
 class Children:
@@ -197,7 +203,7 @@ def _marks(element: Element) -> t.Iterator[str]:
         yield alias_name(element)
     if element.tag in _ONLY:
         yield str(element.tag)
-    elif element.tag == "graphics":
+    elif element.tag in ("graphics", "sysinfo"):
         yield element.get("type") or ""
     elif element.tag == "controller" and element.get("type") != "usb" and element.get("index"):
         yield f"{element.get('type')}-{element.get('index')}"  # USB's have companions
