@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Whole
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Import", "arguments", "imported"]
+__all__ = ["Import", "arguments", "imported", "less"]
 
 _OF_SPICE = "devices/*[@type='spicevmc' or @type='spiceport'] | devices/audio[@type='spice']"
 
@@ -39,7 +39,7 @@ class Import:
 
     arguments: dict[str, t.Any]
     withheld: dict[str, t.Any]
-    not_imported: list[dict[str, str]]  # path and why
+    not_imported: list[dict[str, str]]  # path and why, and which option of those withheld describes it
 
 
 def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
@@ -56,7 +56,7 @@ def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = Fal
     display = graphics.first(root)
     shown = _display(display) if display is not None else {}
     withheld = {"graphics": shown} if display is not None and display.get("passwd") else {}
-    left = _withhold(root)
+    left = _withhold(root, display if withheld else None)
     said = _said(root)
     if shown and root.find("devices/graphics") is display:
         said["graphics"] = shown
@@ -101,8 +101,11 @@ def _display(display: Element) -> dict[str, t.Any]:
     return {key: value for key, value in shown.items() if value != -1 and key not in chosen}
 
 
-def _withhold(root: Element) -> list[dict[str, str]]:
-    """Take away what must not be made without a secret, and what hangs on it; say what that is."""
+def _withhold(root: Element, withheld: Element | None) -> list[dict[str, str]]:
+    """Take away what must not be made without a secret, and what hangs on it; say what that is.
+
+    Of the display that an option describes without its secret, also which.
+    """
     gone = {}
     for display in root.findall("devices/graphics"):
         if display.get("passwd"):
@@ -115,7 +118,10 @@ def _withhold(root: Element) -> list[dict[str, str]]:
         if one.tag != "secret" and merge.has_secret(one):
             device = one.xpath("ancestor-or-self::*[parent::devices]")
             gone.setdefault(device[0] if device else one, "it holds a secret")
-    told = [{"path": path_of(one), "why": why} for one, why in gone.items()]
+    told = [
+        {"path": path_of(one), "why": why, **({"option": "graphics"} if one is withheld else {})}
+        for one, why in gone.items()
+    ]
     for one in gone:
         one.getparent().remove(one)
     return told
@@ -273,19 +279,25 @@ def _fitting(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
         result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
         guest, bare = wanted(result.validated_parameters), text(_bare(said, root))
         misfits = whole.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
-        if not misfits:
-            return said
+        fewer = said
         for place, _reason in misfits:
-            said = _less(said, place)
+            fewer = less(fewer, place)
+        if fewer == said:
+            return said
+        said = fewer
 
 
-def _less(said: dict[str, t.Any], place: str) -> dict[str, t.Any]:
-    """Without the entry of a list that a place (`disks[vda].io`) names, or without the option."""
-    option, name = re.split(r"[\[\].]", f"{place}..")[:2]
-    one, entries = domain.DOMAIN.get(option), said.get(option) or []
-    kept = [entry for entry in entries if one.named(entry) != name] if isinstance(one, Items) else entries
-    rest = {key: value for key, value in said.items() if key != option}
-    return rest if kept == entries else {**rest, option: kept}
+def less(said: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any]:
+    """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
+    option, _, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
+    where = f"{above}{option}"
+    one, value, rest = domain.DOMAIN.get(where), said.get(option), {**said}
+    rest.pop(option, None)
+    if isinstance(value, dict) and within:
+        return {**rest, option: less(value, within, f"{where}.")}
+    if isinstance(value, list) and isinstance(one, Items) and name is not None:
+        return {**rest, option: [entry for entry in value if one.named(entry) != name]}
+    return rest
 
 
 def _fits(said: t.Mapping[str, t.Any]) -> bool:

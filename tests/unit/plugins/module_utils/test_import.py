@@ -9,11 +9,13 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported, less
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import look
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, merge, new
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.modules import virt_domain_info
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 MAC = "52:54:00:00:00:01"
@@ -498,3 +500,29 @@ def test_a_secret_may_stand_in_a_path(name: str) -> None:
     told = imported(document(beside=f"<sysinfo type='fwcfg'>{entries}</sysinfo>"), autostart=False)
     assert told.not_imported == [{"path": "/domain/sysinfo/entry[1]", "why": "it holds a secret"}]
     assert "geheim" not in str(told) and "passage" in told.arguments["xml"]
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        ("disks[a.b].network.hosts", {"disks": [{"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}),
+        ("boot.cmdline", {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"menu": {"enabled": True}}}),
+        ("boot.menu.enabled", {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {}}}),
+        ("boot", {"disks": [{"name": "a.b"}, {"name": "c"}]}),
+    ],
+)
+def test_what_is_refused_is_taken_away_alone(place: str, left: dict[str, t.Any]) -> None:
+    said = {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}
+    assert less(said, place) == left
+
+
+def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "by_uuid", lambda _connection, uuid: uuid)
+    texts = {"1": "<domain", "2": document()}
+    monkeypatch.setattr(look, "definition", lambda uuid, secrets: texts[uuid] if secrets else "")
+    params = {"arguments": "true", "uuid": False}
+    broken, whole = (
+        virt_domain_info.described(None, {"uuid": uuid, "autostart": False}, params) for uuid in ("1", "2")
+    )
+    assert broken["arguments"] is None and broken["not_imported"][0]["path"] == "/domain"
+    assert "cannot parse" in broken["not_imported"][0]["why"] and whole["arguments"]["name"] == "web1"
