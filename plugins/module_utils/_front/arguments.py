@@ -214,13 +214,11 @@ def _namesakes(wish: Element) -> list[Element]:
 
 
 def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
-    """Also those that say the same, or the same and more."""
-    alike = {merge.signature_of(one) for one in devices}
-    return {
-        one
-        for one in wish.findall("devices/*")
-        if merge.signature_of(one) in alike or any(one.tag == like.tag and merge.holds(one, like) for like in devices)
-    }
+    """Also those that say the same, or have an identity and say the same and more."""
+    alike = {merge.signature_of(one): one for one in devices}
+    found = {one for one in wish.findall("devices/*") if merge.signature_of(one) in alike}
+    others = [one for one in wish.findall("devices/*") if merge.identity(one)]
+    return found | {one for one in others for like in alike.values() if one.tag == like.tag and merge.holds(one, like)}
 
 
 def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
