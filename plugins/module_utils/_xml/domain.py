@@ -183,7 +183,7 @@ def _first_serial(one: Row) -> Row:
 
 _SEVERAL = {
     "feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode",
-    "boot", "arg", "env", "page", "sibling", "host", "tag",
+    "boot", "arg", "env", "page", "sibling", "host", "tag", "sysinfo",
 }  # fmt: skip
 SHAPE = merge.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",))
 

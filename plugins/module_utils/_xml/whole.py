@@ -16,13 +16,18 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import device, do
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["problems"]
+__all__ = ["misfits", "problems"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
 def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
+    return [f"{place} of {wanted.name}: {reason}" for place, reason in misfits(before, wanted, after)]
+
+
+def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, str]]:
+    """The same, as places and reasons."""
     changed = {change.where for change in after.changes}
     if not changed:
         return []
@@ -37,7 +42,7 @@ def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     if wanted.graphics and display is not None:
         found += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
-    return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
+    return found
 
 
 def _readable(table: row.Table, values: Values) -> Values:
