@@ -290,6 +290,6 @@ def secrets(xml: str) -> t.Iterator[str]:
 
 def _secrets(element: Element) -> t.Iterator[str]:
     for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
-        if _holds_secret(element, attribute):
+        if value and _holds_secret(element, attribute):
             yield value
         yield from (found for _word, found in _FOLLOWS.findall(value))
