@@ -43,8 +43,14 @@ class ActionModule(ActionBase):
         """Place all guests; fails with every refusal, and defers guests that unreached hosts may have."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
+        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
+        wrong = _wrong(options["guests"], profiles)
+        options["guests"] = [
+            item if known else _guest.with_profiles(item, profiles)
+            for item, known in zip(options["guests"], wrong, strict=True)
+        ]
         try:
-            asked = _Asked.of(options, self._wrong(options["guests"], task_vars or {}))
+            asked = _Asked.of(options, wrong)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
@@ -67,12 +73,10 @@ class ActionModule(ActionBase):
             ]
         return result
 
-    def _wrong(self, guests: t.Sequence[t.Mapping[str, t.Any]], variables: t.Mapping[str, t.Any]) -> list[list[str]]:
-        """Problems of each guest that its host would find, after images were imported for it."""
-        profiles = {name: self._templar.template(variables.get(name)) for name in _guest.PROFILES}
-        return [
-            _guest.problems({key: value for key, value in one.items() if key not in _OWN}, profiles) for one in guests
-        ]
+
+def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
+    """Problems of each guest that its host would find, after images were imported for it."""
+    return [_guest.problems({key: value for key, value in one.items() if key not in _OWN}, profiles) for one in guests]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import posixpath
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, word
 
@@ -34,8 +35,11 @@ class Cloud:
     pools: dict[str, str] = dataclasses.field(default_factory=dict)  # path by name
 
 
-def pool_of(path: str, cloud: Cloud) -> str | None:
-    """The pool in a directory, which is noted; None for the default pool."""
+def pool_of(part: Part, key: str, path: str, cloud: Cloud) -> str | None:
+    """The pool in a directory, which is remembered; None for the default pool."""
+    if not path.startswith("/"):
+        part.note(key, f"{path} is no directory; mount the storage, and name a pool there: here it is the pool default")
+        return None
     path = posixpath.normpath(path)
     if path == _DEFAULT_POOL:
         return None
@@ -70,7 +74,7 @@ def disk(part: Part, cloud: Cloud) -> Device | None:
 def pool(part: Part, cloud: Cloud) -> str | None:
     """The pool of a new disk; Salt also takes a directory."""
     told = part.text("pool") or cloud.images_path
-    return pool_of(told, cloud) if told and "/" in told else told
+    return pool_of(part, "pool", told, cloud) if told and "/" in told else told
 
 
 def _place(part: Part, cloud: Cloud, found: Device) -> bool:
@@ -110,13 +114,22 @@ def _image(part: Part, source: str, name: str) -> Device:
     scheme = source.split("://", 1)[0] if "://" in source else ""
     if scheme in ("http", "https", "ftp"):
         part.note("image", f"set checksum_{word(name)} to the checksum of {name}, or to none")
-        return {"name": name, "url": source, "checksum": Placeholder.of(f"checksum_{word(name)}")}
+        return {"name": name, "url": _url(part, source, name), "checksum": Placeholder.of(f"checksum_{word(name)}")}
     if scheme == "salt":
         return {"name": name, "src": source}  # where it is on the controller is found later
     if scheme:
         part.note("image", f"no image is brought by {scheme}; put it on the controller, and set src of {name}")
         return {"name": name, "src": name}
     return {"name": name, "src": source, "remote_src": True}
+
+
+def _url(part: Part, source: str, name: str) -> str:
+    """The address of an image; one with a login or a query, which may be a key, is not written."""
+    if without_secrets(source) == source:
+        return source
+    variable = f"vault_url_{word(name)}"
+    part.note("image", f"set {variable} (ansible-vault) to the URL of {name}: its login or query is not written")
+    return Placeholder.of(variable)
 
 
 def interface(part: Part) -> Device | None:

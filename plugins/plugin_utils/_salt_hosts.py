@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
@@ -17,6 +19,8 @@ __all__ = ["Variables", "bridge", "formula", "keys", "network", "pool", "profile
 Variables = dict[str, t.Any]
 
 _URI = "qemu:///system"
+_QEMU = re.compile(r"qemu(?:\+[a-z0-9]+)?://")
+_SETTING = re.compile(r"[a-z0-9_]+")  # of libvirtd.conf
 _LOGIN = "no login of libvirt is written"
 _PKI = "the role pki chooses it"
 _STORAGE = "mount the storage (ansible.posix.mount), and make its directory a pool in storage_pools"
@@ -74,22 +78,34 @@ def settings(part: Part, cloud: Cloud) -> Variables:
     if images := part.text("images"):
         if cloud.images_path not in (None, images):
             part.note("images", f"new disks go to {cloud.images_path} on all hypervisors")
-        elif (name := _salt_devices.pool_of(images, cloud)) is not None:
+        elif (name := _salt_devices.pool_of(part, "images", images, cloud)) is not None:
             cloud.images_path = images
             part.note("images", f"new disks go to the pool {name}, which the role storage makes of {images}")
     found = profiles(part, cloud)
     if connection := part.part("connection"):
-        uri = connection.text("uri")
-        found.update(present(virt_uri=uri if uri != _URI else None))
+        found.update(_uri(connection, "uri"))
         connection.skip(_LOGIN + "; see https://libvirt.org/auth.html", "auth")
         connection.left()
-    if (uri := part.text("connect")) not in (None, _URI):
-        found["virt_uri"] = uri
+    found.update(_uri(part, "connect"))
     if part.truth("tunnel"):
         part.note("tunnel", "migrations are encrypted by default; for one open port: -e transport=tunnelled")
     part.skip("a disk names its pool, and else has the pool default", "storagepool")
     part.left()
     return found
+
+
+def _uri(part: Part, key: str) -> Variables:
+    """Where libvirt is, on a host that has it elsewhere."""
+    uri = part.text(key)
+    if uri in (None, "", _URI):
+        return {}
+    if not _QEMU.match(uri or ""):
+        part.note(key, "it is not libvirt with QEMU or KVM, which alone is supported")
+        return {}
+    if without_secrets(uri or "") != uri:
+        part.note(key, _LOGIN + "; set the host's variable virt_uri")
+        return {}
+    return {"virt_uri": uri}
 
 
 def network(part: Part, name: str, *, active: bool) -> Variables:
@@ -262,6 +278,8 @@ def formula(part: Part) -> tuple[Variables, list[Variables]]:
         for key in daemon.untaken():
             if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
                 daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
+            elif not _SETTING.fullmatch(key):
+                daemon.skip("it is no setting of libvirtd.conf, and is left out", key)
             else:
                 told[key] = daemon.raw(key)
         found.update(present(hypervisor_libvirtd_conf=told))

@@ -23,6 +23,8 @@ DEFAULTS: dict[str, dict[str, t.Any]] = {
     "workflow_job_template_nodes": {"unified_job_template": None},
 }
 SINGULAR = {"inventories": "inventory"}
+# Fields that AWX keeps as texts: what is nothing becomes an empty one.
+TEXTS = {"inventories": ("kind",), "inventory_sources": ("source_vars",)}
 
 Thing = dict[str, t.Any]
 
@@ -36,14 +38,18 @@ class Awx:
         self.surveys: dict[int, Thing] = {}
         self.secrets: dict[int, Thing] = {}
         self.writes: list[str] = []
+        self.playbooks: list[str] = []  # what AWX finds in the project
+        self.pushed: list[str] = []  # and after it has updated that
+        self.broken = False  # updates of the project fail
         self._last = 100
         self.add("credentials", {"name": "hypervisors", "credential_type": 1})
         self.add("instance_groups", {"name": "default"})
+        self.add("organizations", {"name": "Default"})
 
     def add(self, endpoint: str, fields: Thing) -> Thing:
         """Make an object."""
         self._last += 1
-        thing = {"id": self._last, **DEFAULTS.get(endpoint, {}), **copy.deepcopy(fields)}
+        thing = {"id": self._last, **DEFAULTS.get(endpoint, {}), **_stored(endpoint, fields)}
         self.objects.setdefault(endpoint, []).append(thing)
         return thing
 
@@ -84,7 +90,7 @@ class Awx:
     def _find(self, endpoint: str, number: int) -> Thing:
         return next((thing for thing in self.objects.get(endpoint, []) if thing["id"] == number), {})
 
-    def get(self, parts: list[str], query: dict[str, str]) -> tuple[int, Thing]:
+    def get(self, parts: list[str], query: dict[str, str]) -> tuple[int, Thing | list[str]]:
         """A list, an object, or what is related to it."""
         endpoint = parts[0]
         if len(parts) == 1:
@@ -99,6 +105,8 @@ class Awx:
             return 404, {"detail": "Not found."}
         if parts[2] == "survey_spec":
             return 200, self.surveys.get(number, {})
+        if parts[2] == "playbooks":
+            return 200, self.playbooks
         ids = self.related.get("/".join(parts), [])
         return 200, _page([{"id": each} for each in ids])
 
@@ -109,10 +117,14 @@ class Awx:
         return _page([thing for thing in everything if all(str(thing.get(key)) == wanted[key] for key in wanted)])
 
     def post(self, parts: list[str], data: Thing) -> tuple[int, Thing]:
-        """Make an object, a survey or an approval, or relate two objects."""
+        """Make an object, a survey or an approval, update a project, or relate two objects."""
         if len(parts) == 1:
+            if parts[0] == "job_templates" and data["playbook"] not in self.playbooks:
+                return 400, {"playbook": ["Playbook not found for project."]}
             return 201, self.shown(parts[0], self.add(parts[0], data))
         number = int(parts[1])
+        if parts[2] == "update":
+            return 202, self._updated(number)
         if parts[2] == "survey_spec":
             if problem := survey_problem(data):
                 return 400, {"error": problem}
@@ -131,12 +143,25 @@ class Awx:
             ids.append(data["id"])
         return 204, {}
 
+    def _updated(self, project: int) -> Thing:
+        """AWX has the project's newest state at once, or never."""
+        if not self.broken:
+            self.playbooks = list(self.pushed)
+        state = {"status": "failed" if self.broken else "successful", "failed": self.broken, "scm_revision": ""}
+        update = self.add("project_updates", {"name": "update", "project": project, "finished": "2026-01-01", **state})
+        return self.shown("project_updates", update)
+
     def patch(self, parts: list[str], data: Thing) -> tuple[int, Thing]:
         """Change an object; fields that it does not have are ignored."""
         thing = self._find(parts[0], int(parts[1]))
         known = {key: value for key, value in data.items() if parts[0] != "approvals" or key in thing}
-        thing.update(copy.deepcopy(known))
+        thing.update(_stored(parts[0], known))
         return 200, self.shown(parts[0], thing)
+
+
+def _stored(endpoint: str, fields: Thing) -> Thing:
+    texts = TEXTS.get(endpoint, ())
+    return {key: "" if key in texts and not value else copy.deepcopy(value) for key, value in fields.items()}
 
 
 def _page(results: list[Thing]) -> Thing:
@@ -208,7 +233,7 @@ def _handler(state: Awx) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST = do_PATCH = _answer  # noqa: N815
 
-        def _send(self, code: int, body: Thing) -> None:
+        def _send(self, code: int, body: Thing | list[str]) -> None:
             text = b"" if code == 204 else json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")

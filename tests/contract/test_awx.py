@@ -47,6 +47,7 @@ WISH: dict[str, t.Any] = {
     "awx_token": awx_server.TOKEN,
 }
 NAMES = {action.name for action in job_templates.ACTIONS}
+PLAYBOOKS = [f"playbooks/{name}.yml" for name in sorted(NAMES)]
 
 
 class Setup:
@@ -84,6 +85,7 @@ def collections() -> str:
 @pytest.fixture
 def awx(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
     with awx_server.awx() as (url, held):
+        held.pushed = ["inventory/hosts.yml", *PLAYBOOKS]
         yield Setup(tmp_path, url, held, collections)
 
 
@@ -92,6 +94,7 @@ def test_everything_is_set_up_once_and_changes_are_seen(awx: Setup) -> None:
     assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], said
     said = awx.run()
     assert awx.code == 0 and awx.changed > 0, said
+    assert [each for each in awx.held.writes if each.endswith("/update/")], "AWX had an old copy of the project"
     everything_is_there(awx.held)
     start, written = awx.held.named("job_templates", "corral.virt.start")["id"], list(awx.held.writes)
     awx.held.surveys[start] = {"name": "", "description": "", "spec": []}
@@ -124,6 +127,7 @@ def everything_is_there(held: Awx) -> None:
         assert held.surveys[template["id"]]["spec"] == job_templates.questions(_actions.action(name))
     source = held.named("inventory_sources", "corral.virt")
     assert (source["source"], source["source_path"], source["enabled_var"]) == ("scm", "inventory", "virt_state")
+    assert json.loads(source["source_vars"]) == {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
     assert source["credential"] == held.named("credentials", "corral.virt.client")["id"] and source["overwrite"]
     assert held.named("projects", "corral.virt")["scm_branch"] == "stable"
     assert held.named("credentials", "corral.virt.authority")["inputs"] == AUTHORITY
@@ -168,8 +172,23 @@ def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) 
         assert held.surveys[workflow["id"]]["spec"] == job_templates.questions(_actions.action(action))
 
 
+@pytest.mark.parametrize("broken", [True, False], ids=["update fails", "files missing"])
+def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx: Setup) -> None:
+    awx.held.broken, awx.held.pushed = broken, PLAYBOOKS[2:]
+    said = awx.run()
+    assert awx.code == 2 and "job_templates" not in awx.held.objects, said
+    if broken:
+        assert "AWX cannot bring the project corral.virt from https://git.example.org/cloud.git: The Project" in said
+        assert "Read the last update of the project in AWX, under Jobs" in said
+    else:
+        assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in said
+
+
 def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
-    said = awx.run(awx_authority=..., awx_client=...)
+    wish = {"awx_authority": ..., "awx_client": ..., "awx_organization": "Default"}
+    said = awx.run("--check", **wish)
+    assert awx.code == 0 and awx.held.writes == [], said  # AWX has the organization, and nothing else yet
+    said = awx.run(**wish)
     assert "There are no job templates for rotate_certificates and site" in said.replace(
         "site and rotate_certificates", "rotate_certificates and site"
     )

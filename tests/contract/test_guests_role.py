@@ -76,10 +76,14 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
         "h3": [{**start, "state": "present"}, {"name": "new", "vcpus": 1, "memory": 4096}],
         "h4": [{"name": "web1", "vcpus": 1, "memory": 64}],
         "h5": [{"name": "new", "vcpus": 1}, {"name": "off"}],
+        "h6": [{"name": "new", "vcpus": 1, "memory": 64, "disk_profile": "fast", "nic_profile": "dmz"}],
     }
-    play.hosts(
-        hyper={host: {"wanted": guests} for host, guests in cases.items()}, net={"firewall": {}}, guests={"web1": {}}
-    )
+    profiles = {
+        "virt_disk_profiles": {"fast": [{"name": "system", "size": "1GiB", "pool": "nvme"}]},
+        "virt_nic_profiles": {"dmz": [{"name": "eth0", "bridge": "br0"}]},
+    }
+    hosts = {host: {"wanted": guests, **profiles} for host, guests in cases.items()}
+    play.hosts(hyper=hosts, net={"firewall": {}}, guests={"web1": {}})
     place = {"guests": "{{ wanted }}", "hosts": {"hyper1": {"host": info}}}
     told = play.run({"corral.virt.virt_place": place, "register": "told", "ignore_errors": True})
     assert told["h1"]["msg"].startswith(
@@ -93,6 +97,42 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
     assert told["h5"]["msg"].startswith(
         "cannot place new: no hypervisor has it, and creating it requires memory, for example memory=2GiB"
     )
+    assert "hyper1: has no active storage pool nvme" in told["h6"]["msg"], "what a profile needs, the guest needs"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Path) -> None:
+    """The role storage makes them before the guests, in the same run."""
+    play = Play(tmp_path)
+    results = [
+        {"changed": True, "item": {"name": "new", "path": "/srv/new"}},
+        {"changed": True, "item": {"name": "off", "state": "inactive"}},
+        {"changed": False, "item": {"name": "default", "path": "/srv"}},
+        {"skipped": True, "item": {"name": "none"}},
+    ]
+    there = [{"name": "default", "active": True}, {"name": "new", "active": False}]
+    play.hosts(
+        hyper={
+            "h1": {"virt_pools_made": {"results": results}, "virt_host": {"host": {"pools": there, "cpus": 8}}},
+            "h2": {"virt_host": {"host": {"pools": there[:1], "cpus": 8}}},
+        }
+    )
+    [count, *_rest] = yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
+    images = [{"name": "a.qcow2"}, {"name": "b.qcow2", "pool": "new"}]
+    told = play.run(
+        count,
+        {
+            "ansible.builtin.set_fact": {
+                "told": {"host": "{{ virt_host.host }}", "later": "{{ __guests_images_later }}"}
+            }
+        },
+        vars={"virt_images": images},
+        vars_files=[str(ROLE / "vars/main.yml")],
+        options=["--check"] if check else [],
+    )
+    active = [there[0], {"name": "new", "active": True}] if check else there
+    assert told["h1"] == {"host": {"pools": active, "cpus": 8}, "later": ["b.qcow2"] if check else []}
+    assert told["h2"] == {"host": {"pools": there[:1], "cpus": 8}, "later": []}
 
 
 OFF: dict[str, t.Any] = {

@@ -541,7 +541,7 @@ def test_pools_and_the_daemon_of_the_formulas(trees: Trees) -> None:
         "pillar/libvirt.sls",
         """
         libvirt:
-          libvirtd: {listen_tcp: 1, unix_sock_group: libvirt, max_clients: 50}
+          libvirtd: {listen_tcp: 1, unix_sock_group: libvirt, max_clients: 50, "a b": 1}
           server:
             pool:
               images: {type: dir, path: /srv/images, xml: <pool/>}
@@ -557,7 +557,7 @@ def test_pools_and_the_daemon_of_the_formulas(trees: Trees) -> None:
         {"name": "images", "path": "/srv/images"},
         {"name": "old", "state": "absent"},
     ]
-    for path in ("libvirtd:listen_tcp", "server:pool:san", "server:network:default", "tofs"):
+    for path in ("libvirtd:listen_tcp", "libvirtd:a b", "server:pool:san", "server:network:default", "tofs"):
         assert f"libvirt:{path}: " in trees.told
 
 
@@ -567,7 +567,11 @@ def test_pools_and_the_daemon_of_the_formulas(trees: Trees) -> None:
         ("/srv/a.qcow2", {"name": "a.qcow2", "src": "/srv/a.qcow2", "remote_src": True}),
         ("salt://none.img", {"name": "none.img", "src": "none.img"}),
         ("salt://../../etc/passwd.raw", {"name": "passwd.raw", "src": "passwd.raw"}),
-        ("https://x.example.org/a.qcow2?k=v", {"name": "a.qcow2", "url": "https://x.example.org/a.qcow2?k=v"}),
+        ("https://x.example.org/a.qcow2", {"name": "a.qcow2", "url": "https://x.example.org/a.qcow2"}),
+        *(
+            (url, {"name": "a.qcow2", "url": "{{ vault_url_a_qcow2_cda93738 }}"})
+            for url in ("https://u:geheim@x.example.org/a.qcow2", "https://x.example.org/a.qcow2?token=geheim")
+        ),
     ],
 )
 def test_images_come_from_where_they_are(trees: Trees, image: str, expected: dict[str, t.Any]) -> None:
@@ -575,6 +579,8 @@ def test_images_come_from_where_they_are(trees: Trees, image: str, expected: dic
     [found] = trees.settings()["virt_images"]
     assert {key: value for key, value in found.items() if key != "checksum"} == expected
     assert ("checksum" in found) == ("url" in expected)
+    assert "geheim" not in "".join(trees.result.files.values()) + trees.told
+    assert ("- vault_url_" in trees.result.files["from_salt.txt"]) == ("geheim" in image)
 
 
 def test_two_images_of_one_name_are_two(trees: Trees) -> None:
@@ -807,3 +813,24 @@ def test_the_settings_of_a_minion(trees: Trees) -> None:
     assert trees.settings()["virt_uri"] == "qemu:///session"
     assert {"name": "srv-a", "path": "/srv/a"} in trees.settings()["storage_pools"]
     assert "2 other settings" in trees.told and "geheim" not in trees.told
+
+
+@pytest.mark.parametrize(
+    "uri", ["esx://10.1.1.101/?no_verify=1", "lxc:///", "bhyve:///system", "qemu+tls://u:geheim@h/system"]
+)
+@pytest.mark.parametrize("form", ["virt: {{connection: {{uri: '{uri}'}}}}\n", "virt.connect: '{uri}'\n"])
+def test_another_hypervisor_than_qemu_is_listed(trees: Trees, uri: str, form: str) -> None:
+    trees.put("pillar/virt.sls", form.format(uri=uri))
+    trees.convert()
+    assert "virt_uri:" not in "".join(trees.result.files.values())
+    assert ("which alone is supported" in trees.told) != ("no login of libvirt is written" in trees.told)
+    assert "geheim" not in trees.told
+
+
+def test_a_dataset_of_zfs_is_no_pool(trees: Trees) -> None:
+    trees.put("pillar/virt.sls", "virt:\n  images: tank/images\n")
+    found = trees.guests(f"a:\n  virt.running:\n    - disks: [{{name: b, size: 9, pool: tank/vm}}]{SMALL}")
+    assert found["a"]["disks"] == [{"name": "b", "size": "9MiB"}]
+    assert "storage_pools" not in trees.settings()
+    for path in ("virt:images: tank/images is no directory", "disks[0]:pool: tank/vm is no directory"):
+        assert path in trees.told
