@@ -116,8 +116,10 @@ def _withhold(root: Element, withheld: Element | None) -> list[dict[str, str]]:
         gone.update(dict.fromkeys(root.xpath(_OF_SPICE), "it needs a display by SPICE"))
     for one in root.iter(t.cast(t.Any, "*")):
         if one.tag != "secret" and merge.has_secret(one):
-            device = one.xpath("ancestor-or-self::*[parent::devices]")
+            # an argument of QEMU's is half of an option
+            device = one.xpath("ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/..")
             gone.setdefault(device[0] if device else one, "it holds a secret")
+    gone = {one: why for one, why in gone.items() if gone.keys().isdisjoint(one.iterancestors())}
     told = [
         {"path": path_of(one), "why": why, **({"option": "graphics"} if one is withheld else {})}
         for one, why in gone.items()

@@ -502,6 +502,15 @@ def test_a_secret_may_stand_in_a_path(name: str) -> None:
     assert "geheim" not in str(told) and "passage" in told.arguments["xml"]
 
 
+def test_no_half_of_an_argument_is_left() -> None:
+    """What follows would be taken for the other half."""
+    arguments = "".join(f"<qemu:arg value='{one}'/>" for one in ("-object", "secret,id=a,data=geheim", "-S"))
+    arguments += "<qemu:env name='API_TOKEN' value='geheim'/>"
+    told = imported(document(beside=f"<qemu:commandline {QEMU}>{arguments}</qemu:commandline>"), autostart=False)
+    assert told.not_imported == [{"path": "/domain/commandline", "why": "it holds a secret"}]
+    assert "geheim" not in str(told) and "qemu" not in told.arguments.get("xml", "")
+
+
 @pytest.mark.parametrize(
     ("place", "left"),
     [
