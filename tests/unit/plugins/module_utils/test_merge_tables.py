@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import merge
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
-Told = list[tuple[str, str | None, str | None]]
+Told = list[tuple[str, object, object]]
 
 
 def content(root: t.Any) -> str:
@@ -36,7 +36,7 @@ DISK = "<disk><target dev='vda'/><driver cache='none'/></disk>"
 MAC = "52:54:00:AA:bb:01"
 NIC = f"<interface><mac address='{MAC.lower()}'/><model type='e1000'/></interface>"
 # What is there, what xml says, what is there afterwards (empty: the same), the changes.
-MERGED: list[tuple[str, str, str, Told]] = [
+MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
     # most elements stand once, and are edited: text and attributes
     ("<memory>1</memory>", "<memory>1</memory>", "", []),
     ("<memory>1</memory>", "<memory> 1 </memory>", "", []),
@@ -211,7 +211,9 @@ MERGED: list[tuple[str, str, str, Told]] = [
 
 
 @pytest.mark.parametrize(("found", "xml", "after", "changes"), MERGED)
-def test_xml_becomes_part_of_the_definition(found: str, xml: str, after: str, changes: Told) -> None:
+def test_xml_becomes_part_of_the_definition(
+    found: str, xml: str, after: str, changes: t.Sequence[tuple[str, object, object]]
+) -> None:
     written, told = made(found, xml)
     assert told == changes
     assert written == (after or content(parse(f"<domain>{found}</domain>")))
