@@ -23,9 +23,17 @@ from ansible_collections.corral.virt.plugins.module_utils._front.options import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, merge, new, row, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    disk,
+    domain,
+    graphics,
+    new,
+    overlay,
+    row,
+    validate,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
 __all__ = ["Import", "arguments", "imported", "less"]
@@ -115,7 +123,7 @@ def _withhold(root: Element, withheld: Element | None) -> list[dict[str, str]]:
     if any(one.get("type") == "spice" for one in gone) and not _others(root, "spice", gone):
         gone.update(dict.fromkeys(root.xpath(_OF_SPICE), "it needs a display by SPICE"))
     for one in root.iter(t.cast(t.Any, "*")):
-        if one.tag != "secret" and merge.has_secret(one):
+        if one.tag != "secret" and overlay.has_secret(one):
             # an argument of QEMU's is half of an option
             device = one.xpath("ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/..")
             gone.setdefault(device[0] if device else one, "it holds a secret")
@@ -145,7 +153,7 @@ def _with_absences(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
             value = [*said.get(field.split(".")[0], []), *value] if "." not in field and value else value
             if "." in field and value:
                 value = [*_dig(said, field), *value]
-        elif isinstance(one, Whole) and bare.get(field) and found.get(field) is None:
+        elif isinstance(one, Presence) and bare.get(field) and found.get(field) is None:
             value = "none"
         elif isinstance(one, Flag) and bare.get(field) and not found.get(field):
             value = False
@@ -197,7 +205,7 @@ def _completed(said: dict[str, t.Any], root: Element, wish: Element) -> dict[str
     while True:
         plain = {option: value for option, value in said.items() if option != "xml"}
         made = _made(plain, root)
-        again = _with_like({one for one in _left(wish, made) if not merge.identity(one)}, wish)
+        again = _with_like({one for one in _left(wish, made) if not overlay.identity(one)}, wish)
         if _without(plain, again) == plain:
             piece = remainder(wish, made, domain.SHAPE, whole)
             said = plain if piece is None else {**plain, "xml": text(piece)}
@@ -210,17 +218,19 @@ def _completed(said: dict[str, t.Any], root: Element, wish: Element) -> dict[str
 
 def _namesakes(wish: Element) -> list[Element]:
     """Interfaces that share a MAC address, and the like: no option tells them apart."""
-    devices = [one for one in wish.findall("devices/*") if merge.identity(one)]
-    count = collections.Counter((one.tag, merge.identity(one)) for one in devices)
-    return [one for one in devices if count[one.tag, merge.identity(one)] > 1]
+    devices = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    count = collections.Counter((one.tag, overlay.identity(one)) for one in devices)
+    return [one for one in devices if count[one.tag, overlay.identity(one)] > 1]
 
 
 def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
     """Also those that say the same, or have an identity and say the same and more."""
-    alike = {merge.signature_of(one): one for one in devices}
-    found = {one for one in wish.findall("devices/*") if merge.signature_of(one) in alike}
-    others = [one for one in wish.findall("devices/*") if merge.identity(one)]
-    return found | {one for one in others for like in alike.values() if one.tag == like.tag and merge.holds(one, like)}
+    alike = {overlay.signature_of(one): one for one in devices}
+    found = {one for one in wish.findall("devices/*") if overlay.signature_of(one) in alike}
+    others = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    return found | {
+        one for one in others for like in alike.values() if one.tag == like.tag and overlay.holds(one, like)
+    }
 
 
 def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
@@ -232,8 +242,8 @@ def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
 
 def _left(wish: Element, made: Element) -> list[Element]:
     """Devices that are not made."""
-    there = merge.Children(made.find("devices"))
-    return [one for one in merge.told_apart_first(wish.find("devices")) if not there.has(one)]
+    there = overlay.Children(made.find("devices"))
+    return [one for one in overlay.told_apart_first(wish.find("devices")) if not there.has(one)]
 
 
 def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:
@@ -278,7 +288,7 @@ def _fitting(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
     while True:
         result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
         guest, bare = wanted(result.validated_parameters), text(_bare(said, root))
-        misfits = whole.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
+        misfits = validate.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
         fewer = said
         for place, _reason in misfits:
             fewer = less(fewer, place)

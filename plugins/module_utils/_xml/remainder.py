@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import (
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
     Children,
     Shape,

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.arguments impor
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, merge, new
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.modules import virt_domain_info
 
@@ -282,8 +282,8 @@ def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
     assert told.not_imported == []
     again = made(told.arguments)
     for section in ("devices", "."):
-        there = merge.Children(again.find(section) if section != "." else again)
-        parts = merge.told_apart_first(parse(xml).find(section))
+        there = overlay.Children(again.find(section) if section != "." else again)
+        parts = overlay.told_apart_first(parse(xml).find(section))
         elements = [one for one in parts if one.tag not in ("devices", "uuid", "vcpu")]
         for element in elements:
             for chosen in element.xpath("self::video/model/@primary"):
@@ -487,10 +487,10 @@ def test_a_new_guest_need_not_have_the_uuid_of_the_old_one(beside: str) -> None:
 def test_a_piece_is_added_beside_its_like_once(there: str, xml: str, due: int) -> None:
     piece = f"<domain><devices>{xml}</devices></domain>"
     root = parse(document(there))
-    assert len(merge.merge(root, piece, domain.SHAPE)) == due
+    assert len(overlay.merge(root, piece, domain.SHAPE)) == due
     for mac in root.findall("devices/interface/mac"):
         mac.set("address", mac.get("address").lower())
-    assert merge.merge(root, piece, domain.SHAPE) == []
+    assert overlay.merge(root, piece, domain.SHAPE) == []
     assert len(root.findall("devices/*")) == len(parse(document(there)).findall("devices/*")) + due
 
 

@@ -11,7 +11,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, validate
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 Entry = t.Mapping[str, t.Any]
@@ -55,7 +55,7 @@ def whole_path(option: str, count: int) -> None:
     bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
     made = domain.graft(bare, spec)
     assert len(made.devices) >= count
-    assert whole.problems(bare, spec, made) == []
+    assert validate.problems(bare, spec, made) == []
     assert not domain.graft(made.xml, spec).changes
     assert len(arguments(made.xml, autostart=False)[option]) >= count
 

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
@@ -24,7 +24,7 @@ def content(root: t.Any) -> str:
 def made(found: str, xml: str) -> tuple[str, Told]:
     """The content of the domain afterwards, and the changes."""
     root = parse(f"<domain>{found}</domain>")
-    changes = merge.merge(root, f"<domain>{xml}</domain>", SHAPE)
+    changes = overlay.merge(root, f"<domain>{xml}</domain>", SHAPE)
     return content(root), [(change.where, change.before, change.after) for change in changes]
 
 
@@ -239,20 +239,20 @@ def test_xml_becomes_part_of_the_definition(
 )  # fmt: skip
 def test_what_is_no_piece_of_a_definition_is_refused(xml: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
-        merge.checked(xml, SHAPE)
+        overlay.checked(xml, SHAPE)
     with pytest.raises(BadInput, match=re.escape(f"xml: {reason}")):
-        merge.merge(parse("<domain/>"), xml, SHAPE)
+        overlay.merge(parse("<domain/>"), xml, SHAPE)
 
 
 def test_shapes_have_a_name_and_nothing_else_of_their_own() -> None:
-    shape = merge.Shape("network")
-    assert merge.checked("<network><a/></network>", shape) == "<network><a/></network>"
+    shape = overlay.Shape("network")
+    assert overlay.checked("<network><a/></network>", shape) == "<network><a/></network>"
     with pytest.raises(ValueError, match="must not contain <uuid>"):
-        merge.checked("<network><uuid/></network>", shape)
+        overlay.checked("<network><uuid/></network>", shape)
     root = parse("<network><dns a='1'/></network>")
-    assert [one.where for one in merge.merge(root, "<network><dns a='2'/></network>", shape)] == ["xml.dns.a"]
-    several = merge.Shape("network", several=frozenset({"route"}))
-    changes = merge.merge(root, "<network><route/><route a='1'/></network>", several)
+    assert [one.where for one in overlay.merge(root, "<network><dns a='2'/></network>", shape)] == ["xml.dns.a"]
+    several = overlay.Shape("network", several=frozenset({"route"}))
+    changes = overlay.merge(root, "<network><route/><route a='1'/></network>", several)
     assert [one.where for one in changes] == ["xml.route", "xml.route"]
 
 
@@ -277,7 +277,7 @@ HELD = [
 
 @pytest.mark.parametrize(("found", "wanted", "there"), HELD)
 def test_more_than_what_is_wanted_may_be_there(found: str, wanted: str, there: bool) -> None:
-    assert merge.holds(parse(found), parse(wanted)) is there
+    assert overlay.holds(parse(found), parse(wanted)) is there
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_more_than_what_is_wanted_may_be_there(found: str, wanted: str, there: b
     ],
 )
 def test_elements_that_say_the_same_have_one_signature(one: str, other: str, same: bool) -> None:
-    assert (merge.signature_of(parse(one)) == merge.signature_of(parse(other))) is same
+    assert (overlay.signature_of(parse(one)) == overlay.signature_of(parse(other))) is same
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,6 @@ def test_elements_that_say_the_same_have_one_signature(one: str, other: str, sam
     ],
 )
 def test_secrets_are_found_by_the_words_that_name_them(xml: str, secrets: list[str]) -> None:
-    assert list(merge.secrets(xml)) == secrets
+    assert list(overlay.secrets(xml)) == secrets
     if secrets:
-        assert any(merge.has_secret(one) for one in parse(xml).iter("*"))
+        assert any(overlay.has_secret(one) for one in parse(xml).iter("*"))
