@@ -202,3 +202,43 @@ def test_a_display_with_a_password_waits_for_it(lab: Hypervisors, tmp_path: Path
     assert lab.on("hyper1", "virsh list --all --name | grep -x locked || true") == ""
     lab.play(read, make, vars={"vault_locked_graphics_password": "letmein1"})
     assert "passwd='letmein1'" in lab.on("hyper1", f"virsh dumpxml --security-info {LOCKED}")
+
+
+SALT = {
+    "salt/top.sls": "base:\n  hyper1: [guests]\n",
+    "salt/guests.sls": """
+salt1:
+  virt.defined:
+    - cpu: {maximum: 2, current: 1}
+    - mem: {boot: 64m, current: 64m}
+    - disk_profile: db
+    - nic_profile: one
+    - autostart: True
+    - boot_dev: network hd
+""",
+    "pillar/virt.sls": "virt: {images: /srv/salt, disk: {db: [{system: {size: 32}}]}, nic: {one: {eth0: {bridge: br0}}}}\n",
+}
+
+
+def test_what_salt_describes_is_predicted_made_and_predicted_again(lab: Hypervisors, tmp_path: Path) -> None:
+    """Its pool is made by the run that makes the guests in it."""
+    for path, text in SALT.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    trees = (f"salt_root={tmp_path}/salt", f"pillar={tmp_path}/pillar", f"out={tmp_path}/inventory")
+    lab.run("ansible-playbook", "corral.virt.from_salt", *(word for tree in trees for word in ("-e", tree)))
+    before = lab.on("hyper1", "virsh list --all --uuid | sort")
+    site = ("ansible-playbook", "-i", lab.folder / "inventory", "-i", tmp_path / "inventory", "corral.virt.site")
+
+    def changes(*flags: str) -> dict[str, int]:
+        told = lab.run(*site, *flags)
+        return {host: int(count) for host, count in re.findall(r"^(hyper\d)\s.*changed=(\d+)", told, re.MULTILINE)}
+
+    assert changes("--check")["hyper1"] > 0
+    assert lab.on("hyper1", "virsh list --all --uuid | sort") == before and "salt" not in lab.on("hyper1", "ls /srv")
+    assert changes()["hyper1"] > 0
+    assert lab.on("hyper1", "virsh domstate salt1") == "shut off"
+    assert "/srv/salt/" in lab.on("hyper1", "virsh domblklist --inactive salt1")
+    assert "Autostart:      enable" in lab.on("hyper1", "virsh dominfo salt1")
+    assert set(before.split()) <= set(lab.on("hyper1", "virsh list --all --uuid").split()), "others' guests stay"
+    assert changes("--check") == {"hyper1": 0, "hyper2": 0}
