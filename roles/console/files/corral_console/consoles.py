@@ -1,0 +1,90 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bytes between a browser and a guest's console, through a command that reaches the guest's host (ssh)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import typing as t
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+__all__ = ["ENDED", "FAILED", "REFUSED", "connect"]
+
+ENDED, REFUSED, FAILED = 4000, 4403, 4503  # close codes
+_CHUNK = 64 * 1024
+_ANSWER_S = 20.0
+_REASON_BYTES = 120  # a close frame holds 123
+
+
+async def connect(socket: WebSocket, command: t.Sequence[str], alive: t.Callable[[], t.Awaitable[bool]]) -> str:
+    """Run the command for an accepted WebSocket until either side ends, or the session does; returns why.
+
+    The command's first line is `ok`, or `error: ` and the reason.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        problem = await _problem(process)
+        if not problem:
+            await socket.send_text("ok")
+            await _pump(socket, process, alive)
+        code, reason = (FAILED, problem) if problem else (ENDED, "the console has ended")
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser has closed it
+            await socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
+        return reason
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _problem(process: asyncio.subprocess.Process) -> str:
+    """Why there is no console; empty when there is."""
+    output, errors = t.cast(asyncio.StreamReader, process.stdout), t.cast(asyncio.StreamReader, process.stderr)
+    try:
+        line = (await asyncio.wait_for(output.readline(), _ANSWER_S)).decode(errors="replace").strip()
+    except (TimeoutError, ValueError):
+        return "the host does not answer"
+    if line == "ok":
+        return ""
+    if line.startswith("error: "):
+        return line.removeprefix("error: ")
+    said = (await errors.read(_CHUNK)).decode(errors="replace").strip().splitlines()
+    return said[-1] if said else "the host closed the connection"
+
+
+async def _pump(
+    socket: WebSocket, process: asyncio.subprocess.Process, alive: t.Callable[[], t.Awaitable[bool]]
+) -> None:
+    async def to_browser() -> None:
+        while data := await t.cast(asyncio.StreamReader, process.stdout).read(_CHUNK):
+            await socket.send_bytes(data)
+
+    async def to_guest() -> None:
+        guest = t.cast(asyncio.StreamWriter, process.stdin)
+        while (message := await socket.receive())["type"] == "websocket.receive":
+            guest.write(message.get("bytes") or (message.get("text") or "").encode())
+            await guest.drain()
+
+    async def while_alive() -> None:
+        while await alive():
+            await asyncio.sleep(1)
+
+    async def errors() -> None:
+        while await t.cast(asyncio.StreamReader, process.stderr).read(_CHUNK):
+            pass  # a full pipe would stop ssh
+        await asyncio.Event().wait()
+
+    tasks = [asyncio.ensure_future(each()) for each in (to_browser, to_guest, while_alive, errors)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (OSError, RuntimeError, WebSocketDisconnect)):
+                raise outcome
