@@ -113,10 +113,10 @@ export function Overview({ filter, setFilter }) {
     <div class="tools" role="search">
       <label class="grow"><span class="hidden">Search guests by name, title, host or tag</span>
         <input id="search" type="search" placeholder="Search name, host, tag ( / )" value=${text} onInput=${set("text")} /></label>
-      <label>State <select value=${wanted} onChange=${set("wanted")}>
+      <label>State <select id="state" value=${wanted} onChange=${set("wanted")}>
         <option value="">All</option>
         ${Object.entries(STATES).map(([value, word]) => html`<option value=${value}>${word}</option>`)}</select></label>
-      <label>Group by <select value=${group} onChange=${set("group")}>
+      <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
     </div>
     <p class="summary" role="status">${filtered ? `${found.length} of ${plural(guests.length, "guest")}` : `${plural(state.host.size, "host")}, ${plural(guests.length, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
