@@ -127,7 +127,9 @@ def main(words: t.Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     parser.add_argument("packages", type=Path, help="directory with packages as npm pack makes them")
-    parser.add_argument("--fetch", action=argparse.BooleanOptionalAction, default=False, help="fetch what is missing there")
+    parser.add_argument(
+        "--fetch", action=argparse.BooleanOptionalAction, default=False, help="fetch what is missing there"
+    )
     given = parser.parse_args(words)
     try:
         made = {

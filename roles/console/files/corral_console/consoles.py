@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import typing as t
+from asyncio.subprocess import Process
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 __all__ = ["ENDED", "FAILED", "REFUSED", "connect"]
 
@@ -29,12 +29,10 @@ async def connect(socket: WebSocket, command: t.Sequence[str], alive: t.Callable
     )
     try:
         problem = await _problem(process)
-        if not problem:
-            await socket.send_text("ok")
+        if not problem and await _sent(socket.send_text("ok")):
             await _pump(socket, process, alive)
         code, reason = (FAILED, problem) if problem else (ENDED, "the console has ended")
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser has closed it
-            await socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
+        await _sent(socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore")))
         return reason
     finally:
         if process.returncode is None:
@@ -42,7 +40,16 @@ async def connect(socket: WebSocket, command: t.Sequence[str], alive: t.Callable
         await process.wait()
 
 
-async def _problem(process: asyncio.subprocess.Process) -> str:
+async def _sent(sending: t.Awaitable[None]) -> bool:
+    """False when the browser is gone, for which each library of WebSockets has errors of its own."""
+    try:
+        await sending
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+async def _problem(process: Process) -> str:
     """Why there is no console; empty when there is."""
     output, errors = t.cast(asyncio.StreamReader, process.stdout), t.cast(asyncio.StreamReader, process.stderr)
     try:
@@ -57,34 +64,40 @@ async def _problem(process: asyncio.subprocess.Process) -> str:
     return said[-1] if said else "the host closed the connection"
 
 
-async def _pump(
-    socket: WebSocket, process: asyncio.subprocess.Process, alive: t.Callable[[], t.Awaitable[bool]]
-) -> None:
-    async def to_browser() -> None:
-        while data := await t.cast(asyncio.StreamReader, process.stdout).read(_CHUNK):
-            await socket.send_bytes(data)
-
-    async def to_guest() -> None:
-        guest = t.cast(asyncio.StreamWriter, process.stdin)
-        while (message := await socket.receive())["type"] == "websocket.receive":
-            guest.write(message.get("bytes") or (message.get("text") or "").encode())
-            await guest.drain()
-
-    async def while_alive() -> None:
-        while await alive():
-            await asyncio.sleep(1)
-
-    async def errors() -> None:
-        while await t.cast(asyncio.StreamReader, process.stderr).read(_CHUNK):
-            pass  # a full pipe would stop ssh
-        await asyncio.Event().wait()
-
-    tasks = [asyncio.ensure_future(each()) for each in (to_browser, to_guest, while_alive, errors)]
+async def _pump(socket: WebSocket, process: Process, alive: t.Callable[[], t.Awaitable[bool]]) -> None:
+    """Until one of these ends."""
+    parts = (_to_browser(socket, process), _to_guest(socket, process), _while_alive(alive), _discard(process))
+    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception) and not isinstance(outcome, (OSError, RuntimeError, WebSocketDisconnect)):
+            if isinstance(outcome, Exception) and not isinstance(outcome, OSError):  # the command has ended
                 raise outcome
+
+
+async def _to_browser(socket: WebSocket, process: Process) -> None:
+    while data := await t.cast(asyncio.StreamReader, process.stdout).read(_CHUNK):
+        if not await _sent(socket.send_bytes(data)):
+            break
+
+
+async def _to_guest(socket: WebSocket, process: Process) -> None:
+    guest = t.cast(asyncio.StreamWriter, process.stdin)
+    while (message := await socket.receive())["type"] == "websocket.receive":
+        guest.write(message.get("bytes") or (message.get("text") or "").encode())
+        await guest.drain()
+
+
+async def _while_alive(alive: t.Callable[[], t.Awaitable[bool]]) -> None:
+    while await alive():
+        await asyncio.sleep(1)
+
+
+async def _discard(process: Process) -> None:
+    """A full pipe would stop ssh."""
+    while await t.cast(asyncio.StreamReader, process.stderr).read(_CHUNK):
+        pass
+    await asyncio.Event().wait()

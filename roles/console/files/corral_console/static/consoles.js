@@ -10,32 +10,42 @@ const STABLE_MS = 10000;
 
 const runningGuest = (uuid) => [...state.guest.values()].find((guest) => guest.uuid === uuid && (guest.state === "running" || guest.state === "paused"));
 
-// A WebSocket whose server has said "ok"; rejects with its reason.
-async function opened(uuid, kind, takeOver) {
+// A view of a console, made when the server has said "ok": what follows belongs to it. Rejects with the server's reason.
+async function opened(uuid, kind, takeOver, show) {
   const { ticket, host } = await ask("/api/tickets", { uuid, kind, take_over: takeOver });
   const socket = new WebSocket(`wss://${location.host}/api/console?ticket=${encodeURIComponent(ticket)}`);
   socket.binaryType = "arraybuffer";
-  await new Promise((done, failed) => {
-    socket.onmessage = done;
+  const view = await new Promise((done, failed) => {
+    socket.onmessage = () => done(show(socket));
     socket.onclose = (event) => failed(Object.assign(new Error(event.reason || "the connection was refused"), { code: event.code }));
   });
-  socket.onmessage = socket.onclose = null;
-  return { socket, host };
+  return { view, host };
 }
 
-async function showDisplay(place, socket, closed) {
+// Libraries come first: a message that arrives while one is loaded would be lost.
+async function displays() {
   const { default: RFB } = await import("/static/lib/novnc/core/rfb.js");
-  const rfb = new RFB(place, socket, { shared: true });
-  rfb.scaleViewport = true;
-  rfb.background = "#000";
-  rfb.addEventListener("disconnect", closed);
-  return {
-    end: () => rfb.disconnect(),
-    focus: () => rfb.focus(),
-    ctrlAltDel: () => rfb.sendCtrlAltDel(),
-    viewOnly: (value) => (rfb.viewOnly = value),
-    type: (text) => typeText(rfb, text),
-  };
+  return (place, socket, closed) =>
+    new Promise((done, failed) => {
+      place.replaceChildren();
+      const rfb = new RFB(place, socket, { shared: true });
+      rfb.scaleViewport = true;
+      rfb.background = "#000";
+      let gone = false;
+      const view = {
+        end: () => gone || rfb.disconnect(),
+        focus: () => rfb.focus(),
+        ctrlAltDel: () => rfb.sendCtrlAltDel(),
+        viewOnly: (value) => (rfb.viewOnly = value),
+        type: (text) => typeText(rfb, text),
+      };
+      rfb.addEventListener("connect", () => done(view));
+      rfb.addEventListener("disconnect", () => {
+        gone = true;
+        failed(new Error("the display was closed"));
+        closed();
+      });
+    });
 }
 
 // Keys as on a US keyboard, which the guest must have; others as their Unicode keysym.
@@ -56,31 +66,36 @@ async function typeText(rfb, text) {
   }
 }
 
-async function showSerial(place, socket, closed) {
+async function serials() {
   const [{ Terminal }, { FitAddon }] = await Promise.all([import("/static/lib/xterm/xterm.mjs"), import("/static/lib/xterm-fit/addon-fit.mjs")]);
   styleByScript();
-  const terminal = new Terminal({ cursorBlink: true, screenReaderMode: true, scrollback: 5000, convertEol: false });
-  const fit = new FitAddon();
-  terminal.loadAddon(fit);
-  terminal.open(place);
-  fit.fit();
-  const observer = new ResizeObserver(() => fit.fit());
-  observer.observe(place);
-  let viewOnly = false;
-  const send = (text) => !viewOnly && socket.readyState === WebSocket.OPEN && socket.send(new TextEncoder().encode(text));
-  terminal.onData(send);
-  terminal.onBinary((text) => !viewOnly && socket.send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
-  socket.onmessage = (event) => terminal.write(typeof event.data === "string" ? event.data : new Uint8Array(event.data));
-  socket.onclose = closed;
-  return {
-    end: () => {
-      observer.disconnect();
-      socket.close();
-      terminal.dispose();
-    },
-    focus: () => terminal.focus(),
-    viewOnly: (value) => (viewOnly = value),
-    type: (text) => send(text.replace(/\r?\n/g, "\r")),
+  return (place, socket, closed) => {
+    place.replaceChildren();
+    const terminal = new Terminal({ cursorBlink: true, screenReaderMode: true, scrollback: 5000 });
+    const fit = new FitAddon();
+    terminal.loadAddon(fit);
+    terminal.open(place);
+    fit.fit();
+    const observer = new ResizeObserver(() => fit.fit());
+    observer.observe(place);
+    let viewOnly = false;
+    const send = (bytes) => !viewOnly && socket.readyState === WebSocket.OPEN && socket.send(bytes);
+    const sendText = (text) => send(new TextEncoder().encode(text));
+    terminal.onData(sendText);
+    terminal.onBinary((text) => send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    socket.onmessage = (event) => terminal.write(new Uint8Array(event.data));
+    socket.onclose = closed;
+    return {
+      end: () => {
+        observer.disconnect();
+        socket.onclose = null;
+        socket.close();
+        terminal.dispose();
+      },
+      focus: () => terminal.focus(),
+      viewOnly: (value) => (viewOnly = value),
+      type: (text) => sendText(text.replace(/\r?\n/g, "\r")),
+    };
   };
 }
 
@@ -120,23 +135,26 @@ class Keeper {
   async open(takeOver = false) {
     clearTimeout(this.timer);
     this.tell({ status: "Connecting …", busy: true });
+    let since = Infinity; // until it is up, a failure is told by the rejection alone
     try {
-      const { socket, host } = await opened(this.uuid, this.kind, takeOver);
-      if (this.ended) return socket.close();
-      const show = this.kind === "vnc" ? showDisplay : showSerial;
-      this.place.replaceChildren();
-      const since = Date.now();
-      this.view = await show(this.place, socket, () => this.closed(since));
-      if (this.ended) return this.view.end();
+      const show = await (this.kind === "vnc" ? displays() : serials());
+      const made = (socket) => {
+        this.view?.end(); // what it has shown last was left to read
+        return show(this.place, socket, () => this.closed(since));
+      };
+      const { view, host } = await opened(this.uuid, this.kind, takeOver, made);
+      if (this.ended) return view.end();
+      since = Date.now();
+      this.view = view;
       this.tell({ status: `Connected, on ${host}`, host, up: true });
-      this.view.focus();
+      view.focus();
     } catch (error) {
       this.failed(error);
     }
   }
 
   closed(since) {
-    if (this.ended) return;
+    if (this.ended || since === Infinity) return;
     if (Date.now() - since > STABLE_MS) this.attempts = 0;
     this.again("The console was closed");
   }
@@ -150,7 +168,6 @@ class Keeper {
   }
 
   again(reason) {
-    this.view = null;
     if (this.attempts >= ATTEMPTS) return this.tell({ status: reason });
     const running = runningGuest(this.uuid);
     if (running) this.attempts += 1; // a guest that is off is waited for
