@@ -116,7 +116,7 @@ def test_an_unreachable_host_keeps_what_was_seen_and_comes_back(
     until(lambda: store.below("guest/hyper1/"))
     until(lambda: (store.get("host/hyper1") or {})["state"] == "connected")
     kept = store.below("guest/hyper1/")
-    monkeypatch.setattr(follow, "figures", lambda _connection: (_ for _ in ()).throw(ValueError("a fault")))
+    monkeypatch.setattr(follow, "figures", lambda _connection: (_each for _each in ()).throw(ValueError("a fault")))
     until(lambda: "internal error: ValueError" in (store.get("host/hyper1") or {})["reason"], 10)
     assert store.below("guest/hyper1/") == kept
     watcher.stop()

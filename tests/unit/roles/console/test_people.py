@@ -137,7 +137,7 @@ def test_a_session_is_found_by_its_value_only(sessions: tuple[Sessions, Clock], 
 def test_a_session_ends_when_idle_and_after_its_longest_time(sessions: tuple[Sessions, Clock]) -> None:
     made, clock = sessions
     value = made.begin(User("alice"), address="", agent="")
-    for _ in range(6):
+    for _each in range(6):
         clock.now += 800
         assert made.find(value), "a request keeps it"
     clock.now += 200
@@ -189,14 +189,14 @@ def test_tickets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(place, "_MOST", 3)
     tickets = Tickets()
-    secrets = [tickets.issue(TICKET) for _ in range(5)]
+    secrets = [tickets.issue(TICKET) for _each in range(5)]
     assert [bool(tickets.take(secret, "s")) for secret in secrets] == [False, False, True, True, True]
 
 
 def test_attempts_are_limited() -> None:
     clock = Clock()
     limit = Throttle(3, 60, clock=clock)
-    for _ in range(3):
+    for _each in range(3):
         assert limit.wait_s("a") == 0
         limit.count("a")
         clock.now += 10

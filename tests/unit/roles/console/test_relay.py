@@ -140,7 +140,7 @@ def test_connect_passes_a_request_on(tmp_path: Path) -> None:
         heard = []
 
         def once() -> None:
-            there, _ = listening.accept()
+            there, _address = listening.accept()
             with there, there.makefile("rwb") as stream:
                 heard.extend([stream.readline(), stream.readline()])
                 stream.write(b"ok\n" + b"x" * 200_000)

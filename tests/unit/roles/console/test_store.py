@@ -66,7 +66,7 @@ def test_only_changes_are_sent() -> None:
 def test_what_changes_nothing_wakes_nobody() -> None:
     store, calls = Store(), []
     store.subscribe(lambda: calls.append(1))
-    for _ in range(3):
+    for _each in range(3):
         store.update({"a": {"n": 1}})
     assert calls == [1]
 

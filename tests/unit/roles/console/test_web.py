@@ -165,7 +165,7 @@ def test_odd_bodies(site: tuple[web.Site, TestClient], content: bytes, status: i
 def test_login_is_limited(site: tuple[web.Site, TestClient], caplog: pytest.LogCaptureFixture) -> None:
     _site, client = site
     with caplog.at_level(logging.INFO):
-        tries = [log_in(client, "alice", "wrong") for _ in range(21)]
+        tries = [log_in(client, "alice", "wrong") for _each in range(21)]
     assert tries == [403] * 20 + [429]
     assert log_in(client) == 429
     lines = [json.loads(record.message) for record in caplog.records if "audit" in record.message]
