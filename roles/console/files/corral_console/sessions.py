@@ -58,9 +58,9 @@ class Sessions:
                 connection.execute("UPDATE sessions SET seen = ? WHERE digest = ?", (int(self._clock()), digest))
         return found[0] if found else None
 
-    def alive(self, digest: str) -> bool:
-        """Whether a session that was found goes on."""
-        return bool(self._read("digest = ?", digest))
+    def again(self, digest: str) -> Session | None:
+        """A session that was found before, as it is now; None when it has ended."""
+        return next(iter(self._read("digest = ?", digest)), None)
 
     def of(self, user: User) -> list[Session]:
         """All of a user's, the last seen first."""

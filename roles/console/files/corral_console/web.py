@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 
 from . import assets, consoles, rights
-from .accounts import Accounts
+from .accounts import Accounts, User
 from .config import Config
 from .database import Database
 from .guard import Guard
@@ -65,7 +65,7 @@ class Site:
         self.streams: dict[str, int] = {}
         self.consoles = 0
         self.feed: Feed | None = None
-        self._alive: dict[str, float] = {}  # when a session was last seen to be there
+        self._seen: dict[str, tuple[float, User]] = {}  # when a session was last read, and whose it is
 
     def close(self) -> None:
         """End all streams, so that the server can stop."""
@@ -79,17 +79,27 @@ class Site:
 
     def alive(self, digest: str) -> bool:
         """Whether a session still is; that it was ended by a command beside the server is noticed after seconds."""
-        now = time.monotonic()
-        if now - self._alive.get(digest, -_CHECK_S) >= _CHECK_S:
-            if not self.sessions.alive(digest):
-                self._alive.pop(digest, None)
-                return False
-            self._alive[digest] = now
-        return not (self.feed and self.feed.closed)
+        return self._user(digest) is not None and not (self.feed and self.feed.closed)
+
+    def may_go_on(self, digest: str, action: str) -> bool:
+        """The same, and the user still may do what was begun."""
+        user = self._user(digest)
+        return self.alive(digest) and user is not None and not rights.refusal(user, action)
+
+    def _user(self, digest: str) -> User | None:
+        read, user = self._seen.get(digest, (-_CHECK_S, None))
+        if time.monotonic() - read < _CHECK_S:
+            return user
+        self._seen.pop(digest, None)
+        session = self.sessions.again(digest)
+        if session is None:
+            return None
+        self._seen[digest] = time.monotonic(), session.user
+        return session.user
 
     def ended(self, digest: str) -> None:
         """A session was ended here: its streams and consoles notice at once."""
-        self._alive.pop(digest, None)
+        self._seen.pop(digest, None)
         if self.feed:
             self.feed.wake()
 
@@ -328,7 +338,7 @@ async def console(socket: WebSocket) -> None:
     more = {"user": session.user.name, "guest": taken.guest, "host": taken.host, "kind": taken.kind}
 
     async def alive() -> bool:
-        return site.alive(session.digest)
+        return site.may_go_on(session.digest, "console")
 
     site.consoles += 1
     try:

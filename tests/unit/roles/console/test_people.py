@@ -151,9 +151,9 @@ def test_a_session_is_ended_by_its_user(sessions: tuple[Sessions, Clock]) -> Non
     made, _clock = sessions
     value = made.begin(User("alice"), address="", agent="")
     digest = made.of(User("alice"))[0].digest
-    assert not made.end(User("bob"), digest) and made.alive(digest)
+    assert not made.end(User("bob"), digest) and made.again(digest)
     assert made.end(User("alice"), digest) and not made.end(User("alice"), digest)
-    assert made.find(value) is None and not made.alive(digest) and made.of(User("alice")) == []
+    assert made.find(value) is None and made.again(digest) is None and made.of(User("alice")) == []
 
 
 TICKET = Ticket(session="s", host="hyper1", guest="uuid", kind="vnc")

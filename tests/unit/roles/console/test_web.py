@@ -292,6 +292,20 @@ def test_a_console_ends_with_its_session(site: tuple[web.Site, TestClient]) -> N
     until(lambda: made.consoles == 0)
 
 
+def test_a_console_ends_with_the_right_to_it(
+    site: tuple[web.Site, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "_CHECK_S", 0.1)
+    made, client = site
+    log_in(client)
+    with client.websocket_connect(f"{SOCKET}?ticket={get_ticket(client)[1]['ticket']}") as socket:
+        assert socket.receive_text() == "ok"
+        made.accounts.converge([{"name": "alice", "password": PASSWORD}], write=True)
+        with pytest.raises(WebSocketDisconnect):
+            _read_all(socket)
+    assert client.get("/api/me").json() == {"user": "alice", "may": ["view"]}
+
+
 def test_streams_are_bounded(site: tuple[web.Site, TestClient]) -> None:
     made, client = site
     log_in(client)

@@ -39,7 +39,7 @@ function Waiting({ answer }) {
 
 export function Guest({ host, uuid, may }) {
   const guest = state.guest.get(`guest/${host}/${uuid}`);
-  const answer = useAnswer(`/api/hosts/${encodeURIComponent(host)}/guests/${uuid}`, guest);
+  const answer = useAnswer(`/api/hosts/${encodeURIComponent(host)}/guests/${encodeURIComponent(uuid)}`, guest);
   if (!guest) {
     const elsewhere = [...state.guest.values()].find((other) => other.uuid === uuid);
     return html`<h1>Guest</h1><p class="empty">The guest is not on ${host}. ${elsewhere ? html`It is on <a href=${guestLink(elsewhere)}>${elsewhere.host}</a>.` : html`<a href="#/">All guests</a>`}</p>`;
