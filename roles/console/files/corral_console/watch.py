@@ -52,6 +52,7 @@ class Watcher:
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._changed: set[str] = set()
         self._cards: dict[str, dict[str, t.Any]] = {}
+        self._listed: set[str] = set()  # keys of the guests that were there the last time
         self._connection: t.Any = None
         self._calls = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"watch {name}", daemon=True)
@@ -136,8 +137,9 @@ class Watcher:
                 changes[key] = self._guest(one, changed)
             except NotFound:
                 changes[key] = None
-        for key in self._store.below(f"guest/{self.name}/"):
-            changes.setdefault(key, None)
+        gone = self._listed - changes.keys()
+        self._listed = set(changes)
+        changes.update(dict.fromkeys(gone))
         for uuid in self._cards.keys() - {one.uuid for one in found}:
             del self._cards[uuid]
         changes[f"figures/{self.name}"] = {
