@@ -33,11 +33,10 @@ class Config:
     hosts: t.Mapping[str, Host]
     database: Path
     libraries: Path
-    certificate: Path | None = None
-    key: Path | None = None
-    listen: str = "::"
+    certificate: Path
+    key: Path
+    listen: str = ""  # all addresses
     port: int = 8443
-    socket: str = ""  # of a proxy in front, instead of address and port
     session_idle_s: int = 8 * 3600
     session_longest_s: int = 7 * 24 * 3600
     streams: int = 500
@@ -55,7 +54,7 @@ class Config:
         problems = list(_problems(given))
         if problems:
             raise BadConfig("\n".join(f"{path}: {problem}" for problem in problems))
-        paths = {name: Path(given[name]) for name in _PATHS if given.get(name)}
+        paths = {name: Path(given[name]) for name in _PATHS}
         hosts = {name: Host(each["uri"], tuple(each.get("relay", ()))) for name, each in given["hosts"].items()}
         return cls(**{**given, **paths, "names": tuple(given["names"]), "hosts": hosts})
 
@@ -70,13 +69,12 @@ _KINDS: dict[str, type] = {
     "key": str,
     "listen": str,
     "port": int,
-    "socket": str,
     "session_idle_s": int,
     "session_longest_s": int,
     "streams": int,
     "consoles": int,
 }
-_REQUIRED = ("names", "hosts", "database", "libraries")
+_REQUIRED = ("names", "hosts", *_PATHS)
 
 
 def _problems(given: t.Mapping[str, t.Any]) -> t.Iterator[str]:
@@ -87,10 +85,6 @@ def _problems(given: t.Mapping[str, t.Any]) -> t.Iterator[str]:
             yield f"{name} must be of type {kind.__name__}"
         elif kind is int and name in given and given[name] < 1:
             yield f"{name} must be at least 1"
-    if bool(given.get("certificate")) != bool(given.get("key")):
-        yield "certificate and key must be given together"
-    if not given.get("certificate") and not given.get("socket"):
-        yield "certificate and key are required without a socket"
     hosts = given.get("hosts")
     for name, each in hosts.items() if isinstance(hosts, dict) else ():
         if not isinstance(each, dict) or not isinstance(each.get("uri"), str):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import typing as t
 from asyncio.subprocess import Process
 
@@ -16,6 +17,7 @@ __all__ = ["ENDED", "FAILED", "REFUSED", "connect"]
 ENDED, REFUSED, FAILED = 4000, 4403, 4503  # close codes
 _CHUNK = 64 * 1024
 _ANSWER_S = 20.0
+_END_S = 5.0
 _REASON_BYTES = 120  # a close frame holds 123
 
 
@@ -35,9 +37,21 @@ async def connect(socket: WebSocket, command: t.Sequence[str], alive: t.Callable
         await _sent(socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore")))
         return reason
     finally:
-        if process.returncode is None:
-            process.terminate()
+        await _end(process)
+
+
+async def _end(process: Process) -> None:
+    guest = t.cast(asyncio.StreamWriter, process.stdin)
+    guest.close()
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _END_S)
+    except TimeoutError:
+        process.kill()
         await process.wait()
+    with contextlib.suppress(OSError):  # what was on its way to the guest is lost
+        await guest.wait_closed()
 
 
 async def _sent(sending: t.Awaitable[None]) -> bool:

@@ -14,14 +14,17 @@ __all__ = ["Database"]
 
 _SCHEMA = (
     # A step for each version of the schema; steps that were released are never changed.
-    """
+    (
+        """
     CREATE TABLE users (
         name TEXT PRIMARY KEY,
         password TEXT NOT NULL,
         totp TEXT NOT NULL DEFAULT '',
         totp_used INTEGER NOT NULL DEFAULT 0,
         consoles INTEGER NOT NULL DEFAULT 0
-    );
+    )
+    """,
+        """
     CREATE TABLE sessions (
         digest TEXT PRIMARY KEY,
         user TEXT NOT NULL REFERENCES users(name) ON DELETE CASCADE,
@@ -29,8 +32,9 @@ _SCHEMA = (
         seen INTEGER NOT NULL,
         address TEXT NOT NULL,
         agent TEXT NOT NULL
-    );
+    )
     """,
+    ),
 )
 
 
@@ -41,9 +45,12 @@ class Database:
         self._path = path
         with self.open() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")  # the server and a command may start together
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            for number, step in enumerate(_SCHEMA[version:], version + 1):
-                connection.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
+            for step in _SCHEMA[version:]:
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(_SCHEMA)}")
 
     @contextlib.contextmanager
     def open(self) -> t.Iterator[sqlite3.Connection]:

@@ -35,12 +35,9 @@ def serve(config: Config) -> int:
         app,
         host=config.listen,
         port=config.port,
-        uds=config.socket or None,
-        ssl_certfile=str(config.certificate) if config.certificate else None,
-        ssl_keyfile=str(config.key) if config.key else None,
-        # Only a proxy that can write to the socket may say where a request comes from.
-        proxy_headers=bool(config.socket),
-        forwarded_allow_ips="*" if config.socket else "",
+        ssl_certfile=str(config.certificate),
+        ssl_keyfile=str(config.key),
+        proxy_headers=False,  # else anybody could say where a request comes from
         ws_max_size=1024 * 1024,
         limit_concurrency=config.streams + config.consoles + 200,
         timeout_keep_alive=30,

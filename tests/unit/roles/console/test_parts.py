@@ -54,7 +54,7 @@ def test_all_that_is_wrong_with_settings_is_said(tmp_path: Path) -> None:
         "port must be of type int",
         "streams must be",
         "hyper1 has no",
-        "key must",
+        "key is required",
     ):
         assert part in said
     for text in ("", "[]", "{"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import sqlite3
 import time
 import typing as t
 from pathlib import Path
@@ -39,6 +41,23 @@ def accounts(database: Database, monkeypatch: pytest.MonkeyPatch) -> Accounts:
     cheap = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     monkeypatch.setattr(argon2, "PasswordHasher", lambda: cheap)
     return Accounts(database)
+
+
+def test_a_database_is_made_by_many_at_once(tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _number: Database(tmp_path / "shared"), range(16)))
+    with made[0].open() as connection:
+        assert {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} == {
+            "users",
+            "sessions",
+        }
+
+
+def test_what_fails_is_not_written(accounts: Accounts, database: Database) -> None:
+    accounts.converge([ALICE], write=True)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), database.open() as connection:
+        connection.executemany("DELETE FROM users WHERE name = ?", [("alice",)]).execute("DELETE FROM missing")
+    assert accounts.find("alice")
 
 
 def test_a_user_logs_in_with_the_password_only(accounts: Accounts, database: Database) -> None:

@@ -47,7 +47,14 @@ def config(tmp_path: Path) -> Config:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/some.js").write_text("export {};")
     host = Host("test:///default", (sys.executable, "-c", ECHO))
-    return Config(names=(NAME,), hosts={"hyper1": host}, database=tmp_path / "db", libraries=tmp_path / "lib")
+    return Config(
+        names=(NAME,),
+        hosts={"hyper1": host},
+        database=tmp_path / "db",
+        libraries=tmp_path / "lib",
+        certificate=tmp_path / "server.crt",
+        key=tmp_path / "server.key",
+    )
 
 
 @pytest.fixture
