@@ -98,6 +98,10 @@ def test_the_connection_only_reads(following: tuple[Store, Watcher]) -> None:
         domain.destroy()
 
 
+def faulty(_connection: t.Any) -> t.NoReturn:
+    raise ValueError("a fault")
+
+
 def test_an_unreachable_host_keeps_what_was_seen_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +120,7 @@ def test_an_unreachable_host_keeps_what_was_seen_and_comes_back(
     until(lambda: store.below("guest/hyper1/"))
     until(lambda: (store.get("host/hyper1") or {})["state"] == "connected")
     kept = store.below("guest/hyper1/")
-    monkeypatch.setattr(follow, "figures", lambda _connection: (_each for _each in ()).throw(ValueError("a fault")))
+    monkeypatch.setattr(follow, "figures", faulty)
     until(lambda: "internal error: ValueError" in (store.get("host/hyper1") or {})["reason"], 10)
     assert store.below("guest/hyper1/") == kept
     watcher.stop()
