@@ -14,10 +14,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief, caps
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
 
 from .store import Store, Value
 
@@ -73,18 +73,18 @@ class Watcher:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
         with self._calls:
             connection = self._connected()
-            item = look.by_uuid(connection, uuid)
+            item = query.by_uuid(connection, uuid)
             return describe.describe_guest(item, {}, addresses="lease")
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""
         with self._calls:
             connection = self._connected()
-            capabilities = caps.host(look.capabilities(connection))
-            pools = [_described(each, caps.pool) for each in look.pools(connection)]
-            networks = [_described(each, caps.network) for each in figures.networks(connection)]
+            capabilities = host_xml.host(query.capabilities(connection))
+            pools = [_described(each, host_xml.pool) for each in query.pools(connection)]
+            networks = [_described(each, host_xml.network) for each in figures.networks(connection)]
             # Not what else is known of the processor: libvirt tells that only over a connection that may write.
-            return {**look.node(connection), **capabilities, "pools": pools, "networks": networks}
+            return {**query.node(connection), **capabilities, "pools": pools, "networks": networks}
 
     def _connected(self) -> t.Any:
         if self._connection is None:
@@ -111,7 +111,7 @@ class Watcher:
 
     def _follow(self, connection: t.Any) -> None:
         self._cards.clear()
-        node = look.node(connection)
+        node = query.node(connection)
         previous = _Previous(0, None, {})
         with follow.subscribed(connection, self._on_event):
             self._connection = connection
