@@ -32,7 +32,7 @@ options:
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, import,
       from_salt, query, list, host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image,
-      site, awx_setup]
+      site, awx_setup, console_server]
 """
 
 EXAMPLES = r"""

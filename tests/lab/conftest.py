@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 # What takes longest begins first: begun last, it would be alone at the end while the other worker has nothing to do.
 GROUPS = (
     ("seeds", "clones", "readers", "network"),
-    ("authority", "images"),
+    ("authority", "images", "console"),
     ("migrate",),
     ("hardware", "states"),
     ("commands", "upgrade"),

@@ -60,7 +60,7 @@ def _remedy(uri: str) -> str:
     if place.hostname and place.scheme.partition("+")[2] in ("tls", ""):
         return f"`virt-pki-validate` here and `journalctl -u libvirtd -u virtproxyd` on {place.hostname} show more"
     running = "is the libvirt daemon installed and running there?"
-    if os.geteuid() == 0 or place.path != "/system":
+    if os.geteuid() == 0 or place.path != "/system" or place.hostname:
         return running
     user = _user()
     return (

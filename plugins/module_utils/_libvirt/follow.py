@@ -1,0 +1,124 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Follow a host over one open, read-only connection: events of its guests, and figures that change all the time."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+
+__all__ = ["Figures", "card", "figures", "host_cpu_ns", "host_memory_kib", "subscribed"]
+
+_EVENTS = ("LIFECYCLE", "REBOOT", "METADATA_CHANGE", "DEVICE_ADDED", "DEVICE_REMOVED", "BALLOON_CHANGE")
+
+
+class Figures(t.NamedTuple):
+    """Of one guest. Its processor time is the sum of all its processors."""
+
+    domain: t.Any
+    uuid: str
+    state: str
+    vcpus: int
+    memory_kib: int
+    memory_used_kib: int | None  # None where the guest does not run, or has no balloon driver that reports
+    cpu_ns: int | None
+
+
+@contextlib.contextmanager
+def subscribed(connection: Connection, changed: t.Callable[[str], None]) -> t.Iterator[None]:
+    """Call `changed` with a guest's UUID for each event of it, from another thread, for the length of a `with` block.
+
+    The connection must be one that was opened with `events`.
+    """
+
+    def of_domain(_connection: t.Any, domain: t.Any, *_details: t.Any) -> None:
+        changed(domain.UUIDString())
+
+    registered = []
+    try:
+        for name in _EVENTS:
+            with contextlib.suppress(libvirt.libvirtError):  # not every driver has every event
+                number = getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{name}")
+                registered.append(connection.domainEventRegisterAny(None, number, of_domain, None))
+        yield
+    finally:
+        for number in registered:
+            with contextlib.suppress(libvirt.libvirtError):  # the connection may be broken
+                connection.domainEventDeregisterAny(number)
+
+
+def figures(connection: Connection) -> list[Figures]:
+    """Of all guests, in one call that waits for no guest."""
+    kinds = (
+        libvirt.VIR_DOMAIN_STATS_STATE
+        | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+        | libvirt.VIR_DOMAIN_STATS_BALLOON
+        | libvirt.VIR_DOMAIN_STATS_VCPU
+    )
+    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT if connection.getType() == "QEMU" else 0
+    with explained("read the guests of", connection.getURI()):
+        return [_figures(domain, found) for domain, found in connection.getAllDomainStats(kinds, flags)]
+
+
+def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
+    usable, available = found.get("balloon.usable"), found.get("balloon.available")
+    return Figures(
+        domain=domain,
+        uuid=domain.UUIDString(),
+        state=states.word(found["state.state"]),
+        vcpus=found.get("vcpu.current", 0),
+        memory_kib=found.get("balloon.current") or found.get("balloon.maximum", 0),
+        memory_used_kib=available - usable if usable is not None and available is not None else None,
+        cpu_ns=found.get("cpu.time"),
+    )
+
+
+def card(domain: t.Any) -> dict[str, t.Any]:
+    """What changes rarely of a guest: name, title, size, whether it starts with its host, and our record of it.
+
+    Raises NotFound.
+    """
+    with explained("read guest", domain.name()):
+        persistent = bool(domain.isPersistent())
+        _state, _maximum, memory_kib, vcpus, _time = domain.info()
+        return {
+            "name": domain.name(),
+            "title": _title(domain),
+            "vcpus": vcpus,
+            "memory_mib": memory_kib // 1024,
+            "persistent": persistent,
+            "autostart": bool(persistent and domain.autostart()),
+            "record": states.record(domain),
+        }
+
+
+def _title(domain: t.Any) -> str:
+    try:
+        return t.cast(str, domain.metadata(libvirt.VIR_DOMAIN_METADATA_TITLE, None))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            return ""
+        raise
+
+
+def host_cpu_ns(connection: Connection) -> tuple[int, int] | None:
+    """Busy and total time of the host's processors since its start; None where the driver does not tell."""
+    with contextlib.suppress(libvirt.libvirtError):
+        times = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS)
+        busy = times.get("kernel", 0) + times.get("user", 0)
+        return busy, busy + times.get("idle", 0) + times.get("iowait", 0)
+    return None
+
+
+def host_memory_kib(connection: Connection) -> tuple[int, int] | None:
+    """Used and total memory of the host; None where the driver does not tell."""
+    with contextlib.suppress(libvirt.libvirtError):
+        found = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+        free = sum(found.get(kind, 0) for kind in ("free", "buffers", "cached"))
+        return found["total"] - free, found["total"]
+    return None

@@ -1,0 +1,144 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Users, their passwords and their one-time codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import secrets
+import threading
+import time
+import typing as t
+
+import argon2
+import pyotp
+
+from .database import Database
+
+__all__ = ["Accounts", "BadUser", "User"]
+
+_NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+_SECRET = re.compile(r"[A-Z2-7]{24,128}")
+_SHORTEST, _LONGEST = 12, 1024
+_CODE_S = 30
+
+
+class BadUser(Exception):
+    """What is wrong with users that are to be set, a line each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """Who may look, and whether also at consoles, which are write access to a guest."""
+
+    name: str
+    consoles: bool = False
+
+
+class Accounts:
+    """Passwords are hashed one at a time: each takes 64 MiB, and attackers may send many."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._hasher = argon2.PasswordHasher()
+        self._hashing = threading.Lock()
+        self._nobody = self._hasher.hash(secrets.token_hex())
+
+    def find(self, name: str) -> User | None:
+        """A user by name."""
+        with self._database.open() as connection:
+            row = connection.execute("SELECT name, consoles FROM users WHERE name = ?", (name,)).fetchone()
+        return User(row["name"], bool(row["consoles"])) if row else None
+
+    def check(self, name: str, password: str, code: str = "") -> User | None:
+        """The user, when both are right. It takes as long for a name that nobody has. A code is good once."""
+        with self._database.open() as connection:
+            row = connection.execute("SELECT * FROM users WHERE name = ?", (name,)).fetchone()
+        right = self._verify(row["password"] if row else self._nobody, password[:_LONGEST])
+        if not row or not right:
+            return None
+        if row["totp"] and not self._use_code(name, row["totp"], code):
+            return None
+        return User(row["name"], bool(row["consoles"]))
+
+    def _verify(self, digest: str, password: str) -> bool:
+        with self._hashing:
+            try:
+                return self._hasher.verify(digest, password)
+            except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHash):
+                return False
+
+    def _use_code(self, name: str, secret: str, code: str) -> bool:
+        now = int(time.time()) // _CODE_S
+        for step in (now - 1, now, now + 1):  # clocks differ
+            if secrets.compare_digest(pyotp.TOTP(secret).at(step * _CODE_S).encode(), code.encode()):
+                return self._mark_used(name, step)
+        return False
+
+    def _mark_used(self, name: str, step: int) -> bool:
+        """False for a code that was used, or is older than one that was."""
+        with self._database.open() as connection:
+            query = "UPDATE users SET totp_used = ? WHERE name = ? AND totp_used < ?"
+            return connection.execute(query, (step, name, step)).rowcount == 1
+
+    def converge(self, wanted: t.Sequence[t.Mapping[str, t.Any]], *, write: bool) -> list[str]:
+        """Make users as described, and say what that changes; users that are not named stay.
+
+        Whose password changes, or who is removed, is logged out. Raises BadUser before anything is written.
+        """
+        problems = [problem for each in wanted for problem in _problems(each)]
+        names = [each.get("name") for each in wanted]
+        problems += [f"user {name} is listed twice" for name in sorted({str(n) for n in names if names.count(n) > 1})]
+        if problems:
+            raise BadUser("\n".join(problems))
+        return [step for each in wanted for step in self._converge(each, write=write)]
+
+    def _converge(self, wanted: t.Mapping[str, t.Any], *, write: bool) -> list[str]:
+        name, steps = str(wanted["name"]), list[str]()
+        values: dict[str, t.Any] = {}
+        with self._database.open() as connection:
+            row = connection.execute("SELECT * FROM users WHERE name = ?", (name,)).fetchone()
+        if wanted.get("state", "present") == "absent":
+            if row and write:
+                self._write("DELETE FROM users WHERE name = ?", name)
+            return [f"remove user {name}"] if row else []
+        if row is None or not self._verify(row["password"], wanted["password"]):
+            values["password"] = self._hasher.hash(wanted["password"]) if write else ""
+            steps.append(f"set the password of user {name}" if row else f"add user {name}")
+        for field, value in (("totp", wanted.get("totp") or ""), ("consoles", int(wanted.get("consoles", False)))):
+            if (row[field] if row else type(value)()) != value:
+                values[field] = value
+                steps.append(f"set {field} of user {name}")
+        if write and values:
+            self._save(name, values, known=row is not None)
+        return steps
+
+    def _save(self, name: str, values: t.Mapping[str, t.Any], *, known: bool) -> None:
+        if not known:
+            self._write("INSERT INTO users (name, password) VALUES (?, '')", name)
+        for field, value in values.items():
+            self._write(f"UPDATE users SET {field} = ? WHERE name = ?", value, name)  # noqa: S608 (one of three names)
+        if "password" in values or "totp" in values:
+            self._write("DELETE FROM sessions WHERE user = ?", name)
+
+    def _write(self, statement: str, *values: t.Any) -> None:
+        with self._database.open() as connection:
+            connection.execute(statement, values)
+
+
+def _problems(wanted: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    name = str(wanted.get("name", ""))
+    if not _NAME.fullmatch(name):
+        yield f"{name!a} is not a user name: use up to 64 letters, digits and . _ @ + -"
+    if unknown := sorted(wanted.keys() - {"name", "password", "totp", "consoles", "state"}):
+        yield f"user {name!a}: {', '.join(unknown)} is not an option"
+    if wanted.get("state", "present") not in ("present", "absent"):
+        yield f"user {name!a}: state must be present or absent"
+    elif wanted.get("state") != "absent" and not _SHORTEST <= len(str(wanted.get("password") or "")) <= _LONGEST:
+        yield f"user {name!a}: password must have {_SHORTEST} to {_LONGEST} characters"
+    if wanted.get("totp") and not _SECRET.fullmatch(str(wanted["totp"])):
+        yield f"user {name!a}: totp must be a base32 secret of 24 characters or more"
+    if not isinstance(wanted.get("consoles", False), bool):
+        yield f"user {name!a}: consoles must be true or false"

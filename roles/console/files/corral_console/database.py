@@ -1,0 +1,65 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Users and sessions in SQLite: what must survive a restart, and can be read with `sqlite3`."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import typing as t
+from pathlib import Path
+
+__all__ = ["Database"]
+
+_SCHEMA = (
+    # A step for each version of the schema; steps that were released are never changed.
+    (
+        """
+    CREATE TABLE users (
+        name TEXT PRIMARY KEY,
+        password TEXT NOT NULL,
+        totp TEXT NOT NULL DEFAULT '',
+        totp_used INTEGER NOT NULL DEFAULT 0,
+        consoles INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+        """
+    CREATE TABLE sessions (
+        digest TEXT PRIMARY KEY,
+        user TEXT NOT NULL REFERENCES users(name) ON DELETE CASCADE,
+        created INTEGER NOT NULL,
+        seen INTEGER NOT NULL,
+        address TEXT NOT NULL,
+        agent TEXT NOT NULL
+    )
+    """,
+    ),
+)
+
+
+class Database:
+    """One file. Connections are short, so that commands beside the server can write too."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self.open() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")  # the server and a command may start together
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            for step in _SCHEMA[version:]:
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(_SCHEMA)}")
+
+    @contextlib.contextmanager
+    def open(self) -> t.Iterator[sqlite3.Connection]:
+        """A connection; what is written is committed at the end, unless an error comes up."""
+        connection = sqlite3.connect(self._path, timeout=10)
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA foreign_keys = ON")
+            with connection:
+                yield connection
+        finally:
+            connection.close()

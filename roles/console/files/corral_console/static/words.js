@@ -1,0 +1,31 @@
+// How values are written for people.
+
+export const STATES = { running: "Running", paused: "Paused", shutdown: "Off", crashed: "Crashed", unknown: "Unknown" };
+
+export function memory(mib) {
+  if (mib === undefined || mib === null) return "unknown";
+  return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
+}
+
+export function bytes(count) {
+  if (count === undefined || count === null) return "";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let index = 0;
+  for (; count >= 1024 && index < units.length - 1; index++) count /= 1024;
+  return `${+count.toFixed(1)} ${units[index]}`;
+}
+
+export function ago(seconds) {
+  const passed = Math.max(0, Math.round(Date.now() / 1000 - seconds));
+  if (passed < 60) return `${passed} s ago`;
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  if (passed < 86400) return `${Math.floor(passed / 3600)} h ago`;
+  return `${Math.floor(passed / 86400)} days ago`;
+}
+
+export function plural(count, word) {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+export const guestLink = (guest) => `#/guest/${encodeURIComponent(guest.host)}/${guest.uuid}`;
+export const hostLink = (name) => `#/host/${encodeURIComponent(name)}`;

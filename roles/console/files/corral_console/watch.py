@@ -1,0 +1,204 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One thread for each host: it keeps a connection, reads again what an event names, and puts it into the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
+
+from .store import Store, Value
+
+__all__ = ["Watcher", "backoff_s"]
+
+POLL_S = 2.0
+_SETTLE_S = 0.05  # one command often makes several events
+_LONGEST_S = 60.0
+_LOG = logging.getLogger(__name__)
+
+
+def backoff_s(failures: int, chance: float) -> float:
+    """Seconds until the next attempt: doubled each time, up to a minute, and spread among hosts."""
+    return min(2.0 ** min(failures, 10), _LONGEST_S) * (0.75 + chance / 4)
+
+
+@dataclasses.dataclass
+class _Previous:
+    """What a share of processor time is a difference to."""
+
+    at: float
+    host: tuple[int, int] | None
+    guests: dict[str, int]
+
+
+class Watcher:
+    """Follows one host until it is stopped. Connections are read-only."""
+
+    def __init__(self, name: str, uri: str, store: Store, *, poll_s: float = POLL_S) -> None:
+        self.name = name
+        self._uri, self._store, self._poll_s = uri, store, poll_s
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._changed: set[str] = set()
+        self._cards: dict[str, dict[str, t.Any]] = {}
+        self._listed: set[str] = set()  # keys of the guests that were there the last time
+        self._connection: t.Any = None
+        self._calls = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"watch {name}", daemon=True)
+        self._set_host("connecting")
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """End; a call of libvirt that hangs is left behind."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def guest(self, uuid: str) -> dict[str, t.Any]:
+        """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
+        with self._calls:
+            connection = self._connected()
+            item = query.by_uuid(connection, uuid)
+            return describe.describe_guest(item, {}, addresses="lease")
+
+    def host(self) -> dict[str, t.Any]:
+        """All that is known of the host, asked now. Raises Failed while it is unreachable."""
+        with self._calls:
+            connection = self._connected()
+            capabilities = host_xml.host(query.capabilities(connection))
+            pools = [_described(each, host_xml.pool) for each in query.pools(connection)]
+            networks = [_described(each, host_xml.network) for each in figures.networks(connection)]
+            # Not what else is known of the processor: libvirt tells that only over a connection that may write.
+            return {**query.node(connection), **capabilities, "pools": pools, "networks": networks}
+
+    def _connected(self) -> t.Any:
+        if self._connection is None:
+            raise NotFound(f"cannot read {self.name}: it is unreachable; try again when it is connected")
+        return self._connection
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                watched = not is_here(self._uri)
+                with opened(self._uri, readonly=True, events=True, watched=watched) as connection:
+                    failures = 0
+                    self._follow(connection)
+            except VirtError as error:
+                self._set_host("unreachable", reason=str(error))
+            except Exception as error:  # noqa: BLE001 (else a thread would end, and its host would look as it was)
+                _LOG.exception("cannot follow %s", self.name)
+                self._set_host("unreachable", reason=f"internal error: {type(error).__name__}; see the server's log")
+            finally:
+                self._connection = None
+            self._stopped.wait(backoff_s(failures, random.random()))  # noqa: S311 (not for secrets)
+            failures += 1
+
+    def _follow(self, connection: t.Any) -> None:
+        self._cards.clear()
+        node = query.node(connection)
+        previous = _Previous(0, None, {})
+        with follow.subscribed(connection, self._on_event):
+            self._connection = connection
+            while not self._stopped.is_set():
+                self._wake.clear()
+                previous = self._read(connection, node, previous)
+                if self._wake.wait(self._poll_s):
+                    self._stopped.wait(_SETTLE_S)
+
+    def _on_event(self, uuid: str) -> None:
+        self._changed.add(uuid)
+        self._wake.set()
+
+    def _read(self, connection: t.Any, node: t.Mapping[str, t.Any], previous: _Previous) -> _Previous:
+        changed, self._changed = self._changed, set()
+        found = follow.figures(connection)
+        cpu, memory = follow.host_cpu_ns(connection), follow.host_memory_kib(connection)
+        present = _Previous(time.monotonic(), cpu, {one.uuid: one.cpu_ns for one in found if one.cpu_ns is not None})
+        changes: dict[str, Value | None] = {}
+        for one in found:
+            key = f"guest/{self.name}/{one.uuid}"
+            try:
+                changes[key] = self._guest(one, changed)
+            except NotFound:
+                changes[key] = None
+        gone = self._listed - changes.keys()
+        self._listed = set(changes)
+        changes.update(dict.fromkeys(gone))
+        for uuid in self._cards.keys() - {one.uuid for one in found}:
+            del self._cards[uuid]
+        changes[f"figures/{self.name}"] = {
+            "cpu": _host_share(previous, cpu),
+            "memory": None if memory is None else _percent(*memory),
+            "guests": {one.uuid: [_share(previous, present, one), _memory(one)] for one in found if _runs(one)},
+        }
+        self._store.update(changes)
+        self._set_host("connected", **node)
+        return present
+
+    def _guest(self, one: follow.Figures, changed: t.Container[str]) -> Value:
+        if one.uuid in changed or one.uuid not in self._cards:
+            card = follow.card(one.domain)
+            card["tags"] = brief.tags(card.pop("record"))
+            self._cards[one.uuid] = card
+        found = {"host": self.name, "uuid": one.uuid, "state": one.state, **self._cards[one.uuid]}
+        if one.vcpus:  # changes while the guest runs
+            found["vcpus"] = one.vcpus
+        if one.memory_kib:
+            found["memory_mib"] = one.memory_kib // 1024
+        return found
+
+    def _set_host(self, state: str, *, reason: str = "", **node: t.Any) -> None:
+        key = f"host/{self.name}"
+        known = self._store.get(key) or {}
+        since = known["since"] if known.get("state") == state else int(time.time())
+        # What is known of an unreachable host, and of its guests, stays: as it was seen last.
+        present = {"name": self.name, "state": state, "since": since, "reason": reason}
+        self._store.update({key: {**known, **node, **present}})
+
+
+def _described(found: dict[str, t.Any], read: t.Callable[[str], dict[str, t.Any]]) -> dict[str, t.Any]:
+    """With what its document tells, in place of the document."""
+    xml = found.pop("xml")
+    return {**found, **read(xml)}
+
+
+def _runs(one: follow.Figures) -> bool:
+    return one.state in ("running", "paused")
+
+
+def _percent(part: float, whole: float) -> int:
+    """A whole number: what changes by less is no news."""
+    return max(0, min(100, round(100 * part / whole))) if whole > 0 else 0
+
+
+def _host_share(previous: _Previous, cpu: tuple[int, int] | None) -> int | None:
+    if cpu is None or previous.host is None:
+        return None
+    return _percent(cpu[0] - previous.host[0], cpu[1] - previous.host[1])
+
+
+def _share(previous: _Previous, present: _Previous, one: follow.Figures) -> int | None:
+    """Of all processors of the guest."""
+    if one.cpu_ns is None or one.uuid not in previous.guests:
+        return None
+    return _percent(one.cpu_ns - previous.guests[one.uuid], (present.at - previous.at) * 1e9 * max(1, one.vcpus))
+
+
+def _memory(one: follow.Figures) -> int | None:
+    return None if one.memory_used_kib is None else _percent(one.memory_used_kib, one.memory_kib)

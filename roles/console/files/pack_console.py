@@ -1,0 +1,152 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the two files that the console's machine gets: `console.pyz`, a program, and `libraries.zip`, scripts of others.
+
+Runs on the controller. The same inputs make the same bytes, so that a run without news copies nothing. Packages of npm
+are taken from a directory; what is missing there is fetched with the npm client if that may be. Each must have the
+checksum that `libraries.json` pins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import posixpath
+import subprocess
+import sys
+import tarfile
+import typing as t
+import zipfile
+from pathlib import Path
+
+__all__ = ["Problem", "libraries", "main", "program"]
+
+_HERE = Path(__file__).resolve().parent
+_COLLECTION = _HERE.parents[2]
+_INSIDE = "ansible_collections/corral/virt"
+_START = b"import sys\n\nfrom corral_console.__main__ import main\n\nsys.exit(main())\n"
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+class Problem(Exception):
+    """What prevents it, and what to do."""
+
+
+def program() -> bytes:
+    """The console, and those parts of the collection that modules send to hosts too, as a Python zip application."""
+    found = {"__main__.py": _START}
+    for root, below in (
+        (_HERE / "corral_console", "corral_console"),
+        (_COLLECTION / "plugins/module_utils", f"{_INSIDE}/plugins/module_utils"),
+    ):
+        for path in root.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found[f"{below}/{path.relative_to(root).as_posix()}"] = path.read_bytes()
+    for name in list(found):
+        for parent in Path(name).parents[:-1]:  # a zip file has no namespace packages
+            if not parent.as_posix().startswith("corral_console/static"):
+                found.setdefault(f"{parent.as_posix()}/__init__.py", b"")
+    return _zip(found)
+
+
+def libraries(directory: Path, *, fetch: bool) -> bytes:
+    """The files of all pinned packages. Raises Problem."""
+    found: dict[str, bytes] = {}
+    problems = []
+    for pin in json.loads((_HERE / "libraries.json").read_text()):
+        try:
+            found.update(_files(pin, _package(pin, directory, fetch=fetch)))
+        except Problem as problem:
+            problems.append(str(problem))
+    if problems:
+        raise Problem("\n".join(problems))
+    return _zip(found)
+
+
+def _package(pin: t.Mapping[str, t.Any], directory: Path, *, fetch: bool) -> bytes:
+    name = f"{pin['package'].removeprefix('@').replace('/', '-')}-{pin['version']}.tgz"
+    path = directory / name
+    if not path.exists():
+        if not fetch:
+            raise Problem(f"{path} is missing; make it elsewhere with: npm pack {pin['package']}@{pin['version']}")
+        directory.mkdir(parents=True, exist_ok=True)
+        _fetch(pin, directory)
+    content = path.read_bytes()
+    digest = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
+    if digest != pin["integrity"]:
+        raise Problem(f"{path} is not {pin['package']} {pin['version']}: its checksum is {digest}; remove the file")
+    return content
+
+
+def _fetch(pin: t.Mapping[str, t.Any], directory: Path) -> None:
+    command = ["npm", "pack", "--silent", "--ignore-scripts", f"{pin['package']}@{pin['version']}"]
+    try:
+        done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Problem(
+            f"cannot fetch {pin['package']}: there is no npm here; install it, or set console_libraries to a directory "
+            "with its packages"
+        ) from None
+    if done.returncode:
+        raise Problem(f"cannot fetch {pin['package']}: {' '.join(command)}: {done.stderr.strip()}")
+
+
+def _files(pin: t.Mapping[str, t.Any], content: bytes) -> t.Iterator[tuple[str, bytes]]:
+    """Those that `files` names: a file, or all below a directory. A package's own paths never lead out of ours."""
+    taken: set[str] = set()
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        for member in archive:
+            inside = posixpath.normpath(member.name).partition("/")[2]
+            for source, target in pin["files"].items():
+                if member.isfile() and (inside == source or (source.endswith("/") and inside.startswith(source))):
+                    file = archive.extractfile(member)
+                    assert file is not None  # noqa: S101 (it is a file)
+                    taken.add(source)
+                    yield f"{pin['directory']}/{target}{inside.removeprefix(source)}", file.read()
+    if missing := sorted(pin["files"].keys() - taken):
+        raise Problem(f"{pin['package']} {pin['version']} has no {', '.join(missing)}")
+
+
+def _zip(files: t.Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    return target.getvalue()
+
+
+def main(words: t.Sequence[str] | None = None) -> int:
+    """Write both files into a directory where they differ; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("packages", type=Path, help="directory with packages as npm pack makes them")
+    parser.add_argument(
+        "--fetch", action=argparse.BooleanOptionalAction, default=False, help="fetch what is missing there"
+    )
+    given = parser.parse_args(words)
+    try:
+        made = {
+            "console.pyz": program(),
+            "libraries.zip": libraries(given.packages, fetch=given.fetch),
+            "libraries.json": (_HERE / "libraries.json").read_bytes(),
+        }
+    except Problem as problem:
+        print(problem, file=sys.stderr)  # noqa: T201
+        return 2
+    given.target.mkdir(parents=True, exist_ok=True)
+    for name, content in made.items():
+        path = given.target / name
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The console follows libvirt's test driver: what changes there is in the store."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
+from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
+from ansible_collections.corral.virt.roles.console.files.corral_console.watch import Watcher
+
+GUEST = """<domain type='test'><name>{name}</name><title>A title</title><memory unit='MiB'>512</memory><vcpu>3</vcpu>
+<os><type>hvm</type></os><metadata><c:guest xmlns:c='urn:corral:virt:guest:1'><c:tag>web</c:tag></c:guest></metadata>
+</domain>"""
+
+
+def until(condition: Callable[[], object], timeout_s: float = 5) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def host() -> Iterator[t.Any]:
+    """The test driver's default host, which all connections of a process share."""
+    connection = libvirt.open("test:///default")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def following(host: t.Any) -> Iterator[tuple[Store, Watcher]]:
+    """Polling takes far longer than the tests: what they see comes from events."""
+    store = Store()
+    watcher = Watcher("hyper1", "test:///default", store, poll_s=60)
+    watcher.start()
+    until(lambda: (store.get("host/hyper1") or {}).get("state") == "connected")
+    yield store, watcher
+    watcher.stop()
+
+
+def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Watcher]) -> None:
+    store, _watcher = following
+    domain = host.defineXML(GUEST.format(name="web1"))
+    key = f"guest/hyper1/{domain.UUIDString()}"
+    until(lambda: store.get(key))
+    expected = {
+        "host": "hyper1",
+        "uuid": domain.UUIDString(),
+        "name": "web1",
+        "title": "A title",
+        "state": "shutdown",
+        "vcpus": 3,
+        "memory_mib": 512,
+        "tags": ["web"],
+        "persistent": True,
+        "autostart": False,
+    }
+    assert store.get(key) == expected
+    domain.create()
+    until(lambda: store.get(key) == {**expected, "state": "running"})
+    domain.suspend()
+    until(lambda: store.get(key) == {**expected, "state": "paused"})
+    assert domain.UUIDString() in t.cast("dict[str, t.Any]", store.get("figures/hyper1"))["guests"]
+    domain.destroy()
+    host.defineXML(
+        GUEST.format(name="web1")
+        .replace("A title", "Another")
+        .replace("<name>", f"<uuid>{domain.UUIDString()}</uuid><name>")
+    )
+    until(lambda: store.get(key) == {**expected, "title": "Another"})
+    domain.undefine()
+    until(lambda: store.get(key) is None)
+
+
+def test_the_host_is_described(following: tuple[Store, Watcher]) -> None:
+    store, watcher = following
+    found = t.cast("dict[str, t.Any]", store.get("host/hyper1"))
+    assert (found["cpus"], found["memory_mib"], found["reason"]) == (16, 3072, "")
+    assert [pool["name"] for pool in watcher.host()["pools"]] == ["default-pool"]
+    (guest,) = (each for each in store.below("guest/").values() if each["name"] == "test")
+    assert watcher.guest(guest["uuid"])["disks"][0]["source"] == "/guest/diskimage1"
+    with pytest.raises(NotFound, match="UUID"):
+        watcher.guest("00000000-0000-0000-0000-000000000000")
+
+
+def test_the_connection_only_reads(following: tuple[Store, Watcher]) -> None:
+    _store, watcher = following
+    domain = watcher._connection.lookupByName("test")
+    with pytest.raises(libvirt.libvirtError, match="read only access"):
+        domain.destroy()
+
+
+def faulty(_connection: t.Any) -> t.NoReturn:
+    raise ValueError("a fault")
+
+
+def test_an_unreachable_host_keeps_what_was_seen_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ansible_collections.corral.virt.roles.console.files.corral_console import watch
+
+    monkeypatch.setattr(watch, "backoff_s", lambda _failures, _chance: 0.05)
+    node, store = tmp_path / "node.xml", Store()
+    watcher = Watcher("hyper1", f"test://{node}", store)
+    watcher.start()
+    until(lambda: (store.get("host/hyper1") or {})["state"] == "unreachable")
+    first = t.cast("dict[str, t.Any]", store.get("host/hyper1"))
+    assert str(node) in first["reason"] and first["since"] <= time.time()
+    with pytest.raises(NotFound, match="unreachable"):
+        watcher.host()
+    node.write_text(f"<node>{GUEST.format(name='web1')}</node>")
+    until(lambda: store.below("guest/hyper1/"))
+    until(lambda: (store.get("host/hyper1") or {})["state"] == "connected")
+    kept = store.below("guest/hyper1/")
+    monkeypatch.setattr(follow, "figures", faulty)
+    until(lambda: "internal error: ValueError" in (store.get("host/hyper1") or {})["reason"], 10)
+    assert store.below("guest/hyper1/") == kept
+    watcher.stop()

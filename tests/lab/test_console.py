@@ -1,0 +1,328 @@
+"""The web console in a real browser, on real hosts: the collection installs it, `virsh` acts behind its back."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import ssl
+import time
+import typing as t
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from ansible_collections.corral.virt.roles.console.files import pack_console
+from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, hypervisors, until
+
+pytestmark = pytest.mark.lab
+
+LAB = Hypervisors("console")
+on = functools.partial(LAB.on, "hyper1")
+PASSWORD = "correct horse battery"
+PACKAGES = ROOT / ".cache/console-packages"
+AXE = {
+    "package": "axe-core",
+    "version": "4.14.1",
+    "integrity": "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+    "directory": "axe",
+    "files": {"axe.min.js": "axe.min.js"},
+}
+# Its firmware writes to both consoles; nothing listens.
+GUEST = """<domain type='qemu'><name>{}</name><title>&lt;img src=x onerror=alert(1)&gt; {{{{ 1 }}}}</title><memory unit='MiB'>64</memory>
+<os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type><bios useserial='yes'/></os><devices><serial type='pty'/>
+<graphics type='vnc'><listen type='none'/></graphics><video><model type='vga'/></video></devices></domain>"""
+NAMES = ("web1", "web2")
+COLOURS = """() => {
+  const canvas = document.querySelector('.screen canvas');
+  if (!canvas || !canvas.width) return 0;
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const seen = new Set();
+  for (let at = 0; at < data.length; at += 4) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+  return seen.size;
+}"""
+
+
+@functools.cache
+def address(name: str = "hyper1") -> str:
+    hosts = yaml.safe_load((LAB.folder / "inventory/hosts.yml").read_text())
+    return str(next(iter(_values(hosts, name)))["ansible_host"])
+
+
+def _values(tree: t.Any, key: str) -> Iterator[t.Any]:
+    for name, value in tree.items() if isinstance(tree, dict) else ():
+        if name == key and value:
+            yield value
+        yield from _values(value, key)
+
+
+def install(*flags: str, ok: bool = True, **more: t.Any) -> str:
+    """Run the playbook as a user would; all that it printed."""
+    users = [{"name": "alice", "password": PASSWORD, "consoles": True}, {"name": "bob", "password": PASSWORD}]
+    given = {
+        "console_host": "hyper1",
+        "console_users": users,
+        "console_names": [address()],
+        "console_libraries": str(PACKAGES),
+        **more,
+    }
+    words = ("ansible-playbook", *LAB.ask_nobody, "corral.virt.console_server", "-e", json.dumps(given))
+    return LAB.run(*words, *flags, ok=ok)
+
+
+def changes(printed: str) -> int:
+    return sum(map(int, re.findall(r"changed=(\d+)", printed)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def console() -> Iterator[str]:
+    """Its URL."""
+    with hypervisors("console", hosts=2):
+        assert changes(install("--check")) > 0
+        assert "console" not in on("ls /etc /usr/lib /var/lib | grep -i corral-console || true")
+        install()
+        on("nft add rule inet filter input tcp dport 8443 accept")
+        for name in NAMES:
+            on(f"cat >/tmp/{name}.xml && virsh define /tmp/{name}.xml", given=GUEST.format(name))
+        on("virsh start web1")
+        yield f"https://{address()}:8443"
+
+
+class Browsing:
+    """A browser, and all that went wrong in it."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.browser, self.url = browser, url
+        self.problems: list[str] = []
+
+    def context(self, **how: t.Any) -> BrowserContext:
+        return self.browser.new_context(ignore_https_errors=True, **how)
+
+    def page(self, context: BrowserContext) -> Page:
+        page = context.new_page()
+        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        return page
+
+    def enter(self, user: str = "alice", **how: t.Any) -> Page:
+        page = self.page(self.context(**how))
+        page.goto(self.url)
+        page.get_by_label("User").fill(user)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        return page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
+    """No test leaves an error in the browser's console, which is where violations of the page's policy show, too."""
+    made = Browsing(browser, console)
+    yield made
+    for context in browser.contexts:
+        context.close()
+    assert made.problems == []
+
+
+def card(page: Page, name: str, host: str = "hyper1") -> t.Any:
+    return page.locator(f".card[data-guest={name}][data-host={host}]")
+
+
+def uuid(name: str) -> str:
+    return on(f"virsh domuuid {name}").strip()
+
+
+def test_a_second_run_changes_nothing(console: str) -> None:
+    assert changes(install()) == 0
+    # A hypervisor that is away keeps the host key that was seen before.
+    assert changes(install("--check", "--limit", "hyper1")) == 0
+    assert "hyper2 ssh-ed25519" in on("cat /etc/corral-console/ssh/known_hosts")
+
+
+def test_the_certificate_is_the_consoles_own(console: str) -> None:
+    context = ssl.create_default_context(cadata=on("cat /etc/corral-console/tls/ca.crt"))
+    with urllib.request.urlopen(f"{console}/api/me", context=context) as answer:
+        assert answer.read() == b"{}"
+
+
+def test_a_wrong_password_is_told_and_a_right_one_shows_the_guests(browsing: Browsing) -> None:
+    page = browsing.page(browsing.context())
+    page.goto(browsing.url)
+    page.get_by_label("User").fill("alice")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_have_text("user, password or code is wrong")
+    browsing.problems.clear()  # the browser reports the answer 403
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(card(page, "web1")).to_have_attribute("data-state", "running")
+    expect(card(page, "web2")).to_have_attribute("data-state", "shutdown")
+    expect(card(page, "web1")).to_contain_text("<img src=x onerror=alert(1)> {{ 1 }}")
+    assert page.locator("section[data-group=hyper2]").count() == 1
+
+
+def test_what_virsh_does_is_seen_within_two_seconds(browsing: Browsing) -> None:
+    page = browsing.enter()
+    expect(card(page, "web2")).to_be_visible()
+    for command, state in (("start", "running"), ("suspend", "paused"), ("destroy", "shutdown")):
+        on(f"virsh {command} web2")
+        expect(card(page, "web2")).to_have_attribute("data-state", state, timeout=2000)
+    on("virsh undefine web2")
+    expect(card(page, "web2")).to_have_count(0, timeout=2000)
+    on("virsh define /tmp/web2.xml")
+    expect(card(page, "web2")).to_be_visible(timeout=2000)
+
+
+def test_guests_are_searched_and_filtered(browsing: Browsing) -> None:
+    page = browsing.enter()
+    expect(card(page, "web2")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("WEB1")
+    expect(card(page, "web2")).to_have_count(0)
+    expect(card(page, "web1")).to_be_visible()
+    page.locator("#state").select_option("shutdown")
+    expect(page.get_by_text("No guest matches.")).to_be_visible()
+    page.get_by_role("button", name="Show all").click()
+    page.locator("#group").select_option("state")
+    expect(page.get_by_role("region", name="Group Off")).to_contain_text("web2")
+
+
+def test_the_display_and_the_serial_console_follow_a_migration(browsing: Browsing) -> None:
+    display, serial = browsing.enter(), None
+    display.goto(f"{browsing.url}/#/guest/hyper1/{uuid('web1')}")
+    display.get_by_role("link", name="Display").click()
+    up = display.locator("#console-status[data-up=yes]")
+    expect(up).to_have_attribute("data-host", "hyper1", timeout=15000)
+    until(lambda: display.evaluate(COLOURS) > 1)
+    serial = browsing.page(display.context)
+    serial.goto(f"{browsing.url}/#/console/{uuid('web1')}/serial")
+    expect(serial.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper1", timeout=15000)
+    on("virsh reset web1")
+    expect(serial.locator(".screen")).to_contain_text("SeaBIOS", timeout=15000)
+    assert "5900" not in on("ss -Hltn"), "nothing listens for it"
+    on(f"virsh migrate --live --p2p web1 qemu+tls://{address('hyper2')}/system")
+    for page in (display, serial):
+        expect(page.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper2", timeout=20000)
+    until(lambda: display.evaluate(COLOURS) > 1)
+    LAB.on("hyper2", f"virsh migrate --live --p2p web1 qemu+tls://{address()}/system")
+    expect(display.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper1", timeout=20000)
+
+
+def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsing) -> None:
+    page = browsing.enter()
+    where = f"{browsing.url}/#/console/{uuid('web1')}/serial"
+    page.goto(where)
+    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    other = browsing.page(page.context)
+    other.goto(where)
+    expect(other.locator("#console-status")).to_have_text("the console is in use", timeout=15000)
+    other.get_by_role("button", name="Take over").click()
+    expect(other.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    expect(page.locator("#console-status")).to_have_text("the console is in use", timeout=15000)
+
+
+def test_who_may_not_open_consoles_is_offered_none(browsing: Browsing) -> None:
+    page = browsing.enter("bob")
+    page.goto(f"{browsing.url}/#/guest/hyper1/{uuid('web1')}")
+    expect(page.get_by_role("heading", name="Disks")).to_be_visible()
+    assert page.get_by_role("link", name="Display").count() == 0
+    page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
+    expect(page.locator("#console-status")).to_contain_text("may not open consoles")
+    browsing.problems.clear()  # the browser reports the answer 403
+
+
+def test_logout_ends_streams_and_consoles(browsing: Browsing) -> None:
+    page = browsing.enter()
+    console = browsing.page(page.context)
+    console.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
+    expect(console.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+    expect(console.get_by_label("Password")).to_be_visible(timeout=20000)
+    until(
+        lambda: "corral-console-relay@" not in on("systemctl list-units --plain --no-legend 'corral-console-relay@*'")
+    )
+    browsing.problems.clear()  # the browser reports the answers 401
+
+
+def test_the_keys_open_nothing_else(console: str) -> None:
+    ssh = "runuser -u corral-console -- /usr/lib/corral-console/ssh -i /etc/corral-console/ssh/{} {} corral-viewer@hyper2 {}"
+    for request in ("id", "", "'vnc web1'", f"'vnc {uuid('web1')};id'", "'serial ../../x'", f"'ssh {uuid('web1')}'"):
+        printed = on(ssh.format("console", "-T", request) + " </dev/null 2>&1 || true")
+        assert "this key opens consoles of guests, and nothing else" in printed and "uid=" not in printed
+    for flags in ("-W 127.0.0.1:22", "-N -R 0:127.0.0.1:22 -o ExitOnForwardFailure=yes"):
+        for key in ("console", "read"):
+            assert "SSH-2" not in on(f"timeout 5 {ssh.format(key, flags, '')} </dev/null 2>&1 || true")
+    uri = on("cat /etc/corral-console/config.json")
+    uri = json.loads(uri)["hosts"]["hyper1"]["uri"]
+    refused = on(f"runuser -u corral-console -- virsh -c '{uri}' destroy web1 2>&1", ok=False)
+    assert "read only access" in refused or "denied" in refused
+    for secret in ("/etc/corral-console/tls/server.key", "/etc/corral-console/tls/ca.key", "/etc/shadow"):
+        on(f"runuser -u corral-console -- cat {secret} 2>&1", ok=False)
+    on("runuser -u corral-console -- virsh -c qemu:///system list 2>&1", ok=False)
+
+
+def test_an_unreachable_host_is_shown_and_comes_back(browsing: Browsing) -> None:
+    page = browsing.enter()
+    LAB.on(
+        "hyper2",
+        "systemctl stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd libvirtd-tls.socket 2>&1",
+    )
+    place = page.locator("section[data-group=hyper2]")
+    expect(place).to_contain_text("Unreachable since", timeout=20000)
+    LAB.on("hyper2", "systemctl start libvirtd.socket libvirtd-ro.socket libvirtd-tls.socket")
+    expect(place).not_to_contain_text("Unreachable since", timeout=40000)
+
+
+def test_a_restart_of_the_server_is_survived(browsing: Browsing) -> None:
+    page = browsing.enter()
+    expect(card(page, "web1")).to_be_visible()
+    begun = time.monotonic()
+    on("systemctl restart corral-console")
+    assert time.monotonic() - begun < 8, "open streams do not hold it back"
+    on("virsh suspend web1")
+    expect(card(page, "web1")).to_have_attribute("data-state", "paused", timeout=15000)
+    on("virsh resume web1")
+    expect(card(page, "web1")).to_have_attribute("data-state", "running")
+    browsing.problems.clear()  # the browser reports that the server was away
+
+
+LOOKS: dict[str, dict[str, t.Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_are_accessible(browsing: Browsing, look: str, tmp_path: Path) -> None:
+    content = pack_console._package(AXE, PACKAGES, fetch=True)
+    (axe,) = (text for _name, text in pack_console._files(AXE, content))
+    page = browsing.enter(**LOOKS[look])
+    for place in ("", f"guest/hyper1/{uuid('web1')}", "host/hyper1", "sessions", f"console/{uuid('web1')}/serial"):
+        page.goto(f"{browsing.url}/#/{place}")
+        expect(page.get_by_role("heading", level=1)).to_be_attached()
+        page.wait_for_timeout(700)
+        page.evaluate(axe.decode() + "; 0")
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], place
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+
+
+def test_wrong_input_is_refused_at_once(console: str) -> None:
+    printed = " ".join(install(ok=False, console_hosts=["hyper1", "hyper9"], console_key="x").split())
+    assert "not names of hosts in the inventory: hyper9" in printed and "console_certificate and console_key" in printed
+    assert "has no host nowhere" in " ".join(install(ok=False, console_host="nowhere").split())

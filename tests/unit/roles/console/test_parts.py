@@ -1,0 +1,170 @@
+"""Settings, certificates and packages of the console."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import typing as t
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.roles.console.files import pack_console
+from ansible_collections.corral.virt.roles.console.files.corral_console import authority, watch
+from ansible_collections.corral.virt.roles.console.files.corral_console.config import BadConfig, Config
+
+GOOD: dict[str, t.Any] = {
+    "names": ["console.example"],
+    "hosts": {"hyper1": {"uri": "test:///default", "relay": ["ssh", "hyper1"]}},
+    "database": "/var/lib/corral-console/db",
+    "libraries": "/usr/lib/corral-console/libraries.zip",
+    "certificate": "/etc/corral-console/server.crt",
+    "key": "/etc/corral-console/server.key",
+}
+
+
+def load(folder: Path, given: object) -> Config:
+    path = folder / "config.json"
+    path.write_text(given if isinstance(given, str) else json.dumps(given))
+    return Config.load(path)
+
+
+def test_settings_are_read(tmp_path: Path) -> None:
+    config = load(tmp_path, {**GOOD, "port": 443})
+    assert (config.port, config.hosts["hyper1"].relay, config.names) == (443, ("ssh", "hyper1"), ("console.example",))
+    assert config.database == Path("/var/lib/corral-console/db")
+
+
+def test_all_that_is_wrong_with_settings_is_said(tmp_path: Path) -> None:
+    wrong = {**GOOD, "port": "443", "prot": 1, "streams": 0, "hosts": {"hyper1": {}}, "key": ""}
+    del wrong["database"]
+    with pytest.raises(BadConfig) as error:
+        load(tmp_path, wrong)
+    said = str(error.value)
+    for part in (
+        "database is required",
+        "prot is not",
+        "port must be of type int",
+        "streams must be",
+        "hyper1 has no",
+        "key is required",
+    ):
+        assert part in said
+    for text in ("", "[]", "{"):
+        with pytest.raises(BadConfig):
+            load(tmp_path, text)
+    with pytest.raises(BadConfig):
+        Config.load(tmp_path / "missing")
+
+
+NAMES = ["console.example", "192.0.2.1"]
+
+
+def verified(folder: Path, name: str) -> bool:
+    flag = "-verify_ip" if name[0].isdigit() else "-verify_hostname"
+    command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", flag, name, "-CAfile", "ca.crt"]
+    return subprocess.run([*command, "server.crt"], cwd=folder, check=False, capture_output=True).returncode == 0
+
+
+def test_a_certificate_is_made_once_and_openssl_takes_it(tmp_path: Path) -> None:
+    assert authority.converge(tmp_path, NAMES, write=False) and not list(tmp_path.iterdir())
+    assert len(authority.converge(tmp_path, NAMES, write=True)) == 2
+    assert authority.converge(tmp_path, NAMES, write=True) == []
+    assert all(verified(tmp_path, name) for name in NAMES) and not verified(tmp_path, "other.example")
+    assert {oct(path.stat().st_mode & 0o777) for path in tmp_path.glob("*.key")} == {"0o600"}
+
+
+def test_a_certificate_is_renewed_and_its_authority_stays(tmp_path: Path) -> None:
+    authority.converge(tmp_path, NAMES, write=True)
+    ca = (tmp_path / "ca.crt").read_bytes()
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=380)
+    assert len(authority.converge(tmp_path, NAMES, write=True, now=later)) == 1
+    assert authority.converge(tmp_path, [*NAMES, "other.example"], write=True) == [
+        "create a certificate for console.example, 192.0.2.1, other.example"
+    ]
+    assert verified(tmp_path, "other.example") and (tmp_path / "ca.crt").read_bytes() == ca
+    (tmp_path / "server.key").unlink()
+    assert authority.converge(tmp_path, [*NAMES, "other.example"], write=False)
+
+
+def test_hosts_that_fail_are_asked_less_and_less() -> None:
+    waits = [watch.backoff_s(failures, 1.0) for failures in range(12)]
+    assert waits == sorted(waits) and waits[0] == 1 and waits[-1] == 60
+    assert watch.backoff_s(3, 0.0) == 6 and watch.backoff_s(10**6, 1.0) == 60
+
+
+def test_the_program_runs_from_one_file(tmp_path: Path) -> None:
+    """Alone, as on a host without the collection."""
+    path = tmp_path / "console.pyz"
+    path.write_bytes(pack_console.program())
+    command = [sys.executable, "-I", "console.pyz", "certificate", "--check", ".", "console.example"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert json.loads(done.stdout)["changed"] is True
+    with zipfile.ZipFile(path) as archive:
+        assert "corral_console/static/index.html" in archive.namelist()
+    assert pack_console.program() == path.read_bytes()
+
+
+def package(folder: Path, pin: dict[str, t.Any], members: dict[str, bytes]) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    (folder / "some-thing-1.0.tgz").write_bytes(made.getvalue())
+    digest = hashlib.sha512(made.getvalue()).digest()
+    pin["integrity"] = "sha512-" + base64.b64encode(digest).decode()
+
+
+@pytest.fixture
+def pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
+    """The only package, in place of the real ones."""
+    pinned = {
+        "directory": "thing",
+        "package": "@some/thing",
+        "version": "1.0",
+        "files": {"lib/": "lib/", "L": "LICENSE"},
+    }
+    monkeypatch.setattr(json, "loads", lambda _text: [pinned])
+    return pinned
+
+
+def test_files_of_a_package_are_taken(tmp_path: Path, pin: dict[str, t.Any]) -> None:
+    package(
+        tmp_path,
+        pin,
+        {"package/lib/a.js": b"1", "package/lib/../../../../evil": b"2", "package/L": b"3", "package/x": b"4"},
+    )
+    with zipfile.ZipFile(io.BytesIO(pack_console.libraries(tmp_path, fetch=False))) as archive:
+        assert archive.namelist() == ["thing/LICENSE", "thing/lib/a.js"]
+
+
+def test_a_package_with_other_content_is_refused(tmp_path: Path, pin: dict[str, t.Any]) -> None:
+    package(tmp_path, pin, {"package/lib/a.js": b"1", "package/L": b"3"})
+    pin["integrity"] = "sha512-other"
+    with pytest.raises(pack_console.Problem, match=r"is not @some/thing 1\.0"):
+        pack_console.libraries(tmp_path, fetch=True)
+
+
+def test_a_package_that_is_missing_is_told(tmp_path: Path, pin: dict[str, t.Any]) -> None:
+    with pytest.raises(pack_console.Problem, match=r"npm pack @some/thing@1\.0"):
+        pack_console.libraries(tmp_path, fetch=False)
+    package(tmp_path, pin, {"package/L": b"3"})
+    with pytest.raises(pack_console.Problem, match="has no lib/"):
+        pack_console.libraries(tmp_path, fetch=False)
+
+
+def test_without_npm_the_error_says_what_to_do(
+    tmp_path: Path, pin: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(pack_console.Problem, match="console_libraries"):
+        pack_console.libraries(tmp_path, fetch=True)

@@ -1,0 +1,160 @@
+"""What a reader of the store knows is what the store knows, however it comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import typing as t
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.roles.console.files.corral_console.store import Delta, Store
+from ansible_collections.corral.virt.roles.console.files.corral_console.stream import Feed
+
+CHANGES = st.lists(
+    st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(0, 2).map(lambda number: {"n": number})),
+    max_size=20,
+)
+
+
+class Reader:
+    """As the page does it."""
+
+    def __init__(self) -> None:
+        self.mark: str | None = None
+        self.known: dict[str, t.Any] = {}
+
+    def read(self, store: Store) -> Delta:
+        delta = store.since(self.mark)
+        if delta.reset:
+            self.known.clear()
+        for key in delta.gone:
+            self.known.pop(key, None)
+        self.known.update(delta.values)
+        self.mark = delta.mark
+        return delta
+
+
+@given(CHANGES, st.sets(st.integers(0, 19)), st.integers(1, 4))
+def test_a_reader_that_comes_now_and_then_knows_all(
+    changes: list[dict[str, t.Any]], reads: set[int], remembered: int
+) -> None:
+    store, reader, wanted = Store(remembered=remembered), Reader(), {}
+    for number, change in enumerate(changes):
+        store.update(change)
+        wanted.update(change)
+        if number in reads:
+            reader.read(store)
+    reader.read(store)
+    assert reader.known == {key: value for key, value in wanted.items() if value is not None} == store.below("")
+    assert not reader.read(store)
+
+
+def test_only_changes_are_sent() -> None:
+    store, reader = Store(), Reader()
+    store.update({"a": {"n": 1}, "b": {"n": 1}})
+    assert reader.read(store).reset
+    store.update({"a": {"n": 2}, "b": {"n": 1}, "c": None})
+    delta = reader.read(store)
+    assert (delta.reset, delta.values, delta.gone) == (False, {"a": {"n": 2}}, [])
+    store.update({"b": None})
+    assert reader.read(store).gone == ["b"]
+
+
+def test_what_changes_nothing_wakes_nobody() -> None:
+    store, calls = Store(), []
+    store.subscribe(lambda: calls.append(1))
+    for _each in range(3):
+        store.update({"a": {"n": 1}})
+    assert calls == [1]
+
+
+def test_a_mark_that_is_not_ours_begins_anew() -> None:
+    store = Store()
+    store.update({"a": {"n": 1}})
+    epoch = store.mark.partition(".")[0]
+    for mark in (
+        None,
+        "",
+        "x",
+        "other.1",
+        f"{epoch}.2",
+        f"{epoch}.-1",
+        f"{epoch}.٣",
+        f"{epoch}.",
+        f"{epoch}.{'9' * 5000}",
+    ):
+        assert store.since(mark).reset, mark
+    assert not store.since(f"{epoch}.1").reset
+
+
+def test_removals_that_are_forgotten_begin_anew() -> None:
+    store, reader = Store(remembered=2), Reader()
+    reader.read(store)
+    for number in range(10):
+        store.update({str(number): {"n": 1}})
+        store.update({str(number): None})
+    assert reader.read(store).reset and reader.known == {}
+
+
+def test_writers_in_many_threads_lose_nothing() -> None:
+    store = Store()
+
+    def write(name: str) -> None:
+        for number in range(200):
+            store.update({f"{name}/{number}": {"n": number}})
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.below("")) == 800 and store.mark.endswith(".800")
+
+
+def body(message: str) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(message.partition("data: ")[2]))
+
+
+def test_a_stream_sends_what_comes_and_goes_on_at_a_mark() -> None:
+    async def follow() -> None:
+        store = Store()
+        store.update({"a": {"n": 1}})
+        feed = Feed(store)
+        stream = feed.read(None, lambda: True)
+        assert (await anext(stream)).startswith("retry:")
+        assert body(await anext(stream)) == {"reset": True, "values": {"a": {"n": 1}}, "gone": []}
+        mark = store.mark
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        threading.Thread(target=store.update, args=({"b": {"n": 2}},)).start()
+        message = await asyncio.wait_for(waiting, 5)
+        assert message.startswith(f"id: {store.mark}\n") and body(message)["values"] == {"b": {"n": 2}}
+        later = feed.read(mark, lambda: True)
+        await anext(later)
+        assert body(await anext(later)) == {"reset": False, "values": {"b": {"n": 2}}, "gone": []}
+
+    asyncio.run(follow())
+
+
+def test_a_stream_ends_with_its_session_and_with_the_server() -> None:
+    async def follow() -> None:
+        store = Store()
+        feed = Feed(store)
+        alive = True
+        streams = [feed.read(None, lambda: alive), feed.read(None, lambda: True)]
+        for stream in streams:
+            await anext(stream), await anext(stream)
+        waiting = [asyncio.ensure_future(anext(stream, None)) for stream in streams]
+        await asyncio.sleep(0)
+        alive = False
+        feed.wake()
+        assert await asyncio.wait_for(waiting[0], 5) is None
+        feed.close()
+        while (waiting[1].done() and waiting[1].result()) is not None:
+            waiting[1] = asyncio.ensure_future(anext(streams[1], None))
+            await asyncio.wait_for(asyncio.shield(waiting[1]), 5)
+
+    asyncio.run(follow())
