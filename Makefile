@@ -32,12 +32,15 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-.PHONY: packages lab-packages
+.PHONY: packages lab-packages test-packages
 packages: ## install missing system packages (bindep.txt) through apt; not as root: say the command
 	@$(PYTHON) $(TOOLS)/packages.py
 
 lab-packages:
 	@$(PYTHON) $(TOOLS)/packages.py lab
+
+test-packages:
+	@$(PYTHON) $(TOOLS)/packages.py lab browser
 
 .PHONY: venv
 venv: packages link ## make or renew .venv, with what requirements-dev.txt pins
@@ -119,7 +122,7 @@ build: venv ## build the collection's tarball, install it aside and read it back
 ifdef T
 test: one
 else
-test: venv lab-packages ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
+test: venv test-packages ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
 	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
 endif
 
@@ -129,14 +132,14 @@ test-fast: venv ## everything that needs no lab, but slow units and pylint
 test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
 	pytest -v $(UNLESS_PASSED) -m "lab and not deep" tests/lab/test_story.py
 
-test-lab: venv lab-packages ## every feature on real hosts made for it, on this machine; three at a time, as much of it is waiting
+test-lab: venv test-packages ## every feature on real hosts made for it, on this machine; three at a time, as much of it is waiting
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
 test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab deep-story faults soak molecule isolated-units test-matrix
 	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-story faults soak molecule isolated-units test-matrix
 
-deep-lab: venv lab-packages ## the tests of the lab that make test leaves out, and those that they build on
+deep-lab: venv test-packages ## the tests of the lab that make test leaves out, and those that they build on
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)
 
 deep-story: venv lab-packages ## the story with what make test leaves out of it

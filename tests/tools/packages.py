@@ -29,10 +29,11 @@ def wanted(text: str, *, platform: str, profiles: set[str]) -> list[str]:
 
 
 def installed() -> set[str]:
-    """Names of all packages dpkg has installed."""
-    argv = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n"]
+    """Names of all packages dpkg has installed, and of those that these provide: the nodejs of others brings npm."""
+    argv = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}, ${Provides}\n"]
     listing = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return {line.split()[1] for line in listing.splitlines() if line.startswith("installed ")}
+    there = [line.removeprefix("installed ") for line in listing.splitlines() if line.startswith("installed ")]
+    return {name.split()[0] for line in there for name in line.split(",") if name.strip()}
 
 
 def main(profiles: set[str]) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests: who asks, whether he may, and the answer. Everything but the page itself and the login needs a session."""
+"""Requests: who asks, whether they may, and the answer. Everything but the page itself and the login needs a session."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def logout(site: Site, request: Request, session: Session) -> Response:
 
 
 async def me(request: Request) -> Response:
-    """Who is logged in, and what he may do; empty when nobody is."""
+    """Who is logged in, and what they may do; empty when nobody is."""
     session = request.app.state.site.session(request)
     if session is None:
         return _answer({})
