@@ -13,7 +13,7 @@ ACTIONS = ("view", "console")
 
 
 def refusal(user: User, action: str) -> str | None:
-    """Why the user may not, None when he may. Nothing that is not named here is allowed."""
+    """Why the user may not, None when they may. Nothing that is not named here is allowed."""
     if action == "view" or (action == "console" and user.consoles):
         return None
     return f"user {user.name} may not open consoles; set consoles: true for this user in console_users"
