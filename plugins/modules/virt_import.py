@@ -15,6 +15,7 @@ description:
   - A text from a host is never a template. Where an argument needs a secret, the file has a placeholder such as
     C(vault_web1_graphics_password), to be set with C(ansible-vault).
   - Prints what is still to be done for each guest. Either all guests are written, or none.
+  - Guests of one name on several hosts are refused, and so are arguments that do more than describe a guest.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -32,7 +33,7 @@ options:
     required: true
   compared:
     description: Registered results of M(corral.virt.virt_domains) in check mode with these arguments, by host. A guest
-      that they would change is refused.
+      that they would change is refused, and so is a guest of which there is no result. Without it, nothing is compared.
     type: dict
     default: {}
   dest:

@@ -212,6 +212,11 @@ EMULATOR = "/usr/bin/qemu-system-x86_64"
 OTHERS = re.compile(
     r"^/domain/(uuid|name|@type|metadata/[^/]*corral)|/alias/@name$|^/domain/devices/emulator$|/address/"
 )
+# With which libvirt 9 writes beyond its memory, or reads nowhere.
+DEADLY = (
+    "cpu/numa/cell/distances/sibling[@id >= count(../../../cell)]",
+    "devices/hostdev[@type='scsi_host' and @rawio]",
+)
 UNDEFINE = 1 | 2 | 4  # with managed save, snapshots and UEFI variables
 
 
@@ -261,8 +266,8 @@ def definitions(connection: t.Any) -> dict[str, str]:
         kind, emulator = root.find("os/type"), root.find("devices/emulator")
         if kind is None or root.get("type") not in ("kvm", "qemu") or kind.get("arch") not in (None, "x86_64"):
             continue
-        if root.xpath("cpu/numa/cell/distances/sibling[@id >= count(../../../cell)]"):
-            continue  # with which libvirt 9 destroys its own memory
+        if any(map(root.xpath, DEADLY)):
+            continue
         root.set("type", "qemu")
         kind.set("arch", "x86_64")
         if emulator is not None:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import holds
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import signature_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
@@ -32,6 +32,8 @@ _INSIDE = (("vcpus", "placement", "static"), ("serials", "target", "isa-serial")
 _INPUTS = ({"type": "mouse", "bus": "ps2"}, {"type": "keyboard", "bus": "ps2"})
 _CONTROLLERS = ("ide", "sata", "fdc")  # it makes them for the disks that hang on them
 _SPARE = [("0", "pcie-root"), *((str(number), "pcie-root-port") for number in range(1, 17))]  # of a bare guest
+_FEW = 16  # entries of a list, of which each is looked at on its own
+_DEPTH = 2
 _STAY = ("name", "virt_type", "machine", "disks", "interfaces", "xml", "uuid")
 _NUMBERS = ("vcpus", "memory")
 
@@ -43,11 +45,10 @@ def minimal(said: Said, make: t.Callable[[Said], Element]) -> Said:
         sizes = said.get(option)
         if isinstance(sizes, dict) and set(sizes) == {"current", "maximum"} and sizes["current"] == sizes["maximum"]:
             said[option] = sizes["current"]
-    whole = make(said)
+    whole = signature_of(make(said))
 
     def needed(rest: Said) -> bool:
-        less = make(rest)
-        return not (holds(less, whole) and holds(whole, less))
+        return signature_of(make(rest)) != whole
 
     for option in [option for option in said if option not in (*_STAY, *_NUMBERS)]:
         rest = {key: value for key, value in said.items() if key != option}
@@ -74,17 +75,38 @@ _IDENTITIES["disks"] = {*_IDENTITIES["disks"], "device", *PLACES}  # else a new 
 
 def _prune(said: Said, option: str, inside: t.Any, needed: t.Callable[[Said], bool]) -> None:
     """Take away what is not needed from a dictionary, or from the entries of a list."""
-    if isinstance(inside, list):
-        for entry in inside:
-            _prune(said, option, entry, needed)
-    if not isinstance(inside, dict):
-        return
+    entries = [one for one in (inside if isinstance(inside, list) else [inside]) if isinstance(one, dict)]
     kept = _IDENTITIES.get(option, ())
-    for key in [key for key, value in inside.items() if key not in kept or (key, value) == ("device", "disk")]:
-        value = inside.pop(key)
-        if needed(said):
-            inside[key] = value
-            _prune(said, key, value, needed)
+    keys = dict.fromkeys(
+        key for one in entries for key, value in one.items() if key not in kept or (key, value) == ("device", "disk")
+    )
+    few = len(entries) <= _FEW
+    for key in keys:
+        having = [one for one in entries if key in one and (key not in kept or one[key] == "disk")]
+        for one in _drop(having, key, lambda: needed(said), len(having) if few else _DEPTH):
+            if few:
+                _prune(said, key, one[key], needed)
+
+
+def _drop(entries: list[Said], key: str, needed: t.Callable[[], bool], depth: int) -> list[Said]:
+    """Take a key away from all entries, or else from each half of them; those that need it keep it.
+
+    Deeper than that nobody looks: of many entries, it is in all or in none.
+    """
+    if not entries:
+        return []
+    before = [dict(one) for one in entries]
+    for one in entries:
+        del one[key]
+    if not needed():
+        return []
+    for one, whole in zip(entries, before):
+        one.clear()
+        one.update(whole)  # in its order
+    if len(entries) == 1 or depth == 0:
+        return entries
+    half = len(entries) // 2
+    return [one for part in (entries[:half], entries[half:]) for one in _drop(part, key, needed, depth - 1)]
 
 
 def _without_libvirts(said: Said) -> Said:

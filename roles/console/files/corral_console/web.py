@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests: who asks, whether they may, and the answer. Everything but the page itself and the login needs a session."""
+"""Requests: who asks, whether they may, and the answer. All but the page itself and the login needs a session."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments, imported
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, validate
@@ -86,6 +86,17 @@ def imported_xml(kind: str, count: int) -> None:
     assert not domain.graft(text(root), spec).changes
 
 
+def least(option: str, count: int) -> None:
+    """The least options of a guest that exists."""
+    said = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(said).validated_parameters)
+    bare = new.domain(
+        name="g", uuid="6695eb01-f6a4-8304-79aa-97f2502e193f", virt_type="kvm", arch="x86_64", machine="pc"
+    )
+    told = imported(domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
+    assert len(told) == count and set(told[0]) <= set(ENTRIES[option](0))
+
+
 def hosts(count: int) -> None:
     """A network with many hosts, edited."""
     entries = [Item(f"10.0.{number >> 8}.{number & 255}", fields={"name": f"h{number}"}) for number in range(count)]
@@ -98,6 +109,7 @@ def hosts(count: int) -> None:
 WORK: dict[str, t.Callable[[int], None]] = {
     **{option: lambda count, option=option: whole_path(option, count) for option in ENTRIES},  # type: ignore[misc]
     **{kind: lambda count, kind=kind: imported_xml(kind, count) for kind in TOLD_IN_XML},  # type: ignore[misc]
+    "the least options": lambda count: least("filesystems", count),
     "dhcp.hosts": hosts,
 }
 
