@@ -19,8 +19,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import printabl
 
 OPTIONS: dict[str, t.Any] = {
     **_reported.OPTIONS,
-    "max_moves": {"type": "int", "default": 10},
-    "min_gain": {"type": "float", "default": 1.0},
+    "max_moves": {"type": "int"},
+    "tolerance": {"type": "float", "default": 5.0},
     "stay": {"type": "list", "elements": "str", "default": []},
 }
 
@@ -36,15 +36,16 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
-            policy = _reported.policy(options, "max_moves", "min_gain")
+            policy = _reported.policy(options, "max_moves", "tolerance")
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         infos = _reported.usable(options["hosts"])
         hosts = [_reported.host(name, info, all_defined=options["all_defined"]) for name, info in infos.items()]
-        chosen = {"max_moves": options["max_moves"], "min_gain": options["min_gain"], "stay": options["stay"]}
-        moves = balance.plan(hosts, _residents(infos), policy=policy, **chosen)
+        chosen = {option: options[option] for option in ("max_moves", "tolerance", "stay")}
+        residents = _residents(infos)
+        moves = balance.plan(hosts, residents, policy=policy, **chosen)
         before = balance.imbalance(hosts, policy)
-        after = before - sum(move.gain for move in moves)
+        after = balance.imbalance(balance.moved(hosts, residents, moves), policy)
         text = _table(moves, before, after)
         begun = [
             {**move, "gain": 0.0, "cost_mib": 0}

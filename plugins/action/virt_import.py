@@ -58,6 +58,7 @@ def _guests(
 ) -> tuple[list[_import.Guest], list[str]]:
     """The guests' arguments, and what is yet to be done; raises BadInput with every problem."""
     problems, guests, notes = Problems(), [], []
+    problems.found += _import.twins(chosen)
     for one in chosen:
         if not (results.get(one["host"]) or {}).get("domains"):
             problems.found.append(f"cannot import {one['name']}: {one['host']} did not describe it, and says above why")
@@ -65,7 +66,9 @@ def _guests(
         answers = results[one["host"]]["domains"]
         answer = next((item for item in answers if isinstance(item, dict) and item.get("uuid") == one["uuid"]), {})
         found = problems.tried(functools.partial(_import.guest, one["name"], answer))
-        problems.found += _import.differences(one["name"], compared.get(one["host"]) or {})
+        if found is not None:
+            comparison = (compared.get(one["host"]) or {}) if compared else None
+            problems.found += _import.differences(one["name"], comparison)
         if found is not None:
             guests.append(found)
             notes += _import.notes(one["name"], answer, found)

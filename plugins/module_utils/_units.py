@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 __all__ = [
     "CONTENT_NAME",
     "bytes_of",
+    "bytes_text",
     "check_given_name",
     "check_image",
     "check_name",
@@ -24,7 +25,6 @@ __all__ = [
     "cpuset_of",
     "derived_mac",
     "format_of",
-    "gib_text",
     "kib_of",
     "mac_of",
     "mib_text",
@@ -90,10 +90,13 @@ def mib_text(kib: int) -> str:
     return f"{kib // 1024} MiB"
 
 
-def gib_text(size_bytes: int) -> str:
-    """`8 GiB`, `1.5 GiB`: short, for messages."""
-    size = size_bytes / 1024**3
-    return f"{size:.0f} GiB" if size >= 100 else f"{size:.3g} GiB"
+def bytes_text(size_bytes: int) -> str:
+    """`8 GiB`, `1.5 GiB`, `14.6 MiB`: short, for messages."""
+    for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size_bytes >= size / 10 or not size_bytes:
+            amount = size_bytes / size
+            return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
+    return f"{size_bytes} B"
 
 
 def check_name(name: object, *, what: str) -> str:

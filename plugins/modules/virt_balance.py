@@ -15,6 +15,9 @@ description:
     M(corral.virt.virt_migrations) does.
   - Only running guests move, by the rules of M(corral.virt.virt_place). Memory counts twice as much as processors.
     Hosts in maintenance neither give nor take guests. The moves can be done in any order.
+  - Each move is judged by the two hosts that it changes, so clusters of all sizes are balanced alike. A guest moves if
+    that brings both hosts closer to the mean by at least half of what a guest of its size could do, without moving
+    them past it. Of the moves that gain most, the one that copies least for its gain comes first.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -27,15 +30,15 @@ options:
     type: dict
     required: true
   max_moves:
-    description: Maximum number of moves.
+    description: Maximum number of moves. Defaults to the number of hosts, and at least 10.
     type: int
-    default: 10
-  min_gain:
+  tolerance:
     description:
-      - Percentage points by which a move must lower the imbalance. The imbalance is the deviation of the hosts' load
-        from their mean (a standard deviation in which larger hosts count more).
+      - Two hosts are even, and exchange no guest, while the imbalance of these two is below so many percentage points.
+        The imbalance is the deviation of the hosts' load from the mean of all hosts (a standard deviation in which
+        larger hosts count more).
     type: float
-    default: 1.0
+    default: 5.0
   stay:
     description: Names of guests that must not move.
     type: list
@@ -57,8 +60,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moves:
-  description: The plan, best move first, with C(gain) in percentage points and the possible cost C(cost_mib) of memory
-    and disks. Moves that an interrupted migration has started come first (C(gain) 0).
+  description: The plan, best move first, with C(gain), the percentage points by which it lowers the imbalance of its
+    two hosts, and the possible cost C(cost_mib) of memory and disks. Moves that an interrupted migration has started
+    come first (C(gain) 0).
   returned: success
   type: list
   elements: dict

@@ -129,7 +129,8 @@ domains:
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
-      description: Arguments of M(corral.virt.virt_domain) that describe the guest.
+      description: Arguments of M(corral.virt.virt_domain) that describe the guest. Null if its definition cannot be
+        read; RV(domains[].not_imported) says why.
       type: dict
       returned: with O(arguments)
     withheld_arguments:
@@ -137,7 +138,8 @@ domains:
       type: dict
       returned: with O(arguments)
     not_imported:
-      description: What the arguments do not describe, with C(path), an XPath in the definition, and C(why).
+      description: What the arguments do not describe, with C(path), an XPath in the definition, and C(why). C(option)
+        names the one of RV(domains[].withheld_arguments) that describes it once its secret is set.
       type: list
       elements: dict
       returned: with O(arguments)
@@ -159,6 +161,7 @@ import functools
 import time
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
@@ -175,11 +178,14 @@ OPTIONS = {
 }
 
 
-def _described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A guest as arguments."""
-    xml = query.definition(query.by_uuid(connection, guest["uuid"]), secrets=True)
-    least = params["arguments"] == "minimal"
-    description = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
+def described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A guest as arguments; one that cannot be described says why, and hides no other."""
+    try:
+        xml = query.definition(query.by_uuid(connection, guest["uuid"]), secrets=True)
+        least = params["arguments"] == "minimal"
+        description = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
+    except VirtError as error:
+        return {"arguments": None, "withheld_arguments": {}, "not_imported": [{"path": "/domain", "why": str(error)}]}
     return {
         "arguments": description.arguments,
         "withheld_arguments": description.withheld,
@@ -202,7 +208,7 @@ def main() -> None:
             else:
                 found = describes(connection, names=names)
             for guest in found if module.params["arguments"] != "false" else ():
-                guest.update(_described(connection, guest, module.params))
+                guest.update(described(connection, guest, module.params))
     module.exit_json(changed=False, clock=time.time(), domains=found, **more)
 
 

@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.domain_options 
 from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS
-from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 
 __all__ = ["PROFILES", "Told", "merged", "prepared", "problems", "with_profiles"]
 
@@ -104,7 +104,7 @@ def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> 
             wanted(result.validated_parameters)
         except BadInput as error:
             found += error.problems
-    hidden = {*result._no_log_values, *merge.secrets(str(options.get("xml") or ""))}
+    hidden = {*result._no_log_values, *overlay.secrets(str(options.get("xml") or ""))}
     return [without_secrets(remove_values(one, hidden)) for one in found]
 
 

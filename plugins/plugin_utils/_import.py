@@ -14,6 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import (
     Placeholder,
     placeholders,
@@ -22,19 +23,29 @@ from ansible_collections.corral.virt.plugins.plugin_utils._variables import (
     written,
 )
 
-__all__ = ["Guest", "differences", "files", "guest", "notes"]
+__all__ = ["Guest", "differences", "files", "guest", "notes", "twins"]
 
 Guest = dict[str, t.Any]
 
+_ORDERS = {
+    "state", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_timeout", "wait_for_ip",
+    "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
+}  # fmt: skip
+_MAKING = {"image", "clone", "size", "pool"}
 _SECRETS = {"graphics": "password"}  # the secret of each argument that may be withheld
 
 
 def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
     """The arguments of one guest, with a placeholder for each secret; raises BadInput for an answer that is none."""
     arguments, withheld = answer.get("arguments"), answer.get("withheld_arguments") or {}
+    check_given_name(name, what="guest")
+    if answer and arguments is None:
+        reasons = "; ".join(str(one.get("why")) for one in _left(answer))
+        raise BadInput(f"cannot import {name}: its host cannot describe it ({reasons})")
     if not isinstance(arguments, dict) or arguments.get("name") != name or not isinstance(withheld, dict):
         raise BadInput(f"cannot import {name}: its host does not answer with arguments of it")
     wrong = ArgumentSpecValidator(GUEST_OPTIONS).validate(untagged({**arguments, **withheld})).error_messages
+    wrong += [f"{option} describes no guest that exists" for option in sorted(_orders(arguments))]
     if wrong or not set(withheld) <= set(_SECRETS):
         raise BadInput(f"cannot import {name}: its host answers with what are no arguments ({'; '.join(wrong)})")
     variable = f"vault_{word(name)}"
@@ -45,11 +56,33 @@ def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
     return {**untagged(arguments), **untagged(secrets)}
 
 
-def differences(name: str, compared: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Why the arguments of a guest do not describe it, from what they would do to it."""
-    for one in compared.get("results") or ():
-        if not isinstance(one, dict) or one.get("name") != name:
-            continue
+def _orders(arguments: t.Mapping[str, t.Any]) -> set[str]:
+    """What a host must not say in its guest's name: it changes or makes something, where a description is asked for."""
+    disks = [one for one in arguments.get("disks") or () if isinstance(one, dict)]
+    making = {f"disks[].{option}" for disk in disks for option in _MAKING.intersection(disk)}
+    return _ORDERS.intersection(arguments) | making
+
+
+def twins(chosen: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
+    """Guests of one name on several hosts: a name is not an identity, and their variables would be the same."""
+    by_name: dict[str, list[str]] = {}
+    for one in chosen:
+        by_name.setdefault(one["name"], []).append(one["host"])
+    for name, those in by_name.items():
+        if len(those) > 1:
+            hosts = " and ".join(sorted(those))
+            yield f"cannot import {name}: {hosts} each have a guest of that name; exclude one: --limit"
+
+
+def differences(name: str, compared: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
+    """Why the arguments of a guest do not describe it, from what they would do to it; None where nobody asked."""
+    if compared is None:
+        return
+    results = compared.get("results") or ()
+    answer = [one for one in results if isinstance(one, dict) and one.get("name") == name]
+    if not answer:
+        yield f"cannot import {name}: its host did not check whether the arguments would change it"
+    for one in answer:
         if one.get("failed"):
             yield f"cannot import {name}: its host refuses the arguments: {one.get('msg')}"
         elif one.get("changed"):
@@ -68,10 +101,11 @@ def files(guests: t.Sequence[Guest], dest: str, form: str) -> dict[str, str]:
 def notes(name: str, answer: t.Mapping[str, t.Any], described: Guest) -> list[str]:
     """What is yet to be done for one guest: secrets to set, and what no argument describes."""
     found = [f"{name}: set {variable} (ansible-vault)" for variable in placeholders(described)]
-    left = [one for one in answer.get("not_imported") or () if isinstance(one, dict)]
-    told_of = {option for option in _SECRETS if isinstance(described.get(option), dict)}
+    withheld = answer.get("withheld_arguments") or {}
     return found + [
-        f"{name}: {one.get('path')}: {one.get('why')}"
-        for one in left
-        if not any(str(one.get("path")).startswith(f"/domain/devices/{option}") for option in told_of)
+        f"{name}: {one.get('path')}: {one.get('why')}" for one in _left(answer) if one.get("option") not in withheld
     ]
+
+
+def _left(answer: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    return [one for one in answer.get("not_imported") or () if isinstance(one, dict)]

@@ -25,7 +25,8 @@ OPTIONS: dict[str, t.Any] = {
 
 def policy(options: t.Mapping[str, t.Any], *others: str) -> placement.Policy:
     """How much may be promised; raises BadInput when that or another of these options is not above zero."""
-    low = [name for name in (*others, "cpu_overcommit", "memory_overcommit") if options[name] <= 0]
+    given = {name: options[name] for name in (*others, "cpu_overcommit", "memory_overcommit")}
+    low = [name for name, value in given.items() if value is not None and value <= 0]
     if low:
         raise BadInput(f"{', '.join(low)}: must be above zero")
     return placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])

@@ -47,7 +47,7 @@ from mutants import Mutant, mutants
 ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
 REPORT, MEASURED = ROOT / "build/mutation.json", ROOT / ".cache/mutation.json"
-RULES = ("whole", "fit", "tied", "merge", "chain")
+RULES = ("validate", "constraints", "host_bindings", "overlay", "chain")
 BUDGET_S, CASE_S, SLOW_S = 3.0, 0.03, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2

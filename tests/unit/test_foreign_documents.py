@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.guest import pla
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Size, SizeOf
-from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, host_xml, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, host_xml, validate
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 FOLDER, URI = os.environ.get("CORRAL_FOREIGN_XML"), os.environ.get("CORRAL_FOREIGN_URI")
@@ -62,8 +62,8 @@ def canonical(xml: str) -> str:
 def changes(xml: str, guest: GuestSpec) -> str:
     """What a graft makes of a document; empty when it is left as it was."""
     after = domain.graft(xml, guest)
-    if after.changes or whole.problems(xml, guest, after):
-        return "; ".join(map(str, (*after.changes, *whole.problems(xml, guest, after))))
+    if after.changes or validate.problems(xml, guest, after):
+        return "; ".join(map(str, (*after.changes, *validate.problems(xml, guest, after))))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"
 
 

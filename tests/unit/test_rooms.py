@@ -231,7 +231,7 @@ def test_module_utils_are_private_python() -> None:
 BUDGETS_KIB = {
     "virt_domain": 194,
     "virt_domains": 194,
-    "virt_domain_info": 113,
+    "virt_domain_info": 119,
     "virt_host_info": 73,
     "virt_image": 110,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -22,12 +23,20 @@ from ansible_collections.corral.virt.plugins.module_utils._front.options import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, merge, new, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    disk,
+    domain,
+    graphics,
+    new,
+    overlay,
+    row,
+    validate,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Import", "arguments", "imported"]
+__all__ = ["Import", "arguments", "imported", "less"]
 
 _OF_SPICE = "devices/*[@type='spicevmc' or @type='spiceport'] | devices/audio[@type='spice']"
 
@@ -38,7 +47,7 @@ class Import:
 
     arguments: dict[str, t.Any]
     withheld: dict[str, t.Any]
-    not_imported: list[dict[str, str]]  # path and why
+    not_imported: list[dict[str, str]]  # path and why, and which option of those withheld describes it
 
 
 def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
@@ -55,13 +64,14 @@ def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = Fal
     display = graphics.first(root)
     shown = _display(display) if display is not None else {}
     withheld = {"graphics": shown} if display is not None and display.get("passwd") else {}
-    left = _withhold(root)
+    left = _withhold(root, display if withheld else None)
     said = _said(root)
     if shown and root.find("devices/graphics") is display:
         said["graphics"] = shown
     said = _accepted({"name": root.findtext("name"), **said, "autostart": autostart})
     if root.get("type") in ("kvm", "qemu"):
         said["virt_type"] = root.get("type")
+    said = _fitting(said, root)
     wish = stripped(domain.spelt_out(root))
     said = _completed(_with_absences(said, root), root, wish)
     left += _lost(said, root, wish)
@@ -99,8 +109,11 @@ def _display(display: Element) -> dict[str, t.Any]:
     return {key: value for key, value in shown.items() if value != -1 and key not in chosen}
 
 
-def _withhold(root: Element) -> list[dict[str, str]]:
-    """Take away what must not be made without a secret, and what hangs on it; say what that is."""
+def _withhold(root: Element, withheld: Element | None) -> list[dict[str, str]]:
+    """Take away what must not be made without a secret, and what hangs on it; say what that is.
+
+    Of the display that an option describes without its secret, also which.
+    """
     gone = {}
     for display in root.findall("devices/graphics"):
         if display.get("passwd"):
@@ -110,10 +123,15 @@ def _withhold(root: Element) -> list[dict[str, str]]:
     if any(one.get("type") == "spice" for one in gone) and not _others(root, "spice", gone):
         gone.update(dict.fromkeys(root.xpath(_OF_SPICE), "it needs a display by SPICE"))
     for one in root.iter(t.cast(t.Any, "*")):
-        if one.tag != "secret" and merge.has_secret(one):
-            device = one.xpath("ancestor-or-self::*[parent::devices]")
+        if one.tag != "secret" and overlay.has_secret(one):
+            # an argument of QEMU's is half of an option
+            device = one.xpath("ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/..")
             gone.setdefault(device[0] if device else one, "it holds a secret")
-    told = [{"path": path_of(one), "why": why} for one, why in gone.items()]
+    gone = {one: why for one, why in gone.items() if gone.keys().isdisjoint(one.iterancestors())}
+    told = [
+        {"path": path_of(one), "why": why, **({"option": "graphics"} if one is withheld else {})}
+        for one, why in gone.items()
+    ]
     for one in gone:
         one.getparent().remove(one)
     return told
@@ -135,7 +153,7 @@ def _with_absences(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
             value = [*said.get(field.split(".")[0], []), *value] if "." not in field and value else value
             if "." in field and value:
                 value = [*_dig(said, field), *value]
-        elif isinstance(one, Whole) and bare.get(field) and found.get(field) is None:
+        elif isinstance(one, Presence) and bare.get(field) and found.get(field) is None:
             value = "none"
         elif isinstance(one, Flag) and bare.get(field) and not found.get(field):
             value = False
@@ -187,7 +205,7 @@ def _completed(said: dict[str, t.Any], root: Element, wish: Element) -> dict[str
     while True:
         plain = {option: value for option, value in said.items() if option != "xml"}
         made = _made(plain, root)
-        again = _with_like({one for one in _left(wish, made) if not merge.identity(one)}, wish)
+        again = _with_like({one for one in _left(wish, made) if not overlay.identity(one)}, wish)
         if _without(plain, again) == plain:
             piece = remainder(wish, made, domain.SHAPE, whole)
             said = plain if piece is None else {**plain, "xml": text(piece)}
@@ -200,15 +218,19 @@ def _completed(said: dict[str, t.Any], root: Element, wish: Element) -> dict[str
 
 def _namesakes(wish: Element) -> list[Element]:
     """Interfaces that share a MAC address, and the like: no option tells them apart."""
-    devices = [one for one in wish.findall("devices/*") if merge.identity(one)]
-    count = collections.Counter((one.tag, merge.identity(one)) for one in devices)
-    return [one for one in devices if count[one.tag, merge.identity(one)] > 1]
+    devices = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    count = collections.Counter((one.tag, overlay.identity(one)) for one in devices)
+    return [one for one in devices if count[one.tag, overlay.identity(one)] > 1]
 
 
 def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
-    """Also those that say the same."""
-    alike = {merge.signature_of(one) for one in devices}
-    return {one for one in wish.findall("devices/*") if merge.signature_of(one) in alike}
+    """Also those that say the same, or have an identity and say the same and more."""
+    alike = {overlay.signature_of(one): one for one in devices}
+    found = {one for one in wish.findall("devices/*") if overlay.signature_of(one) in alike}
+    others = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    return found | {
+        one for one in others for like in alike.values() if one.tag == like.tag and overlay.holds(one, like)
+    }
 
 
 def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
@@ -220,8 +242,8 @@ def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
 
 def _left(wish: Element, made: Element) -> list[Element]:
     """Devices that are not made."""
-    there = merge.Children(made.find("devices"))
-    return [one for one in wish.findall("devices/*") if not there.has(one)]
+    there = overlay.Children(made.find("devices"))
+    return [one for one in overlay.told_apart_first(wish.find("devices")) if not there.has(one)]
 
 
 def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:
@@ -259,6 +281,33 @@ def _accepted(said: dict[str, t.Any]) -> dict[str, t.Any]:
         if _fits({**fitting, option: said[option]}):
             fitting[option] = said[option]
     return fitting
+
+
+def _fitting(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
+    """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
+    while True:
+        result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+        guest, bare = wanted(result.validated_parameters), text(_bare(said, root))
+        misfits = validate.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
+        fewer = said
+        for place, _reason in misfits:
+            fewer = less(fewer, place)
+        if fewer == said:
+            return said
+        said = fewer
+
+
+def less(said: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any]:
+    """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
+    option, _, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
+    where = f"{above}{option}"
+    one, value, rest = domain.DOMAIN.get(where), said.get(option), {**said}
+    rest.pop(option, None)
+    if isinstance(value, dict) and within:
+        return {**rest, option: less(value, within, f"{where}.")}
+    if isinstance(value, list) and isinstance(one, Items) and name is not None:
+        return {**rest, option: [entry for entry in value if one.named(entry) != name]}
+    return rest
 
 
 def _fits(said: t.Mapping[str, t.Any]) -> bool:

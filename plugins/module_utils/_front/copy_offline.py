@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
 
 __all__ = ["copy_disk", "copy_file", "files", "make", "release", "reserve"]
 
@@ -72,7 +72,7 @@ def files(found: FoundGuest) -> list[str]:
         for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid))
         for name in names
     ]
-    nvram = [path for path in tied.files(found.xml) if os.path.exists(path)]  # none before its first start
+    nvram = [path for path in host_bindings.files(found.xml) if os.path.exists(path)]  # none before its first start
     return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
 
 
@@ -101,7 +101,7 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
 def reserve(endpoints: Endpoints, move: Move) -> None:
     """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
     domain = query.by_uuid(endpoints.source, move.uuid)
-    definition.define(endpoints.dest, move.guest, tied.reserved(definition.portable(domain)))
+    definition.define(endpoints.dest, move.guest, host_bindings.reserved(definition.portable(domain)))
     try:
         concurrent_changes.check_off(move.guest, states.of(domain))
     except VirtError:
@@ -112,4 +112,4 @@ def reserve(endpoints: Endpoints, move: Move) -> None:
 def release(dest: t.Any, uuid: str) -> None:
     """Let it be started there."""
     waiting = query.found(query.by_uuid(dest, uuid))
-    definition.define(dest, waiting.name, tied.released(waiting.xml))
+    definition.define(dest, waiting.name, host_bindings.released(waiting.xml))

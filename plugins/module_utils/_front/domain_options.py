@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import p
 from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest, power
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
-from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN, SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS, check
 
@@ -116,7 +116,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     xml = params.get("xml") and problems.tried(lambda: _checked_xml(params["xml"], name))
     _complete(fields, graphics, params.get("stop_on_reboot"), name, problems.found)
     problems.found += [*_limits(fields, name), *_state_problems(params, name)]
-    misfits = [*fit.misfits(DOMAIN, fields), *fit.misfits(GRAPHICS, graphics or {}, where="graphics.")]
+    misfits = [*constraints.misfits(DOMAIN, fields), *constraints.misfits(GRAPHICS, graphics or {}, where="graphics.")]
     problems.found += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
     Problems(printable(problems.found)).refuse()
     guest = GuestSpec(
@@ -176,7 +176,7 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
 
 def _checked_xml(xml: str, guest: str) -> str:
     try:
-        return merge.checked(xml, SHAPE)
+        return overlay.checked(xml, SHAPE)
     except ValueError as error:
         raise BadInput(f"xml of {guest}: {error}") from error
 

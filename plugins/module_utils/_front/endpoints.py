@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
 
 __all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
 
@@ -81,18 +81,18 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 def guest(connection: t.Any, found: FoundGuest) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(query.by_uuid(connection, found.uuid), tied.targets(xml)) if found.active else ""
+    job = endpoint.job(query.by_uuid(connection, found.uuid), host_bindings.targets(xml)) if found.active else ""
     return Guest(
         name=found.name,
         uuid=found.uuid,
         state=found.state,
         keeps=query.keeps(connection, found.uuid),
         job=job,
-        **tied.needs(xml),
+        **host_bindings.needs(xml),
     )
 
 
 def cpu_misfit(dest: t.Any, its: Host, xml: str) -> str | None:
     """Why the destination cannot give the guest its processor, or None."""
-    cpu, machine, virt_type = tied.cpu(xml)
+    cpu, machine, virt_type = host_bindings.cpu(xml)
     return cpu and endpoint.cpu_misfit(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)

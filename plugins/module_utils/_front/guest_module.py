@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module
-from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 
 __all__ = ["GuestModule"]
 
@@ -27,7 +27,7 @@ class GuestModule(Module):
         guests = self.params.get("domains", [self.params])
         for guest in guests if isinstance(guests, list) else []:
             if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
-                yield from merge.secrets(guest["xml"])
+                yield from overlay.secrets(guest["xml"])
 
     def _log_invocation(self) -> None:
         names = [str(guest["name"]) for guest in self.params.get("domains", [self.params])]

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrat
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
@@ -46,7 +46,7 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
     for other in query.of_all(dest, query.found):
         for xml in (other.xml, other.live_xml):
             if xml and other.uuid != uuid:
-                found.update(dict.fromkeys((*sources(xml, below=True), *tied.files(xml)), other.name))
+                found.update(dict.fromkeys((*sources(xml, below=True), *host_bindings.files(xml)), other.name))
     return found
 
 

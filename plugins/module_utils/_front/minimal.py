@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import holds
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import holds
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 

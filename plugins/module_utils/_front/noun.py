@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.noun import Fac
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import document, fit, merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, document, overlay
 
 __all__ = ["argument_spec", "converge", "describe", "spec"]
 
@@ -47,7 +47,7 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
     problems.found += [found.replace(": ", f" of {what}: ", 1) for found in _units.control_characters(spoken)]
     fields = options.fields_of(noun.options, params, what, problems.found)
-    problems.found += [f"{at} of {what}: {reason}" for at, reason in fit.misfits(noun.options, fields)]
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(noun.options, fields)]
     more = _extras(noun, params, what, problems)
     problems.refuse()
     return Spec(name, params["state"], fields, params["autostart"], **more)
@@ -59,7 +59,7 @@ def _extras(noun: Noun, params: t.Mapping[str, t.Any], what: str, problems: Prob
         more["uuid"] = problems.tried(lambda: _units.uuid_of(more["uuid"], what=f"uuid of {what}"))
     if "xml" in more:
         try:
-            problems.tried(lambda: merge.checked(more["xml"], noun.shape))
+            problems.tried(lambda: overlay.checked(more["xml"], noun.shape))
         except ValueError as error:
             problems.found.append(f"xml of {what}: {error}")
     return more

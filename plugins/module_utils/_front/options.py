@@ -19,9 +19,9 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     Flag,
     Items,
     Many,
+    Presence,
     Row,
     Table,
-    Whole,
     option_of,
 )
 
@@ -135,7 +135,7 @@ def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             value is None
             or secret
             or (value is False and isinstance(row, Flag))
-            or (value == "none" and isinstance(row, Whole))
+            or (value == "none" and isinstance(row, Presence))
         ):
             continue
         if isinstance(row, Items):

@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     outcome,
     superseded,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import record, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, record
 
 __all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "observe", "reconcile", "resume_guest"]
 
@@ -82,7 +82,7 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
     """One look at both ends, for this guest: others of its name are none of its copies."""
     source, dest = endpoints.or_none("source"), endpoints.or_none("dest")
     here = migrate.state_there(source, uuid)
-    there = migrate.state_there(dest, uuid, reserved=tied.is_reserved)
+    there = migrate.state_there(dest, uuid, reserved=host_bindings.is_reserved)
     was_paused = was_paused or (here == "paused" and _suspended(source, uuid))
     here = "paused" if here == "incoming" else here  # of the source: paused by its migration
     old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)

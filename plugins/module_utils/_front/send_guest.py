@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import migrate a
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action
 from ansible_collections.corral.virt.plugins.module_utils._plan.watch import Disks, Watch
-from ansible_collections.corral.virt.plugins.module_utils._xml import tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings
 
 __all__ = ["abort", "resolve", "send"]
 
@@ -73,7 +73,7 @@ def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
     figures["disk_bytes"] = sum(figures["disks"].values())
     # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
     if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
-        migrate.synchronise_clock(dest, move.uuid, tied.has_agent)
+        migrate.synchronise_clock(dest, move.uuid, host_bindings.has_agent)
     return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
 
 

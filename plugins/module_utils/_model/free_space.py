@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of, gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of, bytes_text
 
 __all__ = ["MAX_SIZE", "Bounds", "FreeSpace", "reserve_of"]
 
@@ -37,9 +37,9 @@ class FreeSpace(t.NamedTuple):
         """Why it cannot take so much more; empty where it can."""
         if not self.lacks(needed_bytes):
             return ""
-        need = f"{gib_text(needed_bytes)} more is needed, " if needed_bytes else ""
+        need = f"{bytes_text(needed_bytes)} more is needed, " if needed_bytes else ""
         return (
-            f"{place} has {gib_text(self.free_bytes)} free, {need}and {gib_text(self.kept_bytes)} must stay free "
+            f"{place} has {bytes_text(self.free_bytes)} free, {need}and {bytes_text(self.kept_bytes)} must stay free "
             "(reserve); make room there, or set a smaller reserve"
         )
 
@@ -60,7 +60,7 @@ class Bounds(t.NamedTuple):
         """Why it may not be so large; empty where it may."""
         if size_bytes <= self.max_bytes:
             return ""
-        return f"it is larger than max_size, {gib_text(self.max_bytes)}; if that is intended, set a larger max_size"
+        return f"it is larger than max_size, {bytes_text(self.max_bytes)}; if that is intended, set a larger max_size"
 
     def check(self, size_bytes: int) -> None:
         """Raises Refused for what is too large."""

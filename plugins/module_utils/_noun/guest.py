@@ -46,7 +46,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     new,
     nwfilter,
     record,
-    whole,
+    validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -231,7 +231,7 @@ def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
     wanted = subject.wanted.with_fields(disks=disks.disks)
     remember = {**disks.remember(subject.known), **seed_plan.remember, **subject.remember}
     stored = domain.graft(subject.base, wanted, remember)
-    Problems(whole.problems(subject.base, wanted, stored)).refuse()
+    Problems(validate.problems(subject.base, wanted, stored)).refuse()
     unfinished = None
     if disks.making:
         copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)

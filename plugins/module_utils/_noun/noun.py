@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edi
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Policy, Rule
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 

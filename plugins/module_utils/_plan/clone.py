@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, bytes_text
 
 __all__ = [
     "ClonePlan",
@@ -53,7 +53,7 @@ class _Sized(CloneStep):
     @property
     def size(self) -> str:
         """For people."""
-        return gib_text(self.size_bytes)
+        return bytes_text(self.size_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,8 +172,8 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
     if size < base.size_bytes and not wanted.allow_shrink:
         raise BadInput(
-            f"size of {wanted.name}: {gib_text(size)} is smaller than image {base.name} ({gib_text(base.size_bytes)}), "
-            "whose end would be cut off; set a larger size, or allow_shrink: true"
+            f"size of {wanted.name}: {bytes_text(size)} is smaller than image {base.name} "
+            f"({bytes_text(base.size_bytes)}), whose end would be cut off; set a larger size, or allow_shrink: true"
         )
     _refuse_taken(wanted, base)
     _refuse_full(f"create disk {wanted.name}", found)
@@ -181,7 +181,7 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     below = None if wanted.copy else base.path
     changes = (
         Change("disk", None, wanted.path),
-        Change("size", None, gib_text(size)),
+        Change("size", None, bytes_text(size)),
         Change("backing_file", None, below),
     )
     return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, backing_file=below)
@@ -217,7 +217,7 @@ def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     if wanted.size_bytes is None or wanted.size_bytes == found.size_bytes:
         return now
     size = wanted.size_bytes
-    change = Change("size", gib_text(found.size_bytes), gib_text(size))
+    change = Change("size", bytes_text(found.size_bytes), bytes_text(size))
     step = _grown(wanted, found, size) if size > found.size_bytes else _shrunk(wanted, found, size)
     return dataclasses.replace(now, steps=(step,), changes=(change,), size_bytes=size)
 
@@ -238,7 +238,7 @@ def _grown(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
 
 
 def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
-    verb = f"shrink disk {wanted.name} from {gib_text(found.size_bytes)} to {gib_text(size)}"
+    verb = f"shrink disk {wanted.name} from {bytes_text(found.size_bytes)} to {bytes_text(size)}"
     if not wanted.allow_shrink:
         raise Refused(
             f"cannot {verb}: the data at its end would be lost; shrink its content first, then set allow_shrink: true"

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Size,
     SizeOf,
 )
-from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["STARTED", "DiskPlan", "case_of", "plan", "questions", "resumed"]
 
@@ -208,7 +208,7 @@ def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     grow = (sight.guest, sight.device.path, size)
     step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)
     return _Outcome(
-        sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", gib_text(has), gib_text(size)),)
+        sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", bytes_text(has), bytes_text(size)),)
     )
 
 
@@ -233,7 +233,7 @@ def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
 
 
 def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
-    have, size = (gib_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
+    have, size = (bytes_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
     remedy = "shrink its content, shut the guest down, and use virt_image with allow_shrink: true"
     sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; {remedy}")
 

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._units import gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = [
     "Abort",
@@ -114,7 +114,7 @@ class Migrate(MigrateStep):
     @property
     def size(self) -> str:
         """How much is copied."""
-        return gib_text(sum(disk.bytes_to_move for disk in self.move.disks if disk.how in COPIED))
+        return bytes_text(sum(disk.bytes_to_move for disk in self.move.disks if disk.how in COPIED))
 
 
 class Reserve(MigrateStep):

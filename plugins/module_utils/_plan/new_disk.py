@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, check_name, gib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, bytes_text, check_name
 
 __all__ = ["file_name", "format_of", "site", "volume"]
 
@@ -66,8 +66,8 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
         )
     if size is not None and size < origin.capacity_bytes:
         raise BadInput(
-            f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than its image {image} "
-            f"({gib_text(origin.capacity_bytes)})"
+            f"disk {item.name} of {guest}: size {bytes_text(size)} is smaller than its image {image} "
+            f"({bytes_text(origin.capacity_bytes)})"
         )
     return origin
 
@@ -98,8 +98,8 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
             f"copy as disks[].source of {guest}"
         )
     if size is not None and size < origin.capacity_bytes:
-        have = gib_text(origin.capacity_bytes)
-        raise BadInput(f"disk {item.name} of {guest}: size {gib_text(size)} is smaller than {what} ({have})")
+        have = bytes_text(origin.capacity_bytes)
+        raise BadInput(f"disk {item.name} of {guest}: size {bytes_text(size)} is smaller than {what} ({have})")
     return origin
 
 

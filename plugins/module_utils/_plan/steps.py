@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps impo
     Step,
     Suspend,
 )
-from ansible_collections.corral.virt.plugins.module_utils._units import gib_text, mib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, mib_text
 
 __all__ = [
     "Attach",
@@ -91,7 +91,7 @@ class CreateVolume(Step):
 
     def __str__(self) -> str:
         volume = self.volume
-        what = f"create disk {volume.path} ({gib_text(volume.capacity_bytes)}, {volume.format}"
+        what = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, {volume.format}"
         below = (
             f", on {volume.backing_path}"
             if volume.backing_path
@@ -135,7 +135,7 @@ class GrowDisk(Step):
     size_bytes: int
 
     def __str__(self) -> str:
-        return f"grow disk {self.path} to {gib_text(self.size_bytes)}"
+        return f"grow disk {self.path} to {bytes_text(self.size_bytes)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,7 +95,7 @@ _LEASE = {
         "lease/@unit",
         k.choice("seconds", "minutes", "hours"),
         same=silent_is("minutes"),
-        only={"lease.expiry": ANY},
+        valid_with={"lease.expiry": ANY},
     ),
 }
 
@@ -126,7 +126,7 @@ _IP_ROWS: row.Table = {
         shown=("mac", "id", "name"),
     ),
     "dhcp.boot_file": Row("dhcp/bootp/@file", k.LINE),
-    "dhcp.boot_server": Row("dhcp/bootp/@server", k.HOST, only={"dhcp.boot_file": ANY}),
+    "dhcp.boot_server": Row("dhcp/bootp/@server", k.HOST, valid_with={"dhcp.boot_file": ANY}),
 }
 ADDRESSES = Items(
     "ip",

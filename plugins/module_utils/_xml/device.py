@@ -28,15 +28,20 @@ _SERVICE = k.integer(1, 65535)
 # What a serial port, a console or a channel is connected to on the host.
 PORT: row.Table = {
     "type": Row("./@type", k.choice("pty", "file", "dev", "tcp", "unix", "null")),
-    "path": Row("source/@path", k.PATH, only={"type": ("file", "dev", "unix")}, due={"type": ("file", "dev", "unix")}),
-    "append": Row("source/@append", k.ONOFF, same=silent_is(False), only={"type": ("file",)}),
-    "mode": Row("source/@mode", k.choice("bind", "connect"), only={"type": ("unix", "tcp")}),
-    "host": Row("source/@host", k.HOST, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
-    "service": Row("source/@service", _SERVICE, only={"type": ("tcp",)}, due={"type": ("tcp",)}),
-    "tls": Row("source/@tls", k.YESNO, only={"type": ("tcp",)}),
-    "protocol": Row("protocol/@type", k.choice("raw", "telnet"), only={"type": ("tcp",)}),
+    "path": Row(
+        "source/@path",
+        k.PATH,
+        valid_with={"type": ("file", "dev", "unix")},
+        required_with={"type": ("file", "dev", "unix")},
+    ),
+    "append": Row("source/@append", k.ONOFF, same=silent_is(False), valid_with={"type": ("file",)}),
+    "mode": Row("source/@mode", k.choice("bind", "connect"), valid_with={"type": ("unix", "tcp")}),
+    "host": Row("source/@host", k.HOST, valid_with={"type": ("tcp",)}, required_with={"type": ("tcp",)}),
+    "service": Row("source/@service", _SERVICE, valid_with={"type": ("tcp",)}, required_with={"type": ("tcp",)}),
+    "tls": Row("source/@tls", k.YESNO, valid_with={"type": ("tcp",)}),
+    "protocol": Row("protocol/@type", k.choice("raw", "telnet"), valid_with={"type": ("tcp",)}),
     "log": Row("log/@file", k.PATH),
-    "log_append": Row("log/@append", k.ONOFF, same=silent_is(False), only={"log": ANY}),
+    "log_append": Row("log/@append", k.ONOFF, same=silent_is(False), valid_with={"log": ANY}),
 }
 
 
@@ -89,7 +94,9 @@ CHANNELS = Items(
         ),
         **PORT,
         "type": Row("./@type", k.choice("unix", "spicevmc", "qemu-vdagent", "pty", "file", "dev", "tcp", "null")),
-        "path": dataclasses.replace(PORT["path"], due={"type": ("file", "dev")}),  # libvirt finds one for a socket
+        "path": dataclasses.replace(
+            PORT["path"], required_with={"type": ("file", "dev")}
+        ),  # libvirt finds one for a socket
     },
     new=_new_channel,
     settle=settle_port,
@@ -101,16 +108,16 @@ _USB_ID = k.matching(r"0x[0-9a-f]{4}", "must be four hexadecimal digits as lsusb
 _PCI, _USB = {"type": ("pci",)}, {"type": ("usb",)}
 HOSTDEV: row.Table = {
     "type": Row("./@type", k.choice("pci", "usb"), on_change=forget_source),
-    "address": PciAddress("source/address", k.PCI, only=_PCI, due=_PCI),
-    "vendor": Plug("source/vendor/@id", _USB_ID, only={**_USB, "product": ANY}),
-    "product": Plug("source/product/@id", _USB_ID, only={**_USB, "vendor": ANY}),
-    "bus": Plug("source/address/@bus", k.integer(1, 255), only={**_USB, "device": ANY}),
-    "device": Plug("source/address/@device", k.integer(1, 255), only={**_USB, "bus": ANY}),
-    "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional"), only=_USB),
+    "address": PciAddress("source/address", k.PCI, valid_with=_PCI, required_with=_PCI),
+    "vendor": Plug("source/vendor/@id", _USB_ID, valid_with={**_USB, "product": ANY}),
+    "product": Plug("source/product/@id", _USB_ID, valid_with={**_USB, "vendor": ANY}),
+    "bus": Plug("source/address/@bus", k.integer(1, 255), valid_with={**_USB, "device": ANY}),
+    "device": Plug("source/address/@device", k.integer(1, 255), valid_with={**_USB, "bus": ANY}),
+    "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional"), valid_with=_USB),
     "managed": Row("./@managed", k.YESNO),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
-    "rom.bar": Row("rom/@bar", k.ONOFF, only=_PCI),
-    "rom.file": Row("rom/@file", k.PATH, only=_PCI),
+    "rom.bar": Row("rom/@bar", k.ONOFF, valid_with=_PCI),
+    "rom.file": Row("rom/@file", k.PATH, valid_with=_PCI),
 }
 _IDENTITY = ("address", "vendor", "product", "bus", "device")
 
@@ -208,10 +215,10 @@ FILESYSTEMS = Items(
         "driver": Driver("driver/@type", k.choice("virtiofs", "path"), on_change=_forget_access),
         "accessmode": Row("./@accessmode", k.choice("passthrough", "mapped", "squash")),
         "readonly": Flag("readonly", k.ONOFF),
-        "queue": Row("driver/@queue", k.integer(1, 1024), only=_VIRTIOFS),
-        "binary": Row("binary/@path", k.PATH, only=_VIRTIOFS),
-        "xattr": Row("binary/@xattr", k.ONOFF, only=_VIRTIOFS),
-        "cache": Row("binary/cache/@mode", k.choice("none", "always"), only=_VIRTIOFS),
+        "queue": Row("driver/@queue", k.integer(1, 1024), valid_with=_VIRTIOFS),
+        "binary": Row("binary/@path", k.PATH, valid_with=_VIRTIOFS),
+        "xattr": Row("binary/@xattr", k.ONOFF, valid_with=_VIRTIOFS),
+        "cache": Row("binary/cache/@mode", k.choice("none", "always"), valid_with=_VIRTIOFS),
     },
     new=_new_filesystem,
     check=_check_filesystem,
@@ -330,12 +337,12 @@ CONTROLLERS = Controllers(
         "index": k.integer(0, 255),
     },
     table={
-        "model": Row("./@model", _ANY_MODEL, due={"type": ("pci",)}),
-        "queues": Row("driver/@queues", k.integer(1, 1024), only=_SCSI),
-        "iothread": Row("driver/@iothread", k.integer(1), only=_SCSI),
-        "max_sectors": Row("driver/@max_sectors", k.integer(1), only=_SCSI),
-        "ports": Row("./@ports", k.integer(1, 64), only={"type": ("virtio-serial", "usb")}),
-        "vectors": Row("./@vectors", k.integer(0, 64), only=_SERIAL),
+        "model": Row("./@model", _ANY_MODEL, required_with={"type": ("pci",)}),
+        "queues": Row("driver/@queues", k.integer(1, 1024), valid_with=_SCSI),
+        "iothread": Row("driver/@iothread", k.integer(1), valid_with=_SCSI),
+        "max_sectors": Row("driver/@max_sectors", k.integer(1), valid_with=_SCSI),
+        "ports": Row("./@ports", k.integer(1, 64), valid_with={"type": ("virtio-serial", "usb")}),
+        "vectors": Row("./@vectors", k.integer(0, 64), valid_with=_SERIAL),
     },
     new=_new_controller,
     check=_check_controller,

@@ -109,7 +109,7 @@ IOTUNE: row.Table = {
         f"iotune/{side}_{unit}{limit}",
         _RATE,
         same=silent_is(0),
-        only={f"iotune.{side}_{unit}{of}": ANY} if limit else {},
+        valid_with={f"iotune.{side}_{unit}{of}": ANY} if limit else {},
     )
     for limit, of in (("", ""), ("_max", ""), ("_max_length", "_max"))
     for unit in _LIMITS
@@ -137,9 +137,9 @@ DISK: row.Table = {
         same=lambda found, wanted: wanted in ("", found),
     ),
     "rotation_rate": Row(
-        "target/@rotation_rate", k.integer(1, 65534), only={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}
+        "target/@rotation_rate", k.integer(1, 65534), valid_with={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}
     ),
-    "removable": Row("target/@removable", k.ONOFF, only={"bus": ("usb",)}),
+    "removable": Row("target/@removable", k.ONOFF, valid_with={"bus": ("usb",)}),
     "cache": Row(
         "driver/@cache",
         k.choice("default", "none", "writethrough", "writeback", "directsync", "unsafe"),
@@ -150,20 +150,20 @@ DISK: row.Table = {
     "io": Row("driver/@io", k.choice("native", "threads", "io_uring")),
     "error_policy": Row("driver/@error_policy", k.choice("stop", "report", "ignore", "enospace")),
     "rerror_policy": Row("driver/@rerror_policy", k.choice("stop", "report", "ignore")),
-    "iothread": Row("driver/@iothread", k.integer(1), only=_VIRTIO),
-    "queues": Row("driver/@queues", k.integer(1, 1024), only=_VIRTIO),
-    "copy_on_read": Row("driver/@copy_on_read", k.ONOFF, only={"device": ("disk",), "readonly": (False,)}),
+    "iothread": Row("driver/@iothread", k.integer(1), valid_with=_VIRTIO),
+    "queues": Row("driver/@queues", k.integer(1, 1024), valid_with=_VIRTIO),
+    "copy_on_read": Row("driver/@copy_on_read", k.ONOFF, valid_with={"device": ("disk",), "readonly": (False,)}),
     "serial": Row(
         "serial", k.matching(r"[A-Za-z0-9_.+ -]{1,256}", "must be letters, digits, '.', '_', '+', '-' and spaces")
     ),
-    "wwn": Row("wwn", k.HEX16, only={"bus": ("scsi", "ide"), "device": ("disk", "cdrom")}),
-    "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters"), only=_SCSI),
-    "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters"), only=_SCSI),
+    "wwn": Row("wwn", k.HEX16, valid_with={"bus": ("scsi", "ide"), "device": ("disk", "cdrom")}),
+    "vendor": Row("vendor", k.matching(r"[ -~]{1,8}", "must be at most 8 printable characters"), valid_with=_SCSI),
+    "product": Row("product", k.matching(r"[ -~]{1,16}", "must be at most 16 printable characters"), valid_with=_SCSI),
     "logical_block_size": Row("blockio/@logical_block_size", _BLOCK),
     "physical_block_size": Row("blockio/@physical_block_size", _BLOCK),
     "readonly": Flag("readonly", k.ONOFF),
     "shareable": Flag("shareable", k.ONOFF),
-    "transient": Flag("transient", k.ONOFF, only={"device": ("disk",), "readonly": (False,), "source": ANY}),
+    "transient": Flag("transient", k.ONOFF, valid_with={"device": ("disk",), "readonly": (False,), "source": ANY}),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),
     **IOTUNE,
 }

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry
-from ansible_collections.corral.virt.plugins.module_utils._xml import fit, merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
@@ -32,7 +32,7 @@ def edit(
     fields: t.Mapping[str, t.Any],
     *,
     table: Table,
-    shape: merge.Shape,
+    shape: overlay.Shape,
     piece: str | None = None,
     finish: t.Callable[[Element], None] = lambda _root: None,
 ) -> Edited:
@@ -41,7 +41,7 @@ def edit(
     `finish` mends what libvirt would refuse after a change.
     """
     found, root = parse(xml), parse(xml)
-    changes = merge.merge(root, piece, shape) if piece else []
+    changes = overlay.merge(root, piece, shape) if piece else []
     changes += graft(root, table, fields)
     before = read(found, table)
     if not changes:
@@ -53,7 +53,7 @@ def edit(
         before,
         read(root, table),
         _entries(changes, found, root, table),
-        tuple(fit.misfits(table, fields, root, {change.where for change in changes})),
+        tuple(constraints.misfits(table, fields, root, {change.where for change in changes})),
     )
 
 

@@ -19,12 +19,20 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
     graphics,
     interface,
-    merge,
+    overlay,
     record,
     row,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Many, Row, Whole, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
+    ANY,
+    Flag,
+    Items,
+    Many,
+    Presence,
+    Row,
+    silent_is,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
 __all__ = ["DOMAIN", "SHAPE", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
@@ -177,15 +185,19 @@ _TPM, _WATCHDOG = {"tpm.model": ("tpm-crb", "tpm-tis", None)}, {"watchdog.model"
 
 def _first_serial(one: Row) -> Row:
     """A row of any port as one of the first serial port."""
-    only, due = ({f"serial.{field}": values for field, values in rule.items()} for rule in (one.only, one.due))
-    return dataclasses.replace(one, path=f"devices/serial/{one.path}".replace("./", ""), only=only, due=due)
+    valid_with, required_with = (
+        {f"serial.{field}": values for field, values in rule.items()} for rule in (one.valid_with, one.required_with)
+    )
+    return dataclasses.replace(
+        one, path=f"devices/serial/{one.path}".replace("./", ""), valid_with=valid_with, required_with=required_with
+    )
 
 
 _SEVERAL = {
     "feature", "timer", "vcpupin", "iothreadpin", "cell", "memnode",
-    "boot", "arg", "env", "page", "sibling", "host", "tag",
+    "boot", "arg", "env", "page", "sibling", "host", "tag", "sysinfo",
 }  # fmt: skip
-SHAPE = merge.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",))
+SHAPE = overlay.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",))
 
 DOMAIN: row.Table = {
     "title": Row("title", k.LINE),
@@ -194,7 +206,7 @@ DOMAIN: row.Table = {
     "vcpus.maximum": Row("vcpu", _COUNT),
     "vcpus.current": Row("vcpu/@current", _COUNT),
     "vcpus.placement": Row("vcpu/@placement", k.choice("static", "auto")),
-    "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET, only={"vcpus.placement": ("static", None)}),
+    "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET, valid_with={"vcpus.placement": ("static", None)}),
     "vcpus.topology.sockets": Row("cpu/topology/@sockets", _COUNT),
     "vcpus.topology.dies": Row("cpu/topology/@dies", _COUNT),
     "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT),
@@ -226,17 +238,22 @@ DOMAIN: row.Table = {
         "cpu/@mode", k.choice("host-model", "host-passthrough", "maximum", "custom"), on_change=_forget_cpu
     ),
     "cpu.model": Row(
-        "cpu/model", k.WORD, only={"cpu.mode": ("custom", "host-model", None)}, due={"cpu.mode": ("custom",)}
+        "cpu/model",
+        k.WORD,
+        valid_with={"cpu.mode": ("custom", "host-model", None)},
+        required_with={"cpu.mode": ("custom",)},
     ),
-    "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), only={"cpu.model": ANY}),
-    "cpu.vendor": Row("cpu/vendor", k.WORD, only={"cpu.model": ANY}),
-    "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict"), only={"cpu.mode": ("custom",)}),
-    "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full"), only={"cpu.mode": ANY}),
-    "cpu.migratable": Row("cpu/@migratable", k.ONOFF, only={"cpu.mode": ("host-passthrough", "maximum")}),
+    "cpu.fallback": Row("cpu/model/@fallback", k.choice("allow", "forbid"), valid_with={"cpu.model": ANY}),
+    "cpu.vendor": Row("cpu/vendor", k.WORD, valid_with={"cpu.model": ANY}),
+    "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict"), valid_with={"cpu.mode": ("custom",)}),
+    "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full"), valid_with={"cpu.mode": ANY}),
+    "cpu.migratable": Row("cpu/@migratable", k.ONOFF, valid_with={"cpu.mode": ("host-passthrough", "maximum")}),
     "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
-    "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3), only={"cpu.cache.mode": ("emulate",)}),
+    "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3), valid_with={"cpu.cache.mode": ("emulate",)}),
     "cpu.maxphysaddr.mode": Row("cpu/maxphysaddr/@mode", k.choice("passthrough", "emulate")),
-    "cpu.maxphysaddr.bits": Row("cpu/maxphysaddr/@bits", k.integer(1, 64), only={"cpu.maxphysaddr.mode": ("emulate",)}),
+    "cpu.maxphysaddr.bits": Row(
+        "cpu/maxphysaddr/@bits", k.integer(1, 64), valid_with={"cpu.maxphysaddr.mode": ("emulate",)}
+    ),
     "cpu.features": Items(
         "cpu/feature",
         table={
@@ -245,16 +262,16 @@ DOMAIN: row.Table = {
         },
         needed=("policy",),
         shown=("policy",),
-        only={"cpu.mode": ANY},
+        valid_with={"cpu.mode": ANY},
     ),
     # memory
     "memory.maximum_kib": Row("memory", k.KIB, unit="KiB"),
     "memory.current_kib": Row("currentMemory", k.KIB, unit="KiB"),
-    "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB", only={"memory.slots": ANY}),
-    "memory.slots": Row("maxMemory/@slots", k.integer(1, 256), only={"memory.hotplug_maximum_kib": ANY}),
+    "memory.hotplug_maximum_kib": Row("maxMemory", k.KIB, unit="KiB", valid_with={"memory.slots": ANY}),
+    "memory.slots": Row("maxMemory/@slots", k.integer(1, 256), valid_with={"memory.hotplug_maximum_kib": ANY}),
     "memory.hugepages": Flag("memoryBacking/hugepages", k.ONOFF),
     "memory.hugepage_size_kib": Row(
-        "memoryBacking/hugepages/page/@size", k.KIB, unit="KiB", only={"memory.hugepages": (True,)}
+        "memoryBacking/hugepages/page/@size", k.KIB, unit="KiB", valid_with={"memory.hugepages": (True,)}
     ),
     "memory.nosharepages": Flag("memoryBacking/nosharepages", k.ONOFF),
     "memory.locked": Flag("memoryBacking/locked", k.ONOFF),
@@ -262,7 +279,7 @@ DOMAIN: row.Table = {
     "memory.access": Row("memoryBacking/access/@mode", k.choice("shared", "private")),
     "memory.allocation": Row("memoryBacking/allocation/@mode", k.choice("immediate", "ondemand")),
     "memory.allocation_threads": Row(
-        "memoryBacking/allocation/@threads", _COUNT, only={"memory.allocation": ("immediate",)}
+        "memoryBacking/allocation/@threads", _COUNT, valid_with={"memory.allocation": ("immediate",)}
     ),
     "memory.discard": Flag("memoryBacking/discard", k.ONOFF),
     "memory.hard_limit_kib": Row("memtune/hard_limit", k.KIB, unit="KiB"),
@@ -290,7 +307,7 @@ DOMAIN: row.Table = {
     ),
     "numa.mode": Row("numatune/memory/@mode", _MEMORY_MODE),
     "numa.nodeset": Row(
-        "numatune/memory/@nodeset", k.CPUSET, only={"numa.mode": ANY, "numa.placement": ("static", None)}
+        "numatune/memory/@nodeset", k.CPUSET, valid_with={"numa.mode": ANY, "numa.placement": ("static", None)}
     ),
     "numa.placement": Row("numatune/memory/@placement", k.choice("static", "auto"), same=silent_is("static")),
     "numa.nodes": Items(
@@ -309,20 +326,20 @@ DOMAIN: row.Table = {
         "os/type/@machine", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a machine such as q35"), same=_same_machine
     ),
     "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=silent_is("bios")),
-    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), only={"firmware": ("efi",)}),
+    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), valid_with={"firmware": ("efi",)}),
     "loader.path": Row("os/loader", k.PATH),
-    "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), only=_LOADER),
-    "loader.readonly": Row("os/loader/@readonly", k.YESNO, only=_LOADER),
-    "loader.secure": Row("os/loader/@secure", k.YESNO, only=_LOADER),
-    "nvram.path": Row("os/nvram", k.PATH, only={"firmware": ("efi",)}, on_change=_forget_nvram),
-    "nvram.template": Row("os/nvram/@template", k.PATH, only=_LOADER),
+    "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), valid_with=_LOADER),
+    "loader.readonly": Row("os/loader/@readonly", k.YESNO, valid_with=_LOADER),
+    "loader.secure": Row("os/loader/@secure", k.YESNO, valid_with=_LOADER),
+    "nvram.path": Row("os/nvram", k.PATH, valid_with={"firmware": ("efi",)}, on_change=_forget_nvram),
+    "nvram.template": Row("os/nvram/@template", k.PATH, valid_with=_LOADER),
     "boot.order": Many("os/boot/@dev", k.choice("hd", "cdrom", "network", "fd"), same=_same_order),
     "boot.menu": Row("os/bootmenu/@enable", k.YESNO),
-    "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535), only={"boot.menu": (True,)}),
+    "boot.menu_timeout_ms": Row("os/bootmenu/@timeout", k.integer(0, 65535), valid_with={"boot.menu": (True,)}),
     "boot.reboot_timeout_ms": Row("os/bios/@rebootTimeout", k.integer(-1, 32767)),
     "boot.kernel": Row("os/kernel", k.PATH),
-    "boot.initrd": Row("os/initrd", k.PATH, only={"boot.kernel": ANY}),
-    "boot.cmdline": Row("os/cmdline", k.LINE, only={"boot.kernel": ANY}),
+    "boot.initrd": Row("os/initrd", k.PATH, valid_with={"boot.kernel": ANY}),
+    "boot.cmdline": Row("os/cmdline", k.LINE, valid_with={"boot.kernel": ANY}),
     "features.acpi": Flag("features/acpi", k.ONOFF),
     "features.apic": Flag("features/apic", k.ONOFF),
     "features.pae": Flag("features/pae", k.ONOFF),
@@ -333,26 +350,32 @@ DOMAIN: row.Table = {
     "features.kvm_hint_dedicated": Row("features/kvm/hint-dedicated/@state", k.ONOFF),
     "features.ioapic": Row("features/ioapic/@driver", k.choice("kvm", "qemu")),
     "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough"), on_change=_forget_hyperv),
-    **{f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF, only=_CUSTOM) for name in _HYPERV},
-    "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF, only=_CUSTOM),
+    **{
+        f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF, valid_with=_CUSTOM)
+        for name in _HYPERV
+    },
+    "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF, valid_with=_CUSTOM),
     "features.hyperv.spinlocks_retries": Row(
-        "features/hyperv/spinlocks/@retries", k.integer(4095), only={"features.hyperv.spinlocks": (True,)}
+        "features/hyperv/spinlocks/@retries", k.integer(4095), valid_with={"features.hyperv.spinlocks": (True,)}
     ),
-    "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF, only=_CUSTOM),
+    "features.hyperv.stimer": Row("features/hyperv/stimer/@state", k.ONOFF, valid_with=_CUSTOM),
     "features.hyperv.stimer_direct": Row(
-        "features/hyperv/stimer/direct/@state", k.ONOFF, same=silent_is(False), only={"features.hyperv.stimer": (True,)}
+        "features/hyperv/stimer/direct/@state",
+        k.ONOFF,
+        same=silent_is(False),
+        valid_with={"features.hyperv.stimer": (True,)},
     ),
     "features.hyperv.vendor_id": Row(
         "features/hyperv/vendor_id/@value",
         k.matching(r"[ -+.-~-]{1,12}", "must be at most 12 printable characters without a comma"),
-        only=_CUSTOM,
+        valid_with=_CUSTOM,
     ),
     "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
     "clock.timezone": Row(
         "clock/@timezone",
         k.matching(r"[A-Za-z0-9_]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Paris"),
-        only={"clock.offset": ("timezone",)},
-        due={"clock.offset": ("timezone",)},
+        valid_with={"clock.offset": ("timezone",)},
+        required_with={"clock.offset": ("timezone",)},
     ),
     "clock.timers": Items(
         "clock/timer",
@@ -360,10 +383,10 @@ DOMAIN: row.Table = {
             "name": Row("./@name", k.choice("hpet", "kvmclock", "pit", "rtc", "tsc", "hypervclock", "armvtimer")),
             "present": Row("./@present", k.YESNO),
             "tickpolicy": Row("./@tickpolicy", k.choice("delay", "catchup", "merge", "discard")),
-            "track": Row("./@track", k.choice("guest", "wall", "realtime"), only={"name": ("rtc",)}),
-            "frequency": Row("./@frequency", k.integer(1, 2**40), only={"name": ("tsc",)}),
+            "track": Row("./@track", k.choice("guest", "wall", "realtime"), valid_with={"name": ("rtc",)}),
+            "frequency": Row("./@frequency", k.integer(1, 2**40), valid_with={"name": ("tsc",)}),
             "mode": Row(
-                "./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe"), only={"name": ("tsc",)}
+                "./@mode", k.choice("auto", "native", "emulate", "paravirt", "smpsafe"), valid_with={"name": ("tsc",)}
             ),
         },
         shown=("present", "tickpolicy"),
@@ -378,53 +401,57 @@ DOMAIN: row.Table = {
     "pm.suspend_to_disk": Row("pm/suspend-to-disk/@enabled", k.YESNO),
     # devices a guest has one of, or of which the first is meant
     **{f"serial.{field}": _first_serial(one) for field, one in device.PORT.items()},
-    "rng.model": Whole("devices/rng/@model", k.choice(*_VIRTIO, "none"), element="devices/rng"),
-    "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin"), only=_RNG),
-    "rng.source": Row("devices/rng/backend", k.PATH, same=_same_source, only={**_RNG, "rng.backend": ("random",)}),
-    "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1), only=_RNG),
-    "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1), only={"rng.rate_bytes": ANY}),
-    "watchdog.model": Whole(
+    "rng.model": Presence("devices/rng/@model", k.choice(*_VIRTIO, "none"), element="devices/rng"),
+    "rng.backend": Row("devices/rng/backend/@model", k.choice("random", "builtin"), valid_with=_RNG),
+    "rng.source": Row(
+        "devices/rng/backend", k.PATH, same=_same_source, valid_with={**_RNG, "rng.backend": ("random",)}
+    ),
+    "rng.rate_bytes": Row("devices/rng/rate/@bytes", k.integer(1), valid_with=_RNG),
+    "rng.rate_period_ms": Row("devices/rng/rate/@period", k.integer(1), valid_with={"rng.rate_bytes": ANY}),
+    "watchdog.model": Presence(
         "devices/watchdog/@model", k.choice(*_WATCHDOG["watchdog.model"], "none"), element="devices/watchdog"
     ),
     "watchdog.action": Row(
         "devices/watchdog/@action",
         k.choice("reset", "shutdown", "poweroff", "pause", "none", "dump", "inject-nmi"),
-        only=_WATCHDOG,
+        valid_with=_WATCHDOG,
     ),
     "video.model": Row("devices/video/model/@type", k.choice(*_VIDEO["video.model"], "none"), on_change=_forget_video),
-    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, only=_VIDEO),
-    "video.ram_kib": Row("devices/video/model/@ram", k.KIB, same=_rounded, only=_QXL),
-    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, same=_rounded, only=_QXL),
-    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), only=_VIDEO),
-    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, only=_VIDEO),
+    "video.vram_kib": Row("devices/video/model/@vram", k.KIB, same=_rounded, valid_with=_VIDEO),
+    "video.ram_kib": Row("devices/video/model/@ram", k.KIB, same=_rounded, valid_with=_QXL),
+    "video.vgamem_kib": Row("devices/video/model/@vgamem", k.KIB, same=_rounded, valid_with=_QXL),
+    "video.heads": Row("devices/video/model/@heads", k.integer(1, 16), valid_with=_VIDEO),
+    "video.accel3d": Row("devices/video/model/acceleration/@accel3d", k.YESNO, valid_with=_VIDEO),
     "video.resolution": Resolution(
         "devices/video/model/resolution",
         k.matching(r"[1-9]\d{1,4}x[1-9]\d{1,4}", "must be a resolution such as 1280x720"),
-        only={"video.model": ("virtio", "vga", "qxl", "bochs")},
+        valid_with={"video.model": ("virtio", "vga", "qxl", "bochs")},
     ),
-    "tpm.model": Whole("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
-    "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), only=_TPM),
-    "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), only={"tpm.type": ("emulator",)}),
+    "tpm.model": Presence("devices/tpm/@model", k.choice("tpm-crb", "tpm-tis", "none"), element="devices/tpm"),
+    "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), valid_with=_TPM),
+    "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), valid_with={"tpm.type": ("emulator",)}),
     "tpm.persistent_state": Row(
-        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), only={"tpm.type": ("emulator",)}
+        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), valid_with={"tpm.type": ("emulator",)}
     ),
-    "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, only=_TPM_HOST, due=_TPM_HOST),
-    "sound.model": Whole(
+    "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, valid_with=_TPM_HOST, required_with=_TPM_HOST),
+    "sound.model": Presence(
         "devices/sound/@model",
         k.choice("ich6", "ich7", "ich9", "ac97", "usb", "virtio", "sb16", "es1370", "pcspk", "none"),
         element="devices/sound",
     ),
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
-    "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, only=_BALLOON),
-    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, only=_BALLOON),
+    "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, valid_with=_BALLOON),
+    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, valid_with=_BALLOON),
     "balloon.stats_period_s": Period(
-        "devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), only=_BALLOON
+        "devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), valid_with=_BALLOON
     ),
-    "vsock.model": Whole("devices/vsock/@model", k.choice(*_VIRTIO, "none"), element="devices/vsock"),
-    "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO, only=_VSOCK),
-    "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1), only=_VSOCK),
-    "panic.model": Whole("devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"),
-    "iommu.model": Whole(
+    "vsock.model": Presence("devices/vsock/@model", k.choice(*_VIRTIO, "none"), element="devices/vsock"),
+    "vsock.auto": Row("devices/vsock/cid/@auto", k.YESNO, valid_with=_VSOCK),
+    "vsock.cid": Row("devices/vsock/cid/@address", k.integer(3, 2**32 - 1), valid_with=_VSOCK),
+    "panic.model": Presence(
+        "devices/panic/@model", k.choice("isa", "pvpanic", "hyperv", "none"), element="devices/panic"
+    ),
+    "iommu.model": Presence(
         "devices/iommu/@model", k.choice("intel", "virtio", "smmuv3", "none"), element="devices/iommu"
     ),
     # devices by name; what a disk hangs on comes before it
@@ -484,7 +511,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     """
     found = parse(xml)
     root = spelt_out(found)
-    changes = merge.merge(root, wanted.xml, SHAPE) if wanted.xml else []
+    changes = overlay.merge(root, wanted.xml, SHAPE) if wanted.xml else []
     changes += row.graft(root, DOMAIN, _with_controller(root, wanted.fields))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)

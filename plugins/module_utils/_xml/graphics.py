@@ -53,13 +53,13 @@ GRAPHICS: row.Table = {
     "type": Row("./@type", k.choice("vnc", "spice", "none"), on_change=_forget_type),
     "autoport": Row("./@autoport", k.YESNO, same=silent_is(False)),
     "port": Row("./@port", _PORT),
-    "tls_port": Row("./@tlsPort", _PORT, only=_SPICE),
-    "tls": Tls("./@defaultMode", k.YESNO, same=silent_is(False), only=_SPICE),
-    "websocket": Row("./@websocket", _PORT, only=_VNC),
+    "tls_port": Row("./@tlsPort", _PORT, valid_with=_SPICE),
+    "tls": Tls("./@defaultMode", k.YESNO, same=silent_is(False), valid_with=_SPICE),
+    "websocket": Row("./@websocket", _PORT, valid_with=_VNC),
     "listen": Row("listen/@address", k.HOST),
     "password": Row("./@passwd", k.LINE, secret=True),
     "keymap": Row("./@keymap", _KEYMAP),
-    "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore"), only=_VNC),
+    "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore"), valid_with=_VNC),
 }
 
 

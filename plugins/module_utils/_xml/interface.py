@@ -36,7 +36,7 @@ class Plug(Row):
 
     def read(self, element: Element) -> t.Any:
         """The value, for a device of its own type."""
-        return super().read(element) if element.get("type") in self.only["type"] else None
+        return super().read(element) if element.get("type") in self.valid_with["type"] else None
 
 
 class PciAddress(Plug):
@@ -47,7 +47,7 @@ class PciAddress(Plug):
     def read(self, element: Element) -> t.Any:
         """The address as lspci prints it; None for one of another kind."""
         found = element.find(self.path)
-        return None if element.get("type") not in self.only["type"] or found is None else self.of(found)
+        return None if element.get("type") not in self.valid_with["type"] or found is None else self.of(found)
 
     def of(self, found: Element) -> str | None:
         """The same of an address element."""
@@ -111,22 +111,22 @@ INTERFACE: row.Table = {
         "./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source
     ),
     "mac": Row("mac/@address", k.MAC, same=same_mac),
-    "bridge": Plug("source/@bridge", k.NIC, only=_BRIDGE, due=_BRIDGE),
-    "network": Plug("source/@network", k.NAME, only=_NETWORK, due=_NETWORK),
-    "portgroup": Plug("source/@portgroup", k.NAME, only=_NETWORK),
-    "device": Plug("source/@dev", k.NIC, only=_DIRECT, due=_DIRECT),
-    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), only=_DIRECT),
-    "address": PciAddress("source/address", k.PCI, only=_HOSTDEV, due=_HOSTDEV),
-    "managed": Row("./@managed", k.YESNO, same=silent_is(False), only=_HOSTDEV),
+    "bridge": Plug("source/@bridge", k.NIC, valid_with=_BRIDGE, required_with=_BRIDGE),
+    "network": Plug("source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK),
+    "portgroup": Plug("source/@portgroup", k.NAME, valid_with=_NETWORK),
+    "device": Plug("source/@dev", k.NIC, valid_with=_DIRECT, required_with=_DIRECT),
+    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),
+    "address": PciAddress("source/address", k.PCI, valid_with=_HOSTDEV, required_with=_HOSTDEV),
+    "managed": Row("./@managed", k.YESNO, same=silent_is(False), valid_with=_HOSTDEV),
     "model": Row("model/@type", k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e")),
-    "driver": Row("driver/@name", k.choice("vhost", "qemu"), only=_EMULATED),
+    "driver": Row("driver/@name", k.choice("vhost", "qemu"), valid_with=_EMULATED),
     "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
     "vlan": VLAN,
     "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
     "isolated": Row("port/@isolated", k.YESNO),
     "link": Row("link/@state", k.choice("up", "down")),
-    "filterref.name": Row("filterref/@filter", _FILTER, only=_FILTERED),
+    "filterref.name": Row("filterref/@filter", _FILTER, valid_with=_FILTERED),
     "filterref.parameters": Items(
         "filterref/parameter",
         table={
@@ -135,7 +135,7 @@ INTERFACE: row.Table = {
         },
         needed=("value",),
         shown=("value",),
-        only={"filterref.name": ANY},
+        valid_with={"filterref.name": ANY},
     ),
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
     "target": Row("target/@dev", _TARGET),

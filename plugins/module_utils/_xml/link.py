@@ -17,7 +17,7 @@ BANDWIDTH: Table = {
     f"bandwidth.{side}.{what}": Row(
         f"bandwidth/{side}/@{what}",
         _RATE,
-        only={} if what == "average" else {f"bandwidth.{side}.average": ANY},
+        valid_with={} if what == "average" else {f"bandwidth.{side}.average": ANY},
     )
     for side in ("inbound", "outbound")
     for what in ("average", "peak", "burst")

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.address import ADDRESSES, IP, ROUTES
 from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
 
@@ -112,36 +112,36 @@ _NAT: t.Mapping[str, t.Any] = {"mode": ("nat",)}
 
 NETWORK: row.Table = {
     "mode": Mode("forward/@mode", k.choice(*OWN, *DIRECT, "hostdev")),
-    "device": Device("forward/@dev", k.NIC, only={"mode": ("nat", "route")}),
+    "device": Device("forward/@dev", k.NIC, valid_with={"mode": ("nat", "route")}),
     "interfaces": Interfaces(
         "forward/interface",
         table={"device": Row("./@dev", k.NIC)},
         key="device",
-        only={"mode": (*DIRECT, "hostdev")},
+        valid_with={"mode": (*DIRECT, "hostdev")},
     ),
-    "pf": Row("forward/pf/@dev", k.NIC, only={"mode": ("passthrough", "hostdev")}),
-    "managed": Row("forward/@managed", k.YESNO, only={"mode": ("hostdev",)}),
-    "nat.address_start": Row("forward/nat/address/@start", IP, only=_NAT),
-    "nat.address_end": Row("forward/nat/address/@end", IP, only=_NAT),
-    "nat.port_start": Row("forward/nat/port/@start", k.integer(1, 65535), only=_NAT),
-    "nat.port_end": Row("forward/nat/port/@end", k.integer(1, 65535), only=_NAT),
-    "nat.ipv6": Row("forward/nat/@ipv6", k.YESNO, same=silent_is(False), only=_NAT),
-    "bridge": Row("bridge/@name", k.NIC, only=_BRIDGED),
-    "stp": Row("bridge/@stp", k.ONOFF, only=_OWN),
-    "delay_s": Row("bridge/@delay", k.integer(), only=_OWN),
-    "zone": Row("bridge/@zone", k.WORD, only=_OWN),
-    "mac_table_manager": Row("bridge/@macTableManager", k.choice("kernel", "libvirt"), only=_BRIDGED),
-    "mac": Row("mac/@address", k.MAC, same=same_mac, only=_OWN),
-    "mtu": Row("mtu/@size", k.integer(68, 65535), only=_OWN),
-    "domain.name": Row("domain/@name", _DNS_NAME, only=_OWN),
-    "domain.local_only": Row("domain/@localOnly", k.YESNO, same=silent_is(False), only={"domain.name": ANY}),
-    "dns.enabled": Row("dns/@enable", k.YESNO, same=silent_is(True), only=_OWN),
-    "dns.forward_plain_names": Row("dns/@forwardPlainNames", k.YESNO, same=silent_is(True), only=_DNS),
+    "pf": Row("forward/pf/@dev", k.NIC, valid_with={"mode": ("passthrough", "hostdev")}),
+    "managed": Row("forward/@managed", k.YESNO, valid_with={"mode": ("hostdev",)}),
+    "nat.address_start": Row("forward/nat/address/@start", IP, valid_with=_NAT),
+    "nat.address_end": Row("forward/nat/address/@end", IP, valid_with=_NAT),
+    "nat.port_start": Row("forward/nat/port/@start", k.integer(1, 65535), valid_with=_NAT),
+    "nat.port_end": Row("forward/nat/port/@end", k.integer(1, 65535), valid_with=_NAT),
+    "nat.ipv6": Row("forward/nat/@ipv6", k.YESNO, same=silent_is(False), valid_with=_NAT),
+    "bridge": Row("bridge/@name", k.NIC, valid_with=_BRIDGED),
+    "stp": Row("bridge/@stp", k.ONOFF, valid_with=_OWN),
+    "delay_s": Row("bridge/@delay", k.integer(), valid_with=_OWN),
+    "zone": Row("bridge/@zone", k.WORD, valid_with=_OWN),
+    "mac_table_manager": Row("bridge/@macTableManager", k.choice("kernel", "libvirt"), valid_with=_BRIDGED),
+    "mac": Row("mac/@address", k.MAC, same=same_mac, valid_with=_OWN),
+    "mtu": Row("mtu/@size", k.integer(68, 65535), valid_with=_OWN),
+    "domain.name": Row("domain/@name", _DNS_NAME, valid_with=_OWN),
+    "domain.local_only": Row("domain/@localOnly", k.YESNO, same=silent_is(False), valid_with={"domain.name": ANY}),
+    "dns.enabled": Row("dns/@enable", k.YESNO, same=silent_is(True), valid_with=_OWN),
+    "dns.forward_plain_names": Row("dns/@forwardPlainNames", k.YESNO, same=silent_is(True), valid_with=_DNS),
     "dns.forwarders": Items(
         "dns/forwarder",
         table={"address": Row("./@addr", IP), "domain": Row("./@domain", _DNS_NAME)},
         key="address",
-        only=_DNS,
+        valid_with=_DNS,
         shown=("domain",),
     ),
     "dns.hosts": Items(
@@ -149,14 +149,14 @@ NETWORK: row.Table = {
         table={"ip": Row("./@ip", IP), "hostnames": Many("hostname", _DNS_NAME)},
         key="ip",
         needed=("hostnames",),
-        only=_DNS,
+        valid_with=_DNS,
         shown=("hostnames",),
     ),
     "dns.txts": Items(
         "dns/txt",
         table={"name": Row("./@name", _DNS_NAME), "value": Row("./@value", k.LINE)},
         needed=("value",),
-        only=_DNS,
+        valid_with=_DNS,
         shown=("value",),
     ),
     "dns.srvs": Items(
@@ -165,23 +165,23 @@ NETWORK: row.Table = {
             "domain": Row("./@domain", _DNS_NAME),
             "target": Row("./@target", k.matching(r"[A-Za-z0-9_.-]{1,253}", "must be a DNS name")),
             **{
-                what: Row(f"./@{what}", k.integer(0, 65535), only={"target": ANY})
+                what: Row(f"./@{what}", k.integer(0, 65535), valid_with={"target": ANY})
                 for what in ("port", "priority", "weight")
             },
         },
         parts={"service": _SERVICE, "protocol": _SERVICE},
         name_of=lambda one: f"{one.get('service')}-{one.get('protocol')}",
         new=_new_service,
-        only=_DNS,
+        valid_with=_DNS,
         shown=("target",),
     ),
-    "ips": dataclasses.replace(ADDRESSES, only=_OWN),
-    "routes": dataclasses.replace(ROUTES, only=_OWN),
+    "ips": dataclasses.replace(ADDRESSES, valid_with=_OWN),
+    "routes": dataclasses.replace(ROUTES, valid_with=_OWN),
     "portgroups": Items("portgroup", table=_PORTGROUP, settle=settle_vlan, shown=("vlan", "virtualport")),
     "vlan": VLAN,
-    "virtualport": Row("virtualport/@type", k.choice("openvswitch"), only={"mode": ("bridge",)}),
-    "isolate_ports": Row("port/@isolated", k.YESNO, same=silent_is(False), only=_BRIDGED),
-    "guest_ipv6": Row("./@ipv6", k.YESNO, same=silent_is(False), only=_OWN),
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch"), valid_with={"mode": ("bridge",)}),
+    "isolate_ports": Row("port/@isolated", k.YESNO, same=silent_is(False), valid_with=_BRIDGED),
+    "guest_ipv6": Row("./@ipv6", k.YESNO, same=silent_is(False), valid_with=_OWN),
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
     **BANDWIDTH,
 }

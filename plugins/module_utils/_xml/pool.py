@@ -11,7 +11,7 @@ import posixpath
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row, tree
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
 
 __all__ = ["POOL", "SHAPE", "skeleton"]

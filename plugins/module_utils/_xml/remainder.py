@@ -6,31 +6,35 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
-from ansible_collections.corral.virt.plugins.module_utils._xml.merge import IDENTITIES, Children, Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
+    IDENTITIES,
+    Children,
+    Shape,
+    told_apart_first,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make
 
 __all__ = ["path_of", "remainder", "stripped"]
 
 Elements = t.Iterator[Element]
 
-_SCSI = "../../controller[@type='scsi']/@model"
+_OF_LIBVIRT = ("/var/lib/libvirt/qemu/", "/run/libvirt/qemu/")
 # What libvirt chooses anew, and what belongs to one guest or to the run of one: nobody has to say it.
 _CHOSEN = (
     "name",
     "uuid",
     "devices/*/alias[not(starts-with(@name, 'ua-'))]",
     "devices/*/address[@type='pci' or @type='usb' or @type='virtio-serial' or @type='ccid']",
-    # but not on which of different controllers a disk is: its system has a driver for that one
-    f"devices/*/address[@type='drive' and not(../target/@bus='scsi' and {_SCSI} != {_SCSI})]",
-    "devices/controller[@type='pci']/model",
+    "devices/controller[@type='pci']/model[not(@name='ioh3420')]",  # older than what libvirt chooses
     "devices/controller[@type='pci']/target[not(node or @hotplug or @busNr)]",
     "devices/interface/target[starts-with(@dev, 'vnet') or starts-with(@dev, 'macvtap')]",
-    "devices/channel/source[starts-with(@path, '/var/lib/libvirt/qemu/') or starts-with(@path, '/run/libvirt/qemu/')]",
+    *(f"devices/channel/source[not(*) and starts-with(@path, '{place}')]" for place in _OF_LIBVIRT),
     "devices/serial/target/model",
     "devices/console[../serial][target/@type='serial']",  # the first serial port once more
     "devices/disk/backingStore[not(*)]",
@@ -40,17 +44,47 @@ _CHOSEN = (
     "sysinfo/system[entry[@name='uuid'] and count(*) = 1]",
 )
 _EMULATORS = re.compile(r"/usr/(bin|libexec)/(qemu-system-\w+|qemu-kvm|kvm)")
-_OF_FIRMWARE = ("os/loader", "os/nvram[not(text())]")  # libvirt chooses it by `os/@firmware`
+# libvirt chooses it by `os/@firmware`
+_OF_FIRMWARE = ("os/loader[not(@stateless)]", "os/nvram[not(text()) and not(*)]")
+
+
+def _follows_from_target(address: Element) -> bool:
+    """Whether libvirt gives a disk that place on its bus because of its target; the guest's system knows it by that.
+
+    Beside SCSI controllers of different models the place is also the choice of a driver.
+    """
+    target = address.getparent().find("target")
+    letters = re.fullmatch(r"(?:hd|sd|fd)([a-z]{1,3})", str(target.get("dev")))
+    models = {one.get("model") for one in address.xpath("../../controller[@type='scsi']")}
+    if letters is None or target.get("bus") not in _SEATS or (target.get("bus") == "scsi" and len(models) > 1):
+        return False
+    number = functools.reduce(lambda sum_, letter: sum_ * 26 + ord(letter) - ord("a") + 1, letters.group(1), 0) - 1
+    place = [int(address.get(part) or 0) for part in ("controller", "bus", "target", "unit")]
+    return place in _SEATS[target.get("bus")](number)
+
+
+# Controller, bus, target and unit of a disk, by the number of its target; for SCSI, buses are narrow or wide.
+_SEATS: t.Mapping[str, t.Callable[[int], list[list[int]]]] = {
+    "ide": lambda number: [[number // 4, number % 4 // 2, 0, number % 2]],
+    "sata": lambda number: [[number // 6, 0, 0, number % 6]],
+    "fdc": lambda number: [[number // 2, 0, 0, number % 2]],
+    "scsi": lambda number: [[number // 7, 0, 0, number % 7], [number // 15, 0, 0, number % 15 + (number % 15 >= 7)]],
+}
 
 
 def stripped(root: Element) -> Element:
     """A copy of a definition without what nobody has to say."""
     root = copied(root)
     chosen = [element for place in _CHOSEN for element in root.xpath(place)]
+    chosen += [one for one in root.findall("devices/disk/address[@type='drive']") if _follows_from_target(one)]
     if root.find("os") is not None and root.find("os").get("firmware"):
         chosen += [element for place in _OF_FIRMWARE for element in root.xpath(place)]
         for nvram in root.findall("os/nvram"):
             nvram.attrib.pop("template", None)
+        for loader in root.findall("os/loader[@stateless]"):
+            loader.text = None
+            for name in set(loader.attrib) - {"stateless"}:
+                del loader.attrib[name]
     chosen += [one for one in root.findall("devices/emulator") if _EMULATORS.fullmatch(one.text or "")]
     kept = root.findall("metadata/*")  # what has no namespace, libvirt drops
     chosen += [one for one in kept if "}" not in one.tag or one.tag[1:].partition("}")[0] in (CORRAL, SEEN)]
@@ -68,7 +102,7 @@ def remainder(found: Element, made: Element, shape: Shape, whole: t.Container[El
     piece, there = found.makeelement(found.tag, nsmap=found.nsmap), Children(made)
     if found.tag != shape.tag:
         _differs(found, made, piece)
-    for part in found.iterchildren(tag=t.cast(t.Any, "*")):
+    for part in told_apart_first(found):
         left = copied(part) if part in whole else _left(part, there, shape, whole, several=found.tag in shape.holders)
         if left is not None:
             piece.append(left)
@@ -106,6 +140,8 @@ def _known(left: Element, device: Element) -> Element:
         return left
     if device.tag == "graphics":
         left.attrib.update({name: device.get(name) for name in ("type", "autoport") if device.get(name)})
+    elif device.tag == "sysinfo":
+        left.set("type", device.get("type"))
     elif device.tag == "controller":
         left.attrib.update({name: device.get(name) for name in ("type", "index")})
     elif device.tag in IDENTITIES:

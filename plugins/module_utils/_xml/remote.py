@@ -80,7 +80,7 @@ class Remote(Row):
 
     def read(self, element: Element) -> t.Any:
         """The value, for a disk of such a protocol."""
-        return super().read(element) if _protocol_of(element) in self.only.get(_PROTOCOL, _PROTOCOLS) else None
+        return super().read(element) if _protocol_of(element) in self.valid_with.get(_PROTOCOL, _PROTOCOLS) else None
 
 
 class Name(Remote):
@@ -112,7 +112,7 @@ class Auth(Remote):
             super().write(element, value)
 
     def _fits(self, element: Element) -> bool:
-        return _protocol_of(element) in self.only[_PROTOCOL]
+        return _protocol_of(element) in self.valid_with[_PROTOCOL]
 
 
 class Login(Auth):
@@ -177,21 +177,25 @@ _SECURED = {_PROTOCOL: tuple(_SECRETS)}
 _OF_USER = {**_SECURED, "network.auth.username": ANY}
 NETWORK: Table = {
     _PROTOCOL: Remote("source/@protocol", k.choice(*_PROTOCOLS), on_change=_become_network),
-    "network.name": Name("source/@name", k.LINE, only=_ANYWHERE, due=_NAMED, on_change=forget_chain),
+    "network.name": Name("source/@name", k.LINE, valid_with=_ANYWHERE, required_with=_NAMED, on_change=forget_chain),
     "network.hosts": Hosts(
         "source/host",
         table={"name": Row("./@name", k.HOST), "port": Row("./@port", k.integer(1, 65535))},
         shown=("port",),
-        only=_ANYWHERE,
+        valid_with=_ANYWHERE,
     ),
-    "network.socket": Remote("source/host/@socket", k.PATH, only=_NBD, on_change=_forget_hosts),
-    "network.tls": Remote("source/@tls", k.YESNO, same=silent_is(False), only=_NBD),
-    "network.snapshot": Remote("source/snapshot/@name", _WORD, only=_RBD, on_change=forget_chain),
-    "network.config": Remote("source/config/@file", k.PATH, only=_RBD),
-    "network.initiator": Remote("source/initiator/iqn/@name", k.LINE, only=_ISCSI),
-    "network.auth.username": Login("auth/@username", _WORD, only=_SECURED),
-    "network.auth.secret_uuid": Auth("auth/secret/@uuid", k.SECRET_UUID, only=_OF_USER, on_change=_without_secret),
-    "network.auth.secret_usage": Auth("auth/secret/@usage", k.SECRET_USAGE, only=_OF_USER, on_change=_without_secret),
+    "network.socket": Remote("source/host/@socket", k.PATH, valid_with=_NBD, on_change=_forget_hosts),
+    "network.tls": Remote("source/@tls", k.YESNO, same=silent_is(False), valid_with=_NBD),
+    "network.snapshot": Remote("source/snapshot/@name", _WORD, valid_with=_RBD, on_change=forget_chain),
+    "network.config": Remote("source/config/@file", k.PATH, valid_with=_RBD),
+    "network.initiator": Remote("source/initiator/iqn/@name", k.LINE, valid_with=_ISCSI),
+    "network.auth.username": Login("auth/@username", _WORD, valid_with=_SECURED),
+    "network.auth.secret_uuid": Auth(
+        "auth/secret/@uuid", k.SECRET_UUID, valid_with=_OF_USER, on_change=_without_secret
+    ),
+    "network.auth.secret_usage": Auth(
+        "auth/secret/@usage", k.SECRET_USAGE, valid_with=_OF_USER, on_change=_without_secret
+    ),
 }
 
 
@@ -240,9 +244,9 @@ def _become_nvme(device: Element) -> None:
 _OF_NVME: t.Mapping[str, t.Collection[t.Any]] = {"nvme.address": ANY}
 NVME: Table = {
     # first, because an address without it is taken by libvirt
-    "nvme.managed": Managed("source/@managed", k.YESNO, only=_OF_NVME, on_change=_become_nvme),
+    "nvme.managed": Managed("source/@managed", k.YESNO, valid_with=_OF_NVME, on_change=_become_nvme),
     "nvme.address": NvmeAddress("source/address", k.PCI, on_change=_become_nvme),
-    "nvme.namespace": OfNvme("source/@namespace", k.integer(1, 2**32 - 1), only=_OF_NVME, on_change=forget_chain),
+    "nvme.namespace": OfNvme("source/@namespace", k.integer(1, 2**32 - 1), valid_with=_OF_NVME, on_change=forget_chain),
 }
 
 

@@ -22,7 +22,20 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.index import Inde
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve
 
-__all__ = ["ANY", "Flag", "Items", "Many", "Row", "Table", "Values", "Whole", "graft", "option_of", "read", "silent_is"]
+__all__ = [
+    "ANY",
+    "Flag",
+    "Items",
+    "Many",
+    "Presence",
+    "Row",
+    "Table",
+    "Values",
+    "graft",
+    "option_of",
+    "read",
+    "silent_is",
+]
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
 Values = t.Mapping[str, t.Any]
@@ -45,8 +58,8 @@ class Row:
     on_change: t.Callable[[Element], None] | None = None  # what else must go when the value changes
     # Fields of the same table, and their values: beside which this one means something, and beside which it must be
     # given.
-    only: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
-    due: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
+    valid_with: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
+    required_with: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def steps(self) -> tuple[list[str], str | None]:
@@ -144,7 +157,7 @@ class Flag(Row):
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole(Row):
+class Presence(Row):
     """The word that decides about a whole element (a device's model): `none` takes the element away, and is its
     absence.
     """
@@ -381,7 +394,8 @@ def _forget(
     """What belonged to the value that another field had before would be in the way now."""
     for field, row in table.items():
         old = any(
-            fits and other in changed and table[other].read(element) not in fits for other, fits in row.only.items()
+            fits and other in changed and table[other].read(element) not in fits
+            for other, fits in row.valid_with.items()
         )
         found = row.read(element) if old and wanted.get(field) is None else None
         if found is not None:

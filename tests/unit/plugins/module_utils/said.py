@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, validate
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
@@ -123,9 +123,14 @@ def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: I
     kinds = {**{field: one.kind for field, one in table.items()}, **keys}
     fields = dict(said)
     while True:
-        rules = [(other, fits) for field in fields if field in table for other, fits in table[field].only.items()]
+        rules = [(other, fits) for field in fields if field in table for other, fits in table[field].valid_with.items()]
         beside = {other: value for field in fields for other, value in _BESIDE.get(where + field, {}).items()}
-        due = [field for field, one in table.items() for other, asks in one.due.items() if fields.get(other) in asks]
+        due = [
+            field
+            for field, one in table.items()
+            for other, asks in one.required_with.items()
+            if fields.get(other) in asks
+        ]
         beside = {other: value for other, value in beside.items() if _INSTEAD.get(other) not in fields}
         needed = (*beside, *(other for other, _fits in rules), *due, *(row.needed if row else ()), *keys)
         missing = next((field for field in needed if field not in fields), None)
@@ -225,7 +230,7 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
     images = [item if item.name in there else _with_image(item) for item in guest.disks or ()]
     guest = completed(guest.with_fields(disks=images or None), found)
     after = domain.graft(xml, guest)
-    problems = whole.problems(xml, guest, after)
+    problems = validate.problems(xml, guest, after)
     if problems:
         raise BadInput(problems)
     return after

@@ -85,7 +85,9 @@ def value_of(row: Row, place: str) -> st.SearchStrategy[t.Any]:
 def in_one_place(disk: Fields) -> Fields:
     """A disk whose bytes are in one place: the first that is said; on the network by one protocol."""
     table, told = DISKS.table, [field for field in disk if field.partition(".")[0] in PLACES]
-    protocols = [set(table[field].only.get("network.protocol", ())) for field in told if field.startswith("network.")]
+    protocols = [
+        set(table[field].valid_with.get("network.protocol", ())) for field in told if field.startswith("network.")
+    ]
     one = {field for field in told if field.partition(".")[0] == told[0].partition(".")[0]}
     fits = not protocols or ("network.protocol" not in told and bool(set.intersection(*protocols)))
     return {

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.arguments impor
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, validate
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import child, make, parse, text
 
@@ -179,7 +179,7 @@ def test_what_others_wrote_is_left_out(place: str) -> None:
         for said in ({"disks": [{"name": "a", "source": "/a"}]}, {"cpu": {"mode": "host-model"}}, EVERYTHING):
             spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate({"name": "web1", **said}).validated_parameters)
             assert isinstance(spec, GuestSpec)
-            whole.problems(xml, spec, domain.graft(xml, spec))
+            validate.problems(xml, spec, domain.graft(xml, spec))
 
 
 EVERYTHING: dict[str, t.Any] = {

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import concurren
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
 
 SEEN = {"modified_s": 5.0, "physical_bytes": 10, "allocation_bytes": 3}
@@ -128,9 +128,9 @@ def test_nothing_is_held_or_waited_for_but_by_who_does_it() -> None:
 
 def test_an_agent_is_there_when_its_channel_says_so() -> None:
     channel = "<domain><devices><channel type='unix'><target type='virtio' name='a'{}/></channel></devices></domain>"
-    assert tied.has_agent(channel.format(" state='connected'"))
-    assert not tied.has_agent(channel.format(" state='disconnected'"))
-    assert not tied.has_agent(channel.format("")) and not tied.has_agent("<domain/>")
+    assert host_bindings.has_agent(channel.format(" state='connected'"))
+    assert not host_bindings.has_agent(channel.format(" state='disconnected'"))
+    assert not host_bindings.has_agent(channel.format("")) and not host_bindings.has_agent("<domain/>")
 
 
 def test_a_directory_is_a_pool_of_a_name_that_is_no_ones() -> None:

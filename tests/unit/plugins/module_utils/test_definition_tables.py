@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
@@ -25,7 +25,7 @@ def guest(devices: str = "", *, top: str = "", boot: str = "", os: str = "") -> 
 def problems(xml: str, options: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with the guest once these options of virt_domain are written into it."""
     spec = said.understood(options)
-    return whole.problems(xml, spec, domain.graft(xml, spec))
+    return validate.problems(xml, spec, domain.graft(xml, spec))
 
 
 NATIVE = "<driver name='qemu' type='raw' io='native'/><alias name='ua-system'/>"

@@ -9,11 +9,13 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported, less
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, merge, new
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.modules import virt_domain_info
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 MAC = "52:54:00:00:00:01"
@@ -35,7 +37,8 @@ def made(said: t.Mapping[str, t.Any]) -> t.Any:
     result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
     assert not result.error_messages
     kinds = {"virt_type": said["virt_type"], "arch": "x86_64", "machine": said["machine"]}
-    bare = new.domain(name=said["name"], uuid=UUID, without=new.brought(said.get("xml")), **kinds)
+    ports = not any(one["type"] == "pci" for one in said.get("controllers", ()))
+    bare = new.domain(name=said["name"], uuid=UUID, without=new.brought(said.get("xml")), ports=ports, **kinds)
     return parse(domain.graft(bare, completed(wanted(result.validated_parameters), {})).xml)
 
 
@@ -129,6 +132,65 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
         "",
         "",
     ),
+    "a channel without a name, like others with one": (
+        "".join(
+            f"<channel type='unix'><target type='virtio'{name}/></channel>"
+            for name in (" name='org.qemu.guest_agent.0'", "", " name='b'", " name='c'")
+        ),
+        "",
+        "",
+    ),
+    "a channel whose socket has options": (
+        (
+            "<channel type='unix'><source mode='connect' path='/run/libvirt/qemu/a'><reconnect enabled='yes' timeout='5'/></source>"
+            "<target type='virtio' name='a.b'/></channel>"
+        ),
+        "",
+        "",
+    ),
+    "disks at places that their targets do not tell": (
+        "".join(
+            DISK.replace("vda' bus='virtio", f"hd{letter}' bus='ide").replace("/a", f"/{letter}")
+            + f"<address type='drive' controller='0' bus='{number}' target='0' unit='0'/></disk>"
+            for number, letter in ((2, "b"), (3, "c"))
+        ),
+        "",
+        "",
+    ),
+    "root ports of an older kind": (
+        (
+            "<controller type='pci' index='0' model='pcie-root'/><controller type='pci' index='1' model='pcie-root-port'>"
+            "<model name='ioh3420'/></controller>"
+        ),
+        "",
+        "",
+    ),
+    "a disk of iSCSI without a server": (
+        (
+            "<disk type='network' device='disk'><driver name='qemu' type='raw'/><source protocol='iscsi' name='iqn.x:y/1'/>"
+            f"<target dev='vdb' bus='virtio'/></disk>{DISK}</disk>"
+        ),
+        "",
+        "",
+    ),
+    "a command line without a kernel": ("", "", "<cmdline>a b</cmdline>"),
+    "a loader that keeps nothing": ("", "", "<loader stateless='yes'/><firmware/>"),
+    "variables of the firmware on another machine": (
+        "",
+        "",
+        (
+            "<firmware/><nvram type='network'><source protocol='nbd' name='vars'><host name='h.example.org' port='6000'/></source>"
+            "</nvram>"
+        ),
+    ),
+    "what the machine says of itself in two ways": (
+        "",
+        (
+            "<sysinfo type='smbios'><bios><entry name='vendor'>Acme</entry></bios></sysinfo>"
+            "<sysinfo type='fwcfg'><entry name='opt/com.example/name'>x</entry></sysinfo>"
+        ),
+        "<smbios mode='sysinfo'/>",
+    ),
     "a disk on one of two different controllers": (
         (
             "<controller type='scsi' index='0' model='lsilogic'/><controller type='scsi' index='1' model='virtio-scsi'/>"
@@ -220,8 +282,9 @@ def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
     assert told.not_imported == []
     again = made(told.arguments)
     for section in ("devices", "."):
-        there = merge.Children(again.find(section) if section != "." else again)
-        elements = [one for one in parse(xml).findall(f"{section}/*") if one.tag not in ("devices", "uuid", "vcpu")]
+        there = overlay.Children(again.find(section) if section != "." else again)
+        parts = overlay.told_apart_first(parse(xml).find(section))
+        elements = [one for one in parts if one.tag not in ("devices", "uuid", "vcpu")]
         for element in elements:
             for chosen in element.xpath("self::video/model/@primary"):
                 chosen.getparent().attrib.pop("primary")
@@ -424,10 +487,10 @@ def test_a_new_guest_need_not_have_the_uuid_of_the_old_one(beside: str) -> None:
 def test_a_piece_is_added_beside_its_like_once(there: str, xml: str, due: int) -> None:
     piece = f"<domain><devices>{xml}</devices></domain>"
     root = parse(document(there))
-    assert len(merge.merge(root, piece, domain.SHAPE)) == due
+    assert len(overlay.merge(root, piece, domain.SHAPE)) == due
     for mac in root.findall("devices/interface/mac"):
         mac.set("address", mac.get("address").lower())
-    assert merge.merge(root, piece, domain.SHAPE) == []
+    assert overlay.merge(root, piece, domain.SHAPE) == []
     assert len(root.findall("devices/*")) == len(parse(document(there)).findall("devices/*")) + due
 
 
@@ -437,3 +500,38 @@ def test_a_secret_may_stand_in_a_path(name: str) -> None:
     told = imported(document(beside=f"<sysinfo type='fwcfg'>{entries}</sysinfo>"), autostart=False)
     assert told.not_imported == [{"path": "/domain/sysinfo/entry[1]", "why": "it holds a secret"}]
     assert "geheim" not in str(told) and "passage" in told.arguments["xml"]
+
+
+def test_no_half_of_an_argument_is_left() -> None:
+    """What follows would be taken for the other half."""
+    arguments = "".join(f"<qemu:arg value='{one}'/>" for one in ("-object", "secret,id=a,data=geheim", "-S"))
+    arguments += "<qemu:env name='API_TOKEN' value='geheim'/>"
+    told = imported(document(beside=f"<qemu:commandline {QEMU}>{arguments}</qemu:commandline>"), autostart=False)
+    assert told.not_imported == [{"path": "/domain/commandline", "why": "it holds a secret"}]
+    assert "geheim" not in str(told) and "qemu" not in told.arguments.get("xml", "")
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        ("disks[a.b].network.hosts", {"disks": [{"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}),
+        ("boot.cmdline", {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"menu": {"enabled": True}}}),
+        ("boot.menu.enabled", {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {}}}),
+        ("boot", {"disks": [{"name": "a.b"}, {"name": "c"}]}),
+    ],
+)
+def test_what_is_refused_is_taken_away_alone(place: str, left: dict[str, t.Any]) -> None:
+    said = {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}
+    assert less(said, place) == left
+
+
+def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "by_uuid", lambda _connection, uuid: uuid)
+    texts = {"1": "<domain", "2": document()}
+    monkeypatch.setattr(query, "definition", lambda uuid, secrets: texts[uuid] if secrets else "")
+    params = {"arguments": "true", "uuid": False}
+    broken, whole = (
+        virt_domain_info.described(None, {"uuid": uuid, "autostart": False}, params) for uuid in ("1", "2")
+    )
+    assert broken["arguments"] is None and broken["not_imported"][0]["path"] == "/domain"
+    assert "cannot parse" in broken["not_imported"][0]["why"] and whole["arguments"]["name"] == "web1"

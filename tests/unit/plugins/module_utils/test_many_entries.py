@@ -11,8 +11,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, whole
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, validate
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 Entry = t.Mapping[str, t.Any]
 ENTRIES: dict[str, t.Callable[[int], Entry]] = {
@@ -55,9 +55,35 @@ def whole_path(option: str, count: int) -> None:
     bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
     made = domain.graft(bare, spec)
     assert len(made.devices) >= count
-    assert whole.problems(bare, spec, made) == []
+    assert validate.problems(bare, spec, made) == []
     assert not domain.graft(made.xml, spec).changes
     assert len(arguments(made.xml, autostart=False)[option]) >= count
+
+
+TOLD_IN_XML: dict[str, t.Callable[[int], str]] = {
+    "equal devices": lambda _number: "<redirdev bus='usb' type='spicevmc'/>",
+    "devices without an identity": lambda number: f"<shmem name='s{number}'><size unit='M'>4</size></shmem>",
+    "devices that differ far inside": lambda number: (
+        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>"
+        f"<address uuid='6695eb01-f6a4-8304-79aa-{number:012x}'/></source></hostdev>"
+    ),
+    "disks of a kind of their own": lambda number: (
+        f"<disk type='vhostuser' device='disk'><driver name='qemu' type='raw'/><source type='unix' path='/{number}'/>"
+        f"<target dev='sd{number}' bus='virtio'/></disk>"
+    ),
+}
+
+
+def imported_xml(kind: str, count: int) -> None:
+    """An import that options cannot tell, and its application to the guest itself."""
+    root = parse(
+        "<domain type='kvm'><name>g</name><memory>1</memory><vcpu>1</vcpu><os><type>hvm</type></os><devices/></domain>"
+    )
+    root.find("devices").extend(parse(TOLD_IN_XML[kind](number)) for number in range(count))
+    told = arguments(text(root), autostart=False)
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(told).validated_parameters)
+    assert len(parse(told["xml"]).findall("devices/*")) == count
+    assert not domain.graft(text(root), spec).changes
 
 
 def hosts(count: int) -> None:
@@ -71,6 +97,7 @@ def hosts(count: int) -> None:
 
 WORK: dict[str, t.Callable[[int], None]] = {
     **{option: lambda count, option=option: whole_path(option, count) for option in ENTRIES},  # type: ignore[misc]
+    **{kind: lambda count, kind=kind: imported_xml(kind, count) for kind in TOLD_IN_XML},  # type: ignore[misc]
     "dhcp.hosts": hosts,
 }
 

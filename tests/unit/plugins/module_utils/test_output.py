@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, secrets, without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._xml import merge
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -63,16 +63,16 @@ PIECES = {
 def test_no_secret_of_xml_is_in_a_change(piece: str, shown: str) -> None:
     """Neither a new one nor the one that was there."""
     xml = f"<domain>{piece}</domain>"
-    assert "S3CRET" in "".join(merge.secrets(xml))
+    assert "S3CRET" in "".join(overlay.secrets(xml))
     root = parse("<domain><devices/><os><a/></os><x><a/></x></domain>")
-    told = str(merge.merge(root, xml, SHAPE))
+    told = str(overlay.merge(root, xml, SHAPE))
     assert "S3CRET" not in told and shown in told
-    assert merge.merge(root, xml, SHAPE) == []
+    assert overlay.merge(root, xml, SHAPE) == []
     parent = parse(xml)[0].tag
     if parent != "devices":
-        told = str(merge.merge(root, xml.replace("S3CRET", "an0ther"), SHAPE))
+        told = str(overlay.merge(root, xml.replace("S3CRET", "an0ther"), SHAPE))
         assert told != "[]" and "S3CRET" not in told and "an0ther" not in told
 
 
 def test_what_is_no_xml_holds_no_secret() -> None:
-    assert list(merge.secrets("<domain")) == []
+    assert list(overlay.secrets("<domain")) == []

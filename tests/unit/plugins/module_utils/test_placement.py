@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.placement import
     Copy,
     Guest,
     Host,
+    Load,
     Placement,
     Policy,
     place,
@@ -295,3 +296,29 @@ def test_two_guests_of_one_name_are_not_two_copies() -> None:
     )
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
     assert item.host == "other", "not where another guest has its name"
+
+
+Greedy = t.Callable[[Load, Guest], float]
+GREEDY: dict[str, Greedy] = {
+    "first": lambda _load, _guest: 0.0,
+    "most memory left": lambda load, _guest: -load.memory_left,
+    "least memory left": lambda load, _guest: load.memory_left,
+}
+
+
+@examples(100)
+@given(clusters(), POLICIES, st.sampled_from(sorted(GREEDY)), st.booleans())
+def test_no_greedy_rule_places_more(
+    cluster: tuple[list[Guest], list[Host]], policy: Policy, rule: str, largest_first: bool
+) -> None:
+    """Neither in the order of names nor the largest first."""
+    guests, hosts = cluster
+    hosts = [dataclasses.replace(host, guests={}) for host in hosts]
+    guests = [dataclasses.replace(guest, host=None, apart=None) for guest in guests]
+    left = sum(item.host is None for item in place(guests, hosts, policy=policy))
+    loads = [Load(host, policy) for host in hosts]
+    for guest in sorted(guests, key=lambda guest: (-guest.memory_mib if largest_first else 0, guest.name)):
+        fits = [load for load in loads if load.against(guest) is None]
+        if fits:
+            min(fits, key=lambda load: GREEDY[rule](load, guest)).put(guest)
+    assert left <= len(guests) - sum(len(load.batch) for load in loads)

@@ -379,3 +379,30 @@ def test_a_host_without_processors_or_memory_takes_nobody() -> None:
         assert one.host is None and one.why.endswith("no hypervisor fits: there is none")
     [one] = place([guest(vcpus=1, memory_mib=1)], [host("h1", cpus=1, memory_mib=1)], policy=TIGHT)
     assert one.host == "h1"
+
+
+def test_of_many_hosts_is_told_what_they_lack_not_each() -> None:
+    full = [host(f"h{number:03}", 4, 1024, memory_used_mib=number) for number in range(96)]
+    fans = [host(f"m{number}", 64, 9000, maintenance=f"fan {number}") for number in range(3)]
+    busy, bare = host("busy", 2, 9000, vcpus_used=7), host("bare", 64, 9000, bridges=frozenset())
+    [one] = place([guest(memory_mib=2048, bridges=BRIDGES)], [*full, *fans, busy, bare])
+    assert one.why == (
+        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits, of 101: h000, h001, h002 and 93 more: lacks memory "
+        "(most left: 1024 MiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
+        "(most left: 1 on busy)"
+    )
+    several = place([guest(f"web{number}", memory_mib=900_000) for number in range(20)], [*full, *fans])
+    assert sum(len(each.why) for each in several) < 4000
+
+
+def test_where_memory_and_processors_are_scarce_guests_are_packed_again() -> None:
+    """Spread evenly, one of them finds no room, and none can make it."""
+    hosts = [host(f"h{number}", 8, 8000) for number in range(2)]
+    sizes = [(2, 3000), (4, 2000), (2, 3000), (1, 1000), (2, 2000), (5, 5000)]
+    guests = [guest(f"web{number}", *size) for number, size in enumerate(sizes)]
+    assert None not in placed(guests, hosts, policy=TIGHT).values()
+    # What fits on no host, full or empty, is no reason to pack the others otherwise.
+    spread = [guest(f"web{number}", 1, 1000) for number in range(4)]
+    found = placed([*spread, guest("big", 1, 9000)], hosts, policy=TIGHT)
+    assert found == {**placed(spread, hosts, policy=TIGHT), "big": None}
+    assert sorted(str(found[one.name]) for one in spread) == ["h0", "h0", "h1", "h1"]

@@ -199,7 +199,7 @@ def test_devices_come_and_go_live() -> None:
     result = plan(GuestSpec("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
     assert texts(result) == [
         "define web1 (disks to be created)",
-        "create disk /a (9.31e-10 GiB, qcow2)",
+        "create disk /a (1 B, qcow2)",
         "define web1 (complete)",
         "attach disks[new] to running web1",
         "detach disks[old] from running web1",

@@ -9,7 +9,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, network, pool, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Row, Table, Whole
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Row, Table
 
 TABLES = {
     "network": network.NETWORK,
@@ -46,12 +46,12 @@ def document(one: Row) -> t.Any:
     """An element with nothing in it but what the row looks at besides its own place."""
     if type(one).__module__.endswith(".remote"):
         remote = etree.Element("x", {"type": "network"})
-        if "nvme.address" in one.only or one.path == "source/address":
+        if "nvme.address" in one.valid_with or one.path == "source/address":
             return etree.Element("x", {"type": "nvme"})
         if one.path != "source/@protocol":
-            etree.SubElement(remote, "source", {"protocol": next(iter(one.only["network.protocol"]))})
+            etree.SubElement(remote, "source", {"protocol": next(iter(one.valid_with["network.protocol"]))})
         return remote
-    [*kinds] = one.only.get("type", ())
+    [*kinds] = one.valid_with.get("type", ())
     return etree.Element("x", {"type": kinds[0]} if kinds else {})
 
 
@@ -64,7 +64,7 @@ def sample(one: Row) -> tuple[t.Any, t.Any]:
     if isinstance(one, Flag) or option["type"] == "bool":
         return True, False
     if "choices" in option:
-        first, second = option["choices"][0], option["choices"][0 if isinstance(one, Whole) else -1]
+        first, second = option["choices"][0], option["choices"][0 if isinstance(one, Presence) else -1]
         return ((first, second), (second,)) if isinstance(one, Many) else (first, second)
     if option["type"] == "int" or one.kind is k.KIB:
         return ((1, 2), (3,)) if isinstance(one, Many) else (1, 2)

@@ -65,10 +65,19 @@ def test_mebibytes_come_back(mib: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(8 * 1024**3, "8 GiB"), (1536 * 1024**2, "1.5 GiB"), (1024**4, "1024 GiB"), (100 * 1024**3, "100 GiB")],
+    [
+        (0, "0 GiB"),
+        (15_300_000, "14.6 MiB"),
+        (3 * 1024, "3 KiB"),
+        (7, "7 B"),
+        (8 * 1024**3, "8 GiB"),
+        (1536 * 1024**2, "1.5 GiB"),
+        (1024**4, "1024 GiB"),
+        (100 * 1024**3, "100 GiB"),
+    ],
 )
 def test_sizes_in_messages(size: int, text: str) -> None:
-    assert _units.gib_text(size) == text
+    assert _units.bytes_text(size) == text
 
 
 @pytest.mark.parametrize("name", ["a", "A-1", "web1.example.org", "debian-12.qcow2", "0", "x" * 63, "a_b"])

@@ -114,7 +114,7 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("migrate", {"guest": "web1", "compression": "zlib,zstd"}, {"compression": ["zlib", "zstd"]}),
     ("drain", {"host": "h1", "running_only": "false"}, {"running_only": False, "at_once": 2, "reason": "drained"}),
     ("drain", {"host": "h1", "options": '{"bandwidth": 5}'}, {"options": {"bandwidth": 5}}),
-    ("rebalance", {"stay": "db1,db2", "min_gain": "2.5"}, {"stay": ["db1", "db2"], "min_gain": 2.5}),
+    ("rebalance", {"stay": "db1,db2", "tolerance": "2.5"}, {"stay": ["db1", "db2"], "tolerance": 2.5}),
     ("build_image", {"image": "a.qcow2", "dest": "/srv", "rebuild": "0"}, {"rebuild": False, "install": True}),
     ("rotate_certificates", {"authority": "true"}, {"authority": True}),
     ("site", {"virt_group": "kvm"}, {"virt_group": "kvm"}),

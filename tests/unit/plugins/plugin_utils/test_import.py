@@ -74,13 +74,15 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
         "arguments": {**WEB1, "name": "Web-1.x"},
         "withheld_arguments": {"graphics": {"type": "vnc", "listen": "127.0.0.1"}},
         "not_imported": [
-            {"path": "/domain/devices/graphics", "why": "it has a password"},
+            {"path": "/domain/devices/graphics[1]", "why": "it has a password", "option": "graphics"},
+            {"path": "/domain/devices/graphics[2]", "why": "it has a password"},
             {"path": "/domain/devices/disk[2]", "why": "it holds a secret"},
         ],
     }
     guest = _import.guest("Web-1.x", told)
     assert _import.notes("Web-1.x", told, guest) == [
         "Web-1.x: set vault_web_1_x_5ede09b9_graphics_password (ansible-vault)",
+        "Web-1.x: /domain/devices/graphics[2]: it has a password",
         "Web-1.x: /domain/devices/disk[2]: it holds a secret",
     ]
     [text] = _import.files([guest], "/x", "list").values()
@@ -93,7 +95,18 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
     ("told", "why"),
     [
         ({}, "does not answer with arguments of it"),
-        ({"arguments": None}, "does not answer with arguments of it"),
+        (
+            {"arguments": None, "not_imported": [{"path": "/domain", "why": "it is no XML"}]},
+            r"cannot describe it \(it is no XML\)",
+        ),
+        ({"arguments": {**WEB1, "state": "absent"}}, "answers with what are no arguments .state describes no guest"),
+        ({"arguments": {**WEB1, "remove_storage": True}}, "answers with what are no arguments .remove_storage"),
+        ({"arguments": {**WEB1, "clone_of": "web2"}}, "answers with what are no arguments .clone_of"),
+        ({"arguments": {**WEB1, "cloud_init": {}}}, "answers with what are no arguments .cloud_init"),
+        (
+            {"arguments": {**WEB1, "disks": [{"name": "a", "image": "x"}]}},
+            r"answers with what are no arguments .disks\[\]",
+        ),
         ({"arguments": {**WEB1, "name": "web2"}}, "does not answer with arguments of it"),
         ({"arguments": WEB1, "withheld_arguments": ["x"]}, "does not answer with arguments of it"),
         ({"arguments": {**WEB1, "colour": "red"}}, "answers with what are no arguments"),
@@ -109,8 +122,9 @@ def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ({}, []),
-        ({"results": None}, []),
+        (None, []),
+        ({}, ["its host did not check whether the arguments would change it"]),
+        ({"results": None}, ["its host did not check whether the arguments would change it"]),
         ({"results": ["x", {"name": "web2", "changed": True}, {"name": "web1", "changed": False}]}, []),
         ({"results": [{"name": "web1", "failed": True, "msg": "no"}]}, ["its host refuses the arguments: no"]),
         (
@@ -123,7 +137,7 @@ def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> 
         ),
     ],
 )
-def test_a_guest_that_its_arguments_would_change_is_refused(answer: dict[str, t.Any], why: list[str]) -> None:
+def test_a_guest_that_its_arguments_would_change_is_refused(answer: dict[str, t.Any] | None, why: list[str]) -> None:
     assert list(_import.differences("web1", answer)) == [f"cannot import web1: {one}" for one in why]
 
 
@@ -135,3 +149,18 @@ def test_two_guests_never_share_a_secret() -> None:
     ]
     variables = [guest["graphics"]["password"] for guest in guests]
     assert len(set(variables)) == len(names) and all(one[3:-3].isascii() for one in variables)
+
+
+def test_guests_of_one_name_on_several_hosts_are_refused() -> None:
+    chosen = [
+        {"name": name, "host": host} for name, host in (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))
+    ]
+    assert list(_import.twins(chosen)) == [
+        "cannot import web1: hyper1 and hyper2 each have a guest of that name; exclude one: --limit"
+    ]
+
+
+@pytest.mark.parametrize("name", ["../../etc/cron.d/x", "a/b", "..", "a\n"])
+def test_a_name_is_never_a_path(name: str) -> None:
+    with pytest.raises(BadInput, match="is not a valid name"):
+        _import.guest(name, {"arguments": {**WEB1, "name": name}})

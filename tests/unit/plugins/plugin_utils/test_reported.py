@@ -12,9 +12,9 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
 def test_every_number_that_must_be_above_zero_is_told() -> None:
-    options = {"max_moves": 0, "min_gain": 0.5, "cpu_overcommit": 2.0, "memory_overcommit": -1.0}
+    options = {"max_moves": 0, "tolerance": 0.5, "cpu_overcommit": 2.0, "memory_overcommit": -1.0}
     with pytest.raises(BadInput, match=r"^max_moves, memory_overcommit: must be above zero$"):
-        _reported.policy(options, "max_moves", "min_gain")
+        _reported.policy(options, "max_moves", "tolerance")
     assert _reported.policy({**options, "memory_overcommit": 0.9}) == Policy(2.0, 0.9)
 
 

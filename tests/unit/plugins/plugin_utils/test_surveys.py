@@ -23,7 +23,7 @@ QUESTIONS: list[tuple[Argument, Wanted]] = [
         Argument("wait_timeout", {"type": "int", "default": 300}, "Seconds.", minimum=1),
         {"type": "integer", "min": 1, "default": 300, "question_name": "Wait timeout"},
     ),
-    (Argument("min_gain", {"type": "float", "default": 1.0}, "Points."), {"type": "float", "default": 1.0}),
+    (Argument("tolerance", {"type": "float", "default": 1.0}, "Points."), {"type": "float", "default": 1.0}),
     (
         Argument("force", {"type": "bool", "default": False}, "Whether."),
         {"type": "multiplechoice", "choices": ["true", "false"], "default": "false"},

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, whole
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
@@ -28,7 +28,7 @@ def among_options(options: t.Mapping[str, t.Any]) -> list[str]:
 def in_definition(options: t.Mapping[str, t.Any], devices: str = "", top: str = "") -> list[str]:
     """What is wrong with a guest once these options are written into it."""
     xml, spec = GUEST.format(devices=devices, top=top), said.understood(options)
-    return whole.problems(xml, spec, domain.graft(xml, spec))
+    return validate.problems(xml, spec, domain.graft(xml, spec))
 
 
 def filtered(name: str, *parameters: dict[str, t.Any]) -> dict[str, t.Any]:

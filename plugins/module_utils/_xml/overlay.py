@@ -29,6 +29,7 @@ __all__ = [
     "merge",
     "secrets",
     "signature_of",
+    "told_apart_first",
 ]
 
 
@@ -92,7 +93,7 @@ def merge(root: Element, xml: str, shape: Shape) -> list[Change]:
 
 def _into(parent: Element, piece: Element, where: str, changes: list[Change], shape: Shape) -> None:
     there = Children(parent)
-    for wanted in piece.iterchildren(tag=t.cast(t.Any, "*")):
+    for wanted in told_apart_first(piece):
         tag = wanted.tag.rpartition("}")[2]
         place = f"{where}.{tag}"
         if wanted.tag not in shape.holders and there.has(wanted):
@@ -126,6 +127,11 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
     _into(found, wanted, where, changes, shape)
 
 
+def told_apart_first(parent: Element) -> list[Element]:
+    """The elements below a parent. What has no identity takes what those with one leave."""
+    return sorted(parent.iterchildren(tag=t.cast(t.Any, "*")), key=lambda one: not identity(one))
+
+
 class Children:
     """The elements below a parent. What is asked for twice must be there twice: each is given to one who asks."""
 
@@ -133,11 +139,12 @@ class Children:
         self._like: dict[object, list[Element]] = {}
         self._same: dict[object, list[Element]] = {}
         self._given: dict[Element, Element] = {}
+        self._refused: set[object] = set()  # what is not there, and will not be: nothing free is ever added
         for one in parent.iterchildren(tag=t.cast(t.Any, "*")):
             self._put(one)
 
     def _put(self, element: Element) -> None:
-        for mark in (element.tag, *((element.tag, mark) for mark in _marks(element))):
+        for mark in (element.tag, *((element.tag, mark) for mark in (*_marks(element), *_words(element)))):
             self._like.setdefault(mark, []).append(element)
         self._same.setdefault(signature_of(element), []).append(element)
 
@@ -148,13 +155,19 @@ class Children:
 
     def has(self, wanted: Element) -> bool:
         """Whether all that is wanted is there; more may be."""
-        same = self._same.get(signature_of(wanted), [])
+        signature = signature_of(wanted)
+        if signature in self._refused:
+            return False
+        same = self._same.get(signature, [])
         while same:
             one = same.pop()
             if one not in self._given:
                 self._given[one] = wanted
                 return True
-        return self._finds(wanted, set())
+        found = self._finds(wanted, set())
+        if not found:
+            self._refused.add(signature)
+        return found
 
     def _finds(self, wanted: Element, tried: set[Element]) -> bool:
         """Give it one, if need be by giving another one to who has that."""
@@ -182,7 +195,10 @@ class Children:
 
     def _alike(self, wanted: Element) -> t.Sequence[Element]:
         name = identity(wanted)
-        return self._like.get((wanted.tag, name) if name else wanted.tag, ())
+        if name:
+            return self._like.get((wanted.tag, name), ())
+        likes = [self._like.get((wanted.tag, word), ()) for word in _words(wanted)]
+        return min(likes, key=len) if likes else self._like.get(wanted.tag, ())
 
 
 def identity(element: Element) -> str:
@@ -197,7 +213,7 @@ def _marks(element: Element) -> t.Iterator[str]:
         yield alias_name(element)
     if element.tag in _ONLY:
         yield str(element.tag)
-    elif element.tag == "graphics":
+    elif element.tag in ("graphics", "sysinfo"):
         yield element.get("type") or ""
     elif element.tag == "controller" and element.get("type") != "usb" and element.get("index"):
         yield f"{element.get('type')}-{element.get('index')}"  # USB's have companions
@@ -206,6 +222,16 @@ def _marks(element: Element) -> t.Iterator[str]:
         found = element.find(tag)
         if found is not None and found.get(attribute):
             yield found.get(attribute).lower() if tag == "mac" else found.get(attribute)
+
+
+def _words(element: Element, where: tuple[str, ...] = ()) -> t.Iterator[tuple[str, ...]]:
+    """Every value in it with its place. What holds another element has all of its words."""
+    for name, value in element.attrib.items():
+        yield (*where, name, value.lower() if element.tag == "mac" else value)
+    if (element.text or "").strip():
+        yield (*where, "", element.text.strip())
+    for one in element.iterchildren(tag=t.cast(t.Any, "*")):
+        yield from _words(one, (*where, one.tag))
 
 
 def signature_of(element: Element) -> object:
@@ -264,6 +290,6 @@ def secrets(xml: str) -> t.Iterator[str]:
 
 def _secrets(element: Element) -> t.Iterator[str]:
     for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
-        if _holds_secret(element, attribute):
+        if value and _holds_secret(element, attribute):
             yield value
         yield from (found for _word, found in _FOLLOWS.findall(value))

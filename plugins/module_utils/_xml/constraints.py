@@ -84,7 +84,7 @@ def _misfits(table: Table, said: Values, element: Element | None, edit: _Edit | 
             index = None if element is None or not items else row.index(element)
             for item in items:
                 yield from _of_entry(row, item, index, edit, f"{where}{field}[{item.name}]")
-        if row.only:
+        if row.valid_with:
             yield from _alone(field, row, values, touched, where, silent=element is None)
         if element is not None:
             yield from _incomplete(field, row, values, touched, where)
@@ -113,7 +113,7 @@ def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], whe
         value = tuple(item for item in value or () if item.state == "present")
     if value in (None, "", ()) or row.same(None, value) or (value is False and (silent or isinstance(row, Flag))):
         return  # nothing, or what silence means
-    for other, fits in row.only.items():
+    for other, fits in row.valid_with.items():
         there = values.get(other)
         if not {field, other} & set(touched) or there in fits or (silent and there is None):
             continue
@@ -125,7 +125,7 @@ def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], whe
 
 def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Misfits:
     """A value that means nothing without another field."""
-    for other, asks in row.due.items():
+    for other, asks in row.required_with.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
             yield where + option_of(other), f"{_shown(values[other])} requires {option_of(field)}"
 

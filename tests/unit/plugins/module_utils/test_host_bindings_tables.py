@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import tied
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings
 
 SILENT: dict[str, t.Any] = {
     "memory_mib": 2048,
@@ -46,7 +46,7 @@ def tidy(xml: str) -> str:
     ],
 )
 def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[str, t.Any]) -> None:
-    assert tied.needs(xml) == {**SILENT, **needs}
+    assert host_bindings.needs(xml) == {**SILENT, **needs}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[s
     ],
 )
 def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.Any]) -> None:
-    assert tied.needs(domain(devices=devices)) == {**SILENT, **needs}
+    assert host_bindings.needs(domain(devices=devices)) == {**SILENT, **needs}
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: 
     ],
 )
 def test_devices_that_tie_a_guest_to_its_host(devices: str, told: tuple[str, ...]) -> None:
-    assert tied.needs(domain(devices=devices)) == {**SILENT, "devices": told}
+    assert host_bindings.needs(domain(devices=devices)) == {**SILENT, "devices": told}
 
 
 def test_disks_by_the_names_of_block_jobs() -> None:
     devices = (
         "<disk><target dev='vda'/></disk><disk><target dev='sda'/></disk><interface><target dev='vnet0'/></interface>"
     )
-    assert tied.targets(domain(devices=devices)) == ["vda", "sda"]
+    assert host_bindings.targets(domain(devices=devices)) == ["vda", "sda"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_disks_by_the_names_of_block_jobs() -> None:
     ],
 )
 def test_the_processor_that_a_guest_was_given(inside: str, cpu: str | None) -> None:
-    found, machine, virt_type = tied.cpu(domain(inside, machine=" machine='pc-q35-7.2'"))
+    found, machine, virt_type = host_bindings.cpu(domain(inside, machine=" machine='pc-q35-7.2'"))
     assert (found and tidy(found)) == cpu
     assert (machine, virt_type) == ("pc-q35-7.2", "kvm")
 
@@ -145,7 +145,7 @@ def test_the_processor_that_a_guest_was_given(inside: str, cpu: str | None) -> N
     ],
 )
 def test_uefi_variables_are_the_only_file_beside_the_disks(xml: str, files: list[str]) -> None:
-    assert tied.files(xml) == files
+    assert host_bindings.files(xml) == files
 
 
 def with_disks(*found: str, kernel: str = "") -> str:
@@ -172,10 +172,10 @@ def test_a_definition_that_waits_cannot_be_started(
     found: list[str], waiting: list[str], kernel: str, no_kernel: str
 ) -> None:
     before, after = with_disks(*found, kernel=kernel), with_disks(*waiting, kernel=no_kernel)
-    assert tidy(tied.reserved(before)) == tidy(after)
-    assert tidy(tied.released(after)) == tidy(tied.released(before)) == tidy(before)
-    assert tied.is_reserved(after) and not tied.is_reserved(before)
+    assert tidy(host_bindings.reserved(before)) == tidy(after)
+    assert tidy(host_bindings.released(after)) == tidy(host_bindings.released(before)) == tidy(before)
+    assert host_bindings.is_reserved(after) and not host_bindings.is_reserved(before)
 
 
 def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
-    assert not tied.is_reserved(with_disks("file='/a.arriving'"))
+    assert not host_bindings.is_reserved(with_disks("file='/a.arriving'"))

@@ -12,32 +12,37 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
-from ansible_collections.corral.virt.plugins.module_utils._xml import device, domain, fit, graphics, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, device, domain, graphics, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["problems"]
+__all__ = ["misfits", "problems"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
 def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
+    return [f"{place} of {wanted.name}: {reason}" for place, reason in misfits(before, wanted, after)]
+
+
+def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, str]]:
+    """The same, as places and reasons."""
     changed = {change.where for change in after.changes}
     if not changed:
         return []
     root = parse(after.xml)
     values = _readable(domain.DOMAIN, row.read(root, domain.DOMAIN))
     found = [*_mirrored(parse(before), root, wanted, changed), *_same(root, wanted), *_controllers(root, wanted)]
-    found += fit.misfits(domain.DOMAIN, wanted.fields, root, changed)
+    found += constraints.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for touched, rule in _RULES.items():
         if any(re.match(touched, place) for place in changed):
             found += rule(root, values)
     display = graphics.first(root, (wanted.graphics or {}).get("type"))
     if wanted.graphics and display is not None:
-        found += fit.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
+        found += constraints.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
-    return [f"{place} of {wanted.name}: {reason}" for place, reason in found]
+    return found
 
 
 def _readable(table: row.Table, values: Values) -> Values:

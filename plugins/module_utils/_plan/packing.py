@@ -1,0 +1,211 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Pack guests onto hosts. Pure.
+
+Guests with the same needs are put one after the other: the hosts that they fit on are looked for once, and after each
+guest only its host is looked at again. A guest that fits nowhere may have one smaller guest of the batch moved.
+"""
+
+from __future__ import annotations
+
+import heapq
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads, refusal
+
+__all__ = ["packed"]
+
+Cost = t.Callable[[Load, Guest], float]
+
+
+def _skewed(load: Load, guest: Guest) -> float:
+    return load.skew(guest) + 0.05 * load.cost(guest)
+
+
+def _skew_after(load: Load, guest: Guest) -> float:
+    return abs((load.memory_mib + guest.memory_mib) / load.memory_room - (load.vcpus + guest.vcpus) / load.cpu_room)
+
+
+def _first(_load: Load, _guest: Guest) -> float:
+    return 0.0
+
+
+# In which order guests come (True: by the sum of their shares of the biggest host, False: by the larger one), and what
+# they cost on a host. The first spreads them evenly. The others are for guests that remain: those that keep memory and
+# processors of a host alike pack most where both are scarce, none always.
+_RULES: tuple[tuple[bool, Cost], ...] = (
+    (False, Load.cost),
+    (True, _skewed),
+    (False, _skewed),
+    (True, _skew_after),
+    (False, Load.skew),
+    (True, Load.skew),
+    (False, _skew_after),
+    (False, _first),
+)
+
+
+def packed(
+    guests: t.Sequence[Guest],
+    hosts: t.Sequence[Host],
+    policy: Policy,
+    *,
+    apart: t.Mapping[str, t.Collection[str]],
+    last: t.Collection[str],
+) -> dict[str, Placement]:
+    """Placements by guest. `apart` are further groups by host; guests that come `last` take no room from the others."""
+    empty = {host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}
+    hopeless = sum(not any(_may_take(load, guest) for load in empty.values()) for guest in guests)
+    best: _Packing | None = None
+    for by_sum, cost in _RULES:
+        packing = _Packing({host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}, cost)
+        for guest in _ordered(guests, empty, last, by_sum=by_sum):
+            packing.choose(guest)
+        if best is None or len(packing.left) < len(best.left):
+            best = packing
+        if len(best.left) <= hopeless:
+            break
+    return best.placements() if best else {}
+
+
+def _may_take(load: Load, guest: Guest) -> bool:
+    return guest.host in (None, load.host.name) and load.reason(guest) is None
+
+
+def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], *, by_sum: bool) -> list[Guest]:
+    """Big ones first; those with the same needs one after the other."""
+    memory = max((load.memory_room for load in loads.values()), default=1.0)
+    cpu = max((load.cpu_room for load in loads.values()), default=1.0)
+
+    def size(guest: Guest) -> float:
+        shares = (guest.memory_mib / memory, guest.vcpus / cpu)
+        return sum(shares) if by_sum else max(shares)
+
+    return sorted(guests, key=lambda guest: (guest.name in last, -size(guest), _by_needs(guest), guest.name))
+
+
+def _by_needs(guest: Guest) -> tuple[t.Any, ...]:
+    """Equal for guests with the same needs."""
+    return (
+        guest.memory_mib,
+        guest.vcpus,
+        guest.host or "",
+        guest.apart or "",
+        tuple(sorted(guest.bridges)),
+        tuple(sorted(guest.pools)),
+    )
+
+
+class _Choices:
+    """The hosts that guests with these needs fit on, by what one costs there."""
+
+    def __init__(self, guest: Guest, loads: Loads, cost: Cost) -> None:
+        self.needs, self._guest, self._loads, self._cost = _by_needs(guest), guest, loads, cost
+        self._costs: dict[str, float] = {}
+        names = loads if guest.host is None else [name for name in loads if name == guest.host]
+        for name in names:
+            self._look(name)
+        self._heap = [(cost, name) for name, cost in self._costs.items()]
+        heapq.heapify(self._heap)
+
+    def _look(self, name: str) -> None:
+        load = self._loads[name]
+        self._costs.pop(name, None)
+        if load.host.maintenance is None and load.lack(self._guest) is None:
+            self._costs[name] = self._cost(load, self._guest)
+
+    def changed(self, name: str) -> None:
+        """Look at that host again, where a guest was put."""
+        self._look(name)
+        if name in self._costs:
+            heapq.heappush(self._heap, (self._costs[name], name))
+
+    def best(self, guest: Guest) -> tuple[str | None, int]:
+        """The host where the guest costs least, and how many there are."""
+        barred = [name for name in self._costs if self._loads[name].namesake(guest)] if guest.uuid else []
+        found, skipped = None, []
+        while self._heap and found is None:
+            cost, name = heapq.heappop(self._heap)
+            if self._costs.get(name) != cost:
+                continue  # it was looked at again since
+            skipped.append((cost, name))
+            if name not in barred:
+                found = name
+        for each in skipped:
+            heapq.heappush(self._heap, each)
+        return found, len(self._costs) - len(barred)
+
+
+class _Packing:
+    """Guests put on hosts one after the other, each where it costs least. `left` are those without a host."""
+
+    def __init__(self, loads: Loads, cost: Cost) -> None:
+        self._loads, self._cost = loads, cost
+        self._done: dict[str, Placement] = {}
+        self.left: list[Guest] = []
+        self._choices: _Choices | None = None
+
+    def choose(self, guest: Guest) -> None:
+        """Put the guest on a host."""
+        if self._choices is None or self._choices.needs != _by_needs(guest):
+            self._choices = _Choices(guest, self._loads, self._cost)
+        name, count = self._choices.best(guest)
+        if name is None:
+            self._squeeze_in(guest)
+            return
+        self._loads[name].put(guest)
+        self._choices.changed(name)
+        one = "requested" if guest.host else "the only one with room" if count == 1 else ""
+        self._done[guest.name] = Placement(guest.name, name, one or f"least loaded with it, of {count}")
+
+    def placements(self) -> dict[str, Placement]:
+        """By guest; those without a host with the reasons."""
+        refusals: dict[tuple[t.Any, ...], str] = {}
+        for guest in self.left:
+            key = (_by_needs(guest), guest.name if guest.uuid else "")
+            if key not in refusals:
+                refusals[key] = refusal(guest, self._loads)
+            self._done[guest.name] = Placement(guest.name, None, refusals[key])
+        return self._done
+
+    def _squeeze_in(self, guest: Guest) -> None:
+        """Where a guest with the same needs has just been refused, nothing has changed since."""
+        again = bool(self.left) and not guest.uuid and _by_needs(self.left[-1]) == _by_needs(guest)
+        name = None if guest.host or again else self._make_room(guest)
+        if name is None:
+            self.left.append(guest)
+            return
+        self._choices = None
+        self._done[guest.name] = Placement(guest.name, name, "made room by placing a smaller new guest elsewhere")
+
+    def _make_room(self, guest: Guest) -> str | None:
+        """Move one guest of this batch to another host where that lets `guest` in."""
+        most_memory = max((load.memory_left for load in self._loads.values()), default=0)
+        most_cpu = max((load.cpu_left for load in self._loads.values()), default=0)
+        for name in sorted(self._loads, key=lambda name: (-self._loads[name].memory_left, name)):
+            load = self._loads[name]
+            for other in sorted(load.batch.values(), key=lambda each: (each.memory_mib, each.name)):
+                if other.host is not None or other.memory_mib > most_memory or other.vcpus > most_cpu:
+                    continue
+                if guest.memory_mib > load.memory_left + other.memory_mib or guest.vcpus > load.cpu_left + other.vcpus:
+                    continue
+                if self._exchanged(guest, other, name):
+                    return name
+        return None
+
+    def _exchanged(self, guest: Guest, other: Guest, name: str) -> bool:
+        """Whether the other guest went to another host, and this one took its place."""
+        load, loads = self._loads[name], self._loads
+        load.take(other)
+        targets = [to for to in loads if to != name and loads[to].reason(other) is None]
+        if not targets or load.reason(guest):
+            load.put(other)
+            return False
+        to = min(targets, key=lambda to: (self._cost(loads[to], other), to))
+        loads[to].put(other)
+        load.put(guest)
+        self._done[other.name] = Placement(other.name, to, f"made room for {guest.name} on {name}")
+        return True
