@@ -103,7 +103,10 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
         ({"arguments": {**WEB1, "remove_storage": True}}, "answers with what are no arguments .remove_storage"),
         ({"arguments": {**WEB1, "clone_of": "web2"}}, "answers with what are no arguments .clone_of"),
         ({"arguments": {**WEB1, "cloud_init": {}}}, "answers with what are no arguments .cloud_init"),
-        ({"arguments": {**WEB1, "disks": [{"name": "a", "image": "x"}]}}, r"answers with what are no arguments .disks\[\]"),
+        (
+            {"arguments": {**WEB1, "disks": [{"name": "a", "image": "x"}]}},
+            r"answers with what are no arguments .disks\[\]",
+        ),
         ({"arguments": {**WEB1, "name": "web2"}}, "does not answer with arguments of it"),
         ({"arguments": WEB1, "withheld_arguments": ["x"]}, "does not answer with arguments of it"),
         ({"arguments": {**WEB1, "colour": "red"}}, "answers with what are no arguments"),
@@ -149,7 +152,8 @@ def test_two_guests_never_share_a_secret() -> None:
 
 
 def test_guests_of_one_name_on_several_hosts_are_refused() -> None:
-    chosen = [{"name": name, "host": host} for name, host in (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))]
+    there = (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))
+    chosen = [{"name": name, "host": host} for name, host in there]
     assert list(_import.twins(chosen)) == [
         "cannot import web1: hyper1 and hyper2 each have a guest of that name; exclude one: --limit"
     ]
