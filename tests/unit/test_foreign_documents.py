@@ -308,9 +308,8 @@ def test_every_guest_is_made_again(
         shares.append(1 - losses.total() / values_there)
         gone += losses
     with capsys.disabled():
-        print(
-            f"\n{len(definitions)} guests, {len(shares)} made again; {sum(shares) / len(shares):.1%} is kept on average"
-        )
+        kept = sum(shares) / len(shares)
+        print(f"\n{len(definitions)} guests, {len(shares)} made again; {kept:.1%} is kept on average")
         lines = [*(f"   refused {place}: {why}" for place, why in refused.items())]
         lines += [f"{count:6} not imported: {why}" for why, count in left.most_common()]
         print("\n".join([*lines, *(f"{count:6} {place}" for place, count in gone.most_common(40))]))

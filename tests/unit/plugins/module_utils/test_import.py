@@ -142,8 +142,8 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
     ),
     "a channel whose socket has options": (
         (
-            "<channel type='unix'><source mode='connect' path='/run/libvirt/qemu/a'><reconnect enabled='yes' timeout='5'/></source>"
-            "<target type='virtio' name='a.b'/></channel>"
+            "<channel type='unix'><source mode='connect' path='/run/libvirt/qemu/a'><reconnect enabled='yes' timeout='5'/>"
+            "</source><target type='virtio' name='a.b'/></channel>"
         ),
         "",
         "",
@@ -159,15 +159,16 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
     ),
     "root ports of an older kind": (
         (
-            "<controller type='pci' index='0' model='pcie-root'/><controller type='pci' index='1' model='pcie-root-port'>"
-            "<model name='ioh3420'/></controller>"
+            "<controller type='pci' index='0' model='pcie-root'/>"
+            "<controller type='pci' index='1' model='pcie-root-port'><model name='ioh3420'/></controller>"
         ),
         "",
         "",
     ),
     "a disk of iSCSI without a server": (
         (
-            "<disk type='network' device='disk'><driver name='qemu' type='raw'/><source protocol='iscsi' name='iqn.x:y/1'/>"
+            "<disk type='network' device='disk'><driver name='qemu' type='raw'/>"
+            "<source protocol='iscsi' name='iqn.x:y/1'/>"
             f"<target dev='vdb' bus='virtio'/></disk>{DISK}</disk>"
         ),
         "",
@@ -179,8 +180,8 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
         "",
         "",
         (
-            "<firmware/><nvram type='network'><source protocol='nbd' name='vars'><host name='h.example.org' port='6000'/></source>"
-            "</nvram>"
+            "<firmware/><nvram type='network'><source protocol='nbd' name='vars'>"
+            "<host name='h.example.org' port='6000'/></source></nvram>"
         ),
     ),
     "what the machine says of itself in two ways": (

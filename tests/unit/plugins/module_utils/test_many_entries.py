@@ -76,9 +76,8 @@ TOLD_IN_XML: dict[str, t.Callable[[int], str]] = {
 
 def imported_xml(kind: str, count: int) -> None:
     """An import that options cannot tell, and its application to the guest itself."""
-    root = parse(
-        "<domain type='kvm'><name>g</name><memory>1</memory><vcpu>1</vcpu><os><type>hvm</type></os><devices/></domain>"
-    )
+    os = "<os><type>hvm</type></os>"
+    root = parse(f"<domain type='kvm'><name>g</name><memory>1</memory><vcpu>1</vcpu>{os}<devices/></domain>")
     root.find("devices").extend(parse(TOLD_IN_XML[kind](number)) for number in range(count))
     told = arguments(text(root), autostart=False)
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(told).validated_parameters)
@@ -90,9 +89,8 @@ def least(option: str, count: int) -> None:
     """The least options of a guest that exists."""
     said = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(said).validated_parameters)
-    bare = new.domain(
-        name="g", uuid="6695eb01-f6a4-8304-79aa-97f2502e193f", virt_type="kvm", arch="x86_64", machine="pc"
-    )
+    uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+    bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
     told = imported(domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
     assert len(told) == count and set(told[0]) <= set(ENTRIES[option](0))
 

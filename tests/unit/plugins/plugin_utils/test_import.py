@@ -152,9 +152,8 @@ def test_two_guests_never_share_a_secret() -> None:
 
 
 def test_guests_of_one_name_on_several_hosts_are_refused() -> None:
-    chosen = [
-        {"name": name, "host": host} for name, host in (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))
-    ]
+    there = (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))
+    chosen = [{"name": name, "host": host} for name, host in there]
     assert list(_import.twins(chosen)) == [
         "cannot import web1: hyper1 and hyper2 each have a guest of that name; exclude one: --limit"
     ]
