@@ -180,9 +180,9 @@ def _bare(said: t.Mapping[str, t.Any], root: Element) -> Element:
         new.domain(
             name=root.findtext("name"),
             uuid=root.findtext("uuid") or "",
-            virt_type=root.get("type"),
-            arch=kind.get("arch") or "",
-            machine=kind.get("machine") or "",
+            virt_type=root.get("type") or "",
+            arch="" if kind is None else kind.get("arch") or "",
+            machine="" if kind is None else kind.get("machine") or "",
             without=new.brought(said.get("xml")),
             ports=not any(one.get("type") == "pci" for one in said.get("controllers", ())),
         )
@@ -243,7 +243,8 @@ def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
 def _left(wish: Element, made: Element) -> list[Element]:
     """Devices that are not made."""
     there = overlay.Children(made.find("devices"))
-    return [one for one in overlay.told_apart_first(wish.find("devices")) if not there.has(one)]
+    devices = wish.find("devices")
+    return [] if devices is None else [one for one in overlay.told_apart_first(devices) if not there.has(one)]
 
 
 def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:

@@ -54,6 +54,8 @@ def _follows_from_target(address: Element) -> bool:
     Beside SCSI controllers of different models the place is also the choice of a driver.
     """
     target = address.getparent().find("target")
+    if target is None:
+        return False
     letters = re.fullmatch(r"(?:hd|sd|fd)([a-z]{1,3})", str(target.get("dev")))
     models = {one.get("model") for one in address.xpath("../../controller[@type='scsi']")}
     if letters is None or target.get("bus") not in _SEATS or (target.get("bus") == "scsi" and len(models) > 1):

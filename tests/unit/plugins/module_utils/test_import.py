@@ -536,3 +536,16 @@ def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.Mon
     )
     assert broken["arguments"] is None and broken["not_imported"][0]["path"] == "/domain"
     assert "cannot parse" in broken["not_imported"][0]["why"] and whole["arguments"]["name"] == "web1"
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "<domain type='kvm'><name>a</name><memory>1</memory><vcpu>1</vcpu><os><type>hvm</type></os></domain>",
+        "<domain><name>a</name><memory>1</memory><vcpu>1</vcpu><os/><devices/></domain>",
+        document("<disk type='file'><source file='/a'/><address type='drive' controller='0'/></disk>"),
+    ],
+)
+def test_the_least_of_a_definition_is_enough(xml: str) -> None:
+    """As programs write it, before libvirt has added to it."""
+    assert imported(xml, autostart=False).arguments["name"] in ("a", "web1")
