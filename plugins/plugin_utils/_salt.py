@@ -125,11 +125,11 @@ def _part(source: Source, found: _Variables, path: str, values: t.Mapping[str, t
 def _dotted(data: t.Mapping[str, t.Any], word: str) -> dict[str, t.Any]:
     """`virt:` and the older `virt.nic:`, `virt.disk:`, ..."""
     inner = merged(data.get(word))
-    told = dict(inner) if isinstance(inner, dict) else {}
+    merged_settings = dict(inner) if isinstance(inner, dict) else {}
     for key, value in data.items():
         if key.startswith(word + "."):
-            told.setdefault(key[len(word) + 1 :], value)
-    return told
+            merged_settings.setdefault(key[len(word) + 1 :], value)
+    return merged_settings
 
 
 def _minion(source: Source, found: _Variables) -> None:
@@ -140,8 +140,8 @@ def _minion(source: Source, found: _Variables) -> None:
 
 
 def _settings(source: Source, found: _Variables) -> None:
-    if told := _dotted(source.data, "virt"):
-        found.set(source.hosts, _salt_hosts.settings(_part(source, found, "virt", told), found.cloud))
+    if settings := _dotted(source.data, "virt"):
+        found.set(source.hosts, _salt_hosts.settings(_part(source, found, "virt", settings), found.cloud))
 
 
 def _pillar(source: Source, found: _Variables) -> None:
@@ -201,7 +201,7 @@ def _node(
     cpu = {"maximum": size.get("cpu"), "cpuset": own.pop("cpuset", None), "mode": own.pop("cpu_mode", None)}
     macs, host = own.pop("mac", None), own.pop("provider", None)
     profiles = {"disk": size.get("disk_profile") or "default", "nic": size.get("net_profile") or "default"}
-    told = {
+    values = {
         **common,
         "pool": own.pop("img_dest", None),
         "interfaces": [{"name": nic, "mac": mac} for nic, mac in macs.items()] if isinstance(macs, dict) else None,
@@ -210,8 +210,8 @@ def _node(
         "cpu": cpu,
         "mem": size.get("ram"),
     }
-    short = told.pop("name", None) or name
-    part = Part(found.notes, node.file, node.path, told)
+    short = values.pop("name", None) or name
+    part = Part(found.notes, node.file, node.path, values)
     hosts: Hosts = (str(host),) if host else EVERYWHERE
     _guest(part, f"{short}.{domain}" if domain else str(short), hosts, found, state="running")
 
@@ -251,21 +251,21 @@ def _calls(body: t.Any) -> t.Iterator[tuple[str | None, str, list[t.Any]]]:
 
 def _instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """A state for each of `names`."""
-    told: dict[str, t.Any] = {}
+    shared: dict[str, t.Any] = {}
     for one in arguments:
         if isinstance(one, dict):
-            told.update(one)
-    names = told.pop("names", None)
-    name = told.pop("name", None)
+            shared.update(one)
+    names = shared.pop("names", None)
+    name = shared.pop("name", None)
     if not isinstance(names, list):
-        yield str(name if name is not None else identity), told
+        yield str(name if name is not None else identity), shared
         return
     for one in names:
         key, own = one, None
         if isinstance(one, dict) and one:
             key = [*one][0]  # noqa: RUF015 - pylint takes no next() in a generator
             own = merged(one[key]) if len(one) == 1 else None
-        yield str(key), {**told, **(own if isinstance(own, dict) else {})}
+        yield str(key), {**shared, **(own if isinstance(own, dict) else {})}
 
 
 def _requisites(part: Part) -> None:
@@ -313,52 +313,52 @@ def _module_run(part: Part, name: str, hosts: Hosts, found: _Variables) -> None:
     """`virt.init`, called by a state; of the older and of the newer form."""
     init = next((key for key in ("virt.init", "virtng.init") if key in part), None)
     if init is not None:
-        told = merged(part.raw(init))
+        arguments = merged(part.raw(init))
     elif name in ("virt.init", "virtng.init"):
         kwargs = part.raw("kwargs")
-        told = {key: part.raw(key) for key in part.untaken()} | (kwargs if isinstance(kwargs, dict) else {})
-        told["name"] = told.pop("m_name", None)
+        arguments = {key: part.raw(key) for key in part.untaken()} | (kwargs if isinstance(kwargs, dict) else {})
+        arguments["name"] = arguments.pop("m_name", None)
     else:
         part.note("", "a function is no state; the guide Coming from Salt Virt has its counterpart")
         return
-    guest = told.pop("name", None) if isinstance(told, dict) else None
+    guest = arguments.pop("name", None) if isinstance(arguments, dict) else None
     if not isinstance(guest, str):
         part.note("", "it names no guest, and is left out")
         return
-    below = Part(part.notes, part.file, part.path, {"disk": "default", "nic": "default", **told})
+    below = Part(part.notes, part.file, part.path, {"disk": "default", "nic": "default", **arguments})
     _guest(below, guest, hosts, found, state="present" if below.truth("start") is False else "running")
 
 
 def _guest(part: Part, name: str, hosts: Hosts, found: _Variables, *, state: str) -> None:
-    told = _salt_guest.guest(part, name, found.cloud)
+    options = _salt_guest.guest(part, name, found.cloud)
     part.left()
-    told = {"name": told.pop("name"), "state": state, **told}
+    options = {"name": options.pop("name"), "state": state, **options}
     if hosts is not None:
         for host in hosts:
             found.hosts.setdefault(host, {})
         if len(hosts) == 1:
-            told["host"] = hosts[0]
+            options["host"] = hosts[0]
         else:
             part.note("", f"{', '.join(hosts)} each had a guest {name}; one is made, on one of them")
-    if problems := _problems(told):
+    if problems := _problems(options):
         part.note("", f"the guest {name} is not written: {'; '.join(problems)}")
-    elif found.guests.get(name, told) != told:
+    elif found.guests.get(name, options) != options:
         part.note("", f"the guest {name} is described twice; this description is not written")
     else:
-        found.guests[name] = told
+        found.guests[name] = options
 
 
-def _problems(told: t.Mapping[str, t.Any]) -> list[str]:
+def _problems(given: t.Mapping[str, t.Any]) -> list[str]:
     """What virt_domain would refuse."""
     options = {**domain_options.GUEST_OPTIONS, "host": {"type": "str"}}
-    result = ArgumentSpecValidator(options).validate(_with_secrets(untagged(dict(told))))
+    result = ArgumentSpecValidator(options).validate(_with_secrets(untagged(dict(given))))
     if result.error_messages:
         return list(result.error_messages)
     try:
         domain_options.wanted({**result.validated_parameters, "disk_profile": None, "nic_profile": None})
     except BadInput as error:
         return list(error.problems)
-    return [f"{option} is missing" for option in ("vcpus", "memory") if option not in told]
+    return [f"{option} is missing" for option in ("vcpus", "memory") if option not in given]
 
 
 def _with_secrets(value: t.Any) -> t.Any:
@@ -369,9 +369,9 @@ def _with_secrets(value: t.Any) -> t.Any:
 
 
 def _network(part: Part, name: str, hosts: Hosts, found: _Variables, *, active: bool) -> None:
-    told = _salt_hosts.network(part, name, active=active)
+    network = _salt_hosts.network(part, name, active=active)
     part.left()
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(untagged(told))
+    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(untagged(network))
     problems = list(result.error_messages)
     if not problems:
         try:
@@ -381,18 +381,18 @@ def _network(part: Part, name: str, hosts: Hosts, found: _Variables, *, active: 
     if problems:
         part.note("", f"the network {name} is not written: {'; '.join(problems)}")
     else:
-        found.add(hosts, "virt_networks", told)
+        found.add(hosts, "virt_networks", network)
 
 
 def _images(found: _Variables, image: t.Callable[[str], str | None]) -> None:
     """Where images of Salt's file server are on the controller; and those that no guest refers to are none."""
-    for (source, _pool), told in found.cloud.images.items():
+    for (source, _pool), entry in found.cloud.images.items():
         if source.startswith("salt://"):
             place = image(source.removeprefix("salt://").split("?", 1)[0])
-            told["src"] = place or told["name"]
+            entry["src"] = place or entry["name"]
             if place is None:
-                found.notes.append(Note("", source, f"it is not below salt_root; set src of {told['name']}"))
-        found.all.setdefault("virt_images", []).append(told)
+                found.notes.append(Note("", source, f"it is not below salt_root; set src of {entry['name']}"))
+        found.all.setdefault("virt_images", []).append(entry)
     for name, path in found.cloud.pools.items():
         found.add(EVERYWHERE, "storage_pools", {"name": name, "path": path})
 
@@ -421,8 +421,8 @@ def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterabl
     if common.get("virt_networks") or any("virt_networks" in found.hosts.get(host, {}) for host in names):
         found.notes.append(Note("", "virt_networks", "no role reads it; the guide Coming from Salt Virt has the play"))
     variables = dict.fromkeys(one for value in (common, guests, found.hosts) for one in placeholders(value))
-    told = [str(note) for note in dict.fromkeys(found.notes)]
-    files[REPORT] = _report(told, list(variables))
+    notes = [str(note) for note in dict.fromkeys(found.notes)]
+    files[REPORT] = _report(notes, list(variables))
     return Converted(files, list(dict.fromkeys(found.notes)), sorted(found.guests))
 
 

@@ -73,8 +73,8 @@ def disk(part: Part, cloud: Cloud) -> Device | None:
 
 def pool(part: Part, cloud: Cloud) -> str | None:
     """The pool of a new disk; Salt also takes a directory."""
-    told = part.text("pool") or cloud.images_path
-    return pool_of(part, "pool", told, cloud) if told and "/" in told else told
+    name = part.text("pool") or cloud.images_path
+    return pool_of(part, "pool", name, cloud) if name and "/" in name else name
 
 
 def _place(part: Part, cloud: Cloud, found: Device) -> bool:
@@ -163,26 +163,26 @@ def graphics(part: Part, name: str) -> Device | None:
     """The display; Salt's listens everywhere without a password, and ours on the host alone."""
     if (vnc := part.truth("enable_vnc")) and "graphics" not in part:
         return {"type": "vnc"}
-    told = part.part("graphics")
-    if told is None:
+    display = part.part("graphics")
+    if display is None:
         return {"type": "none"} if vnc is False else None
-    found = told.rows(texts="type keymap", numbers="port tls_port")
+    found = display.rows(texts="type keymap", numbers="port tls_port")
     for key in ("passwd", "password"):
-        if told.raw(key) is not None:
+        if display.raw(key) is not None:
             variable = f"vault_{word(name)}_graphics_password"
             found["password"] = Placeholder.of(variable)
-            told.note(key, f"set {variable} (ansible-vault); the password itself is not written")
-    listen = told.part("listen") if told.is_mapping("listen") else None
-    address = told.text("listen") if listen is None else listen.text("address")
+            display.note(key, f"set {variable} (ansible-vault); the password itself is not written")
+    listen = display.part("listen") if display.is_mapping("listen") else None
+    address = display.text("listen") if listen is None else listen.text("address")
     if address in _LOOPBACK or (address and "password" in found):
         found["listen"] = address
     elif found.get("type") not in (None, "none"):
-        said = f"on {address}" if address else "on all addresses"
-        told.note("listen", f"the display listened {said}; here it listens on 127.0.0.1 (see guide_consoles)")
+        where = f"on {address}" if address else "on all addresses"
+        display.note("listen", f"the display listened {where}; here it listens on 127.0.0.1 (see guide_consoles)")
     if listen:
         listen.raw("type")  # follows from the address
         listen.left()
-    told.left()
+    display.left()
     return found or None
 
 

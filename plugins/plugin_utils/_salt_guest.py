@@ -189,7 +189,9 @@ def _numa(part: Part, found: Guest) -> Guest:
         nodes = [(number, node, node.rows(texts="mode nodeset")) for number, node in numatune.named("memnodes")]
         for _number, node, _told in nodes:
             node.left()
-        found.update(present(nodes=[{"cell": _id(number), **told} for number, _node, told in nodes] or None))
+        found.update(
+            present(nodes=[{"cell": _id(number), **node_values} for number, _node, node_values in nodes] or None)
+        )
         numatune.left()
     return present(numa=found)
 
@@ -214,12 +216,12 @@ def _from_profile(
     part: Part, keys: t.Sequence[str], known: t.Container[str], option: str, items_option: str, items: list[Guest]
 ) -> Guest:
     found: Guest = {}
-    said = [(key, value) for key in keys if (value := part.text(key)) is not None]
-    for key, name in said:
+    values = [(key, value) for key in keys if (value := part.text(key)) is not None]
+    for key, name in values:
         if name in known:
             found[option] = name
         elif name != "default":
             part.note(key, f"there is no profile {name}; Salt takes its default then, and so does this")
-    if items or not said:
+    if items or not values:
         found[items_option] = items
     return found

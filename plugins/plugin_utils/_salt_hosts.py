@@ -30,14 +30,14 @@ def profiles(part: Part, cloud: Cloud) -> Variables:
     """Disk and interface profiles."""
     disks, nics = part.raw("disk"), part.raw("nic")
     found: Variables = {}
-    for option, key, told, known in (
+    for option, key, entries, known in (
         ("virt_disk_profiles", "disk", disks, cloud.disk_profiles),
         ("virt_nic_profiles", "nic", nics, cloud.nic_profiles),
     ):
-        if told is not None and not isinstance(told, dict):
+        if entries is not None and not isinstance(entries, dict):
             part.note(key, "it is not a mapping of profiles, and is left out")
             continue
-        for name, items in (told or {}).items():
+        for name, items in (entries or {}).items():
             below = Part(part.notes, part.file, f"{part.path}:{key}:{name}", {})
             parts = _items(below, items)
             made = [
@@ -69,8 +69,8 @@ def _items(place: Part, items: t.Any) -> list[Part]:
 def _named(place: Part, name: str, values: t.Any) -> Part:
     if values is not None and not isinstance(values, dict):
         place.note(name, "it is not a mapping, and is left out")
-    told = values if isinstance(values, dict) else {}
-    return Part(place.notes, place.file, f"{place.path}:{name}", {**told, "name": name})
+    mapping = values if isinstance(values, dict) else {}
+    return Part(place.notes, place.file, f"{place.path}:{name}", {**mapping, "name": name})
 
 
 def settings(part: Part, cloud: Cloud) -> Variables:
@@ -176,9 +176,9 @@ def _ip(part: Part) -> Variables | None:
 
 def _reservations(part: Part) -> list[Part]:
     """A list of them, or a mapping by address."""
-    told = part.raw("hosts")
+    hosts = part.raw("hosts")
     listed = (
-        [{"ip": ip, **one} for ip, one in told.items() if isinstance(one, dict)] if isinstance(told, dict) else told
+        [{"ip": ip, **one} for ip, one in hosts.items() if isinstance(one, dict)] if isinstance(hosts, dict) else hosts
     )
     return Part(part.notes, part.file, part.path, {"hosts": listed}).parts("hosts") or []
 
@@ -186,10 +186,10 @@ def _reservations(part: Part) -> list[Part]:
 def _dns(dns: Part) -> Variables:
     found: Variables = {}
     forwarders = dns.parts("forwarders") or []
-    told = [present(address=one.text("addr"), domain=one.text("domain")) for one in forwarders]
-    if any("address" not in one for one in told):
+    servers = [present(address=one.text("addr"), domain=one.text("domain")) for one in forwarders]
+    if any("address" not in one for one in servers):
         dns.note("forwarders", "one without addr is left out: names that only libvirt answers for are local_only here")
-    found.update(present(forwarders=[one for one in told if "address" in one] or None))
+    found.update(present(forwarders=[one for one in servers if "address" in one] or None))
     if txt := dns.part("txt"):
         found["txts"] = [{"name": name, "value": txt.text(name)} for name in txt.untaken()]
     if hosts := dns.part("hosts"):
@@ -274,15 +274,15 @@ def formula(part: Part) -> tuple[Variables, list[Variables]]:
     """`libvirt:` of the well-known formulas: settings of the daemon, and pools."""
     found: Variables = {}
     if daemon := part.part("libvirtd"):
-        told = {}
+        settings = {}
         for key in daemon.untaken():
             if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
                 daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
             elif not _SETTING.fullmatch(key):
                 daemon.skip("it is no setting of libvirtd.conf, and is left out", key)
             else:
-                told[key] = daemon.raw(key)
-        found.update(present(hypervisor_libvirtd_conf=told))
+                settings[key] = daemon.raw(key)
+        found.update(present(hypervisor_libvirtd_conf=settings))
     pools: list[Variables] = []
     if server := part.part("server"):
         for name, one in server.named("pool"):

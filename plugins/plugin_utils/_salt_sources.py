@@ -64,13 +64,13 @@ class Trees:
         except BadInput as error:
             raise BadInput(f"cannot read {path}: {'; '.join(error.problems)}") from error
         found = []
-        for minion, told in data.items():
-            if not isinstance(told, dict):
+        for minion, values in data.items():
+            if not isinstance(values, dict):
                 self.notes.append(Note(path, minion, "it is not a mapping; Salt may have printed an error"))
                 continue
             hosts = EVERYWHERE if minion == "local" else self._safe((minion,), "rendered", path)
-            states = any(isinstance(one, dict) and "__sls__" in one for one in told.values())
-            found.append(Source(f"{path} ({minion})", "states" if states else "pillar", told, hosts))
+            states = any(isinstance(one, dict) and "__sls__" in one for one in values.values())
+            found.append(Source(f"{path} ({minion})", "states" if states else "pillar", values, hosts))
         return found
 
     def minion(self, path: str) -> list[Source]:
@@ -138,8 +138,8 @@ def _both(first: tuple[bool, Hosts], second: tuple[bool, Hosts]) -> tuple[bool, 
 
 def _includes(path: str, data: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """Names of other files; one that begins with a dot is beside this one."""
-    told = data.get("include")
-    for one in told if isinstance(told, list) else []:
+    included = data.get("include")
+    for one in included if isinstance(included, list) else []:
         name = next(iter(one), "") if isinstance(one, dict) else one
         if isinstance(name, str):
             yield os.path.dirname(path).replace("/", ".") + name if name.startswith(".") else name

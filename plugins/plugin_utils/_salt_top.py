@@ -38,8 +38,8 @@ class Top:
         if not isinstance(body, dict):
             self.notes.append(Note(self.file, environment, "it is not a mapping, and is left out"))
             return
-        for expression, told in body.items():
-            entries = told if isinstance(told, list) else [told]
+        for expression, targets in body.items():
+            entries = targets if isinstance(targets, list) else [targets]
             kinds = [one["match"] for one in entries if isinstance(one, dict) and isinstance(one.get("match"), str)]
             files = [one for one in entries if isinstance(one, str)]
             kind = kinds[0] if kinds else _kind(expression)

@@ -65,39 +65,39 @@ def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = Fal
     shown = _display(display) if display is not None else {}
     withheld = {"graphics": shown} if display is not None and display.get("passwd") else {}
     left = _withhold(root, display if withheld else None)
-    said = _said(root)
+    given = _given(root)
     if shown and root.find("devices/graphics") is display:
-        said["graphics"] = shown
-    said = _accepted({"name": root.findtext("name"), **said, "autostart": autostart})
+        given["graphics"] = shown
+    given = _accepted({"name": root.findtext("name"), **given, "autostart": autostart})
     if root.get("type") in ("kvm", "qemu"):
-        said["virt_type"] = root.get("type")
-    said = _fitting(said, root)
+        given["virt_type"] = root.get("type")
+    given = _fitting(given, root)
     wish = stripped(domain.spelt_out(root))
-    said = _completed(_with_absences(said, root), root, wish)
-    left += _lost(said, root, wish)
+    given = _completed(_with_absences(given, root), root, wish)
+    left += _lost(given, root, wish)
     if least:
-        said = minimal(said, lambda rest: _made(rest, root))
-    return Import({**said, **({"uuid": root.findtext("uuid")} if uuid else {})}, withheld, left)
+        given = minimal(given, lambda rest: _made(rest, root))
+    return Import({**given, **({"uuid": root.findtext("uuid")} if uuid else {})}, withheld, left)
 
 
-def _said(root: Element) -> dict[str, t.Any]:
+def _given(root: Element) -> dict[str, t.Any]:
     """What options say of it."""
-    said = words(domain.DOMAIN, domain.read_fields(text(root)))
-    said["disks"] = [entry for entry in said.get("disks", []) if entry["name"] != "seed"]
-    said["interfaces"] = said.get("interfaces", [])
-    if "serials" in said:
-        said.pop("serial", None)
+    given = words(domain.DOMAIN, domain.read_fields(text(root)))
+    given["disks"] = [entry for entry in given.get("disks", []) if entry["name"] != "seed"]
+    given["interfaces"] = given.get("interfaces", [])
+    if "serials" in given:
+        given.pop("serial", None)
     # the others are serial ports
-    said["consoles"] = [console for console in said.get("consoles", []) if console.get("target")]
-    if "channels" in said and root.xpath("devices/channel[not(target/@name)]"):
-        said["channels"] = [channel for channel in said["channels"] if channel["name"] != "None"]
+    given["consoles"] = [console for console in given.get("consoles", []) if console.get("target")]
+    if "channels" in given and root.xpath("devices/channel[not(target/@name)]"):
+        given["channels"] = [channel for channel in given["channels"] if channel["name"] != "None"]
     if root.find("os").get("firmware"):  # by which libvirt chooses the loader
-        said.pop("loader", None)
-        said.get("nvram", {}).pop("template", None)
-    elif "loader" in said:
-        said.pop("firmware", None)
-        said.pop("secure_boot", None)
-    return {option: value for option, value in said.items() if value not in ({}, None)}
+        given.pop("loader", None)
+        given.get("nvram", {}).pop("template", None)
+    elif "loader" in given:
+        given.pop("firmware", None)
+        given.pop("secure_boot", None)
+    return {option: value for option, value in given.items() if value not in ({}, None)}
 
 
 def _display(display: Element) -> dict[str, t.Any]:
@@ -128,52 +128,52 @@ def _withhold(root: Element, withheld: Element | None) -> list[dict[str, str]]:
             device = one.xpath("ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/..")
             gone.setdefault(device[0] if device else one, "it holds a secret")
     gone = {one: why for one, why in gone.items() if gone.keys().isdisjoint(one.iterancestors())}
-    told = [
+    notes = [
         {"path": path_of(one), "why": why, **({"option": "graphics"} if one is withheld else {})}
         for one, why in gone.items()
     ]
     for one in gone:
         one.getparent().remove(one)
-    return told
+    return notes
 
 
 def _others(root: Element, kind: str, gone: t.Container[Element]) -> bool:
     return any(one not in gone for one in root.findall(f"devices/graphics[@type='{kind}']"))
 
 
-def _with_absences(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
+def _with_absences(given: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
     """Also what a new guest would have and this one has not."""
-    bare, found = (row.read(domain.spelt_out(one), domain.DOMAIN) for one in (_bare(said, root), root))
+    bare, found = (row.read(domain.spelt_out(one), domain.DOMAIN) for one in (_bare(given, root), root))
     for field, one in domain.DOMAIN.items():
         value: t.Any = None
         if isinstance(one, Items) and field != "consoles":
             names = [one.named(entry) for entry in found.get(field, ())]
             gone = [entry for entry in bare.get(field, ()) if one.named(entry) not in names]
             value = [{**{key: entry[key] for key in one.keys}, "state": "absent"} for entry in gone]
-            value = [*said.get(field.split(".")[0], []), *value] if "." not in field and value else value
+            value = [*given.get(field.split(".")[0], []), *value] if "." not in field and value else value
             if "." in field and value:
-                value = [*_dig(said, field), *value]
+                value = [*_dig(given, field), *value]
         elif isinstance(one, Presence) and bare.get(field) and found.get(field) is None:
             value = "none"
         elif isinstance(one, Flag) and bare.get(field) and not found.get(field):
             value = False
         if value not in (None, []):
             *way, last = field.split(".")
-            place = said
+            place = given
             for step in way:
                 place = place.setdefault(step, {})
             place[last] = value
-    return said
+    return given
 
 
-def _dig(said: dict[str, t.Any], field: str) -> list[t.Any]:
-    place: t.Any = said
+def _dig(given: dict[str, t.Any], field: str) -> list[t.Any]:
+    place: t.Any = given
     for step in field.split("."):
         place = (place or {}).get(step)
     return place or []
 
 
-def _bare(said: t.Mapping[str, t.Any], root: Element) -> Element:
+def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
     """A guest that is made now, before anything is said of it."""
     kind = root.find("os/type")
     return parse(
@@ -183,37 +183,37 @@ def _bare(said: t.Mapping[str, t.Any], root: Element) -> Element:
             virt_type=root.get("type") or "",
             arch="" if kind is None else kind.get("arch") or "",
             machine="" if kind is None else kind.get("machine") or "",
-            without=new.brought(said.get("xml")),
-            ports=not any(one.get("type") == "pci" for one in said.get("controllers", ())),
+            without=new.brought(given.get("xml")),
+            ports=not any(one.get("type") == "pci" for one in given.get("controllers", ())),
         )
     )
 
 
-def _made(said: t.Mapping[str, t.Any], root: Element) -> Element:
+def _made(given: t.Mapping[str, t.Any], root: Element) -> Element:
     """What the arguments make where the guest is not."""
-    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
-    return parse(domain.graft(text(_bare(said, root)), completed(wanted(result.validated_parameters), {})).xml)
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(given))
+    return parse(domain.graft(text(_bare(given, root)), completed(wanted(result.validated_parameters), {})).xml)
 
 
-def _completed(said: dict[str, t.Any], root: Element, wish: Element) -> dict[str, t.Any]:
+def _completed(given: dict[str, t.Any], root: Element, wish: Element) -> dict[str, t.Any]:
     """The options with the rest beside them in libvirt's own words.
 
     A device that has no identity, or that both together do not make, is told in those words alone.
     """
-    whole = {*_nowhere(said, wish), *_namesakes(wish)}
-    said = _without(said, whole)
+    whole = {*_nowhere(given, wish), *_namesakes(wish)}
+    given = _without(given, whole)
     while True:
-        plain = {option: value for option, value in said.items() if option != "xml"}
+        plain = {option: value for option, value in given.items() if option != "xml"}
         made = _made(plain, root)
         again = _with_like({one for one in _left(wish, made) if not overlay.identity(one)}, wish)
         if _without(plain, again) == plain:
             piece = remainder(wish, made, domain.SHAPE, whole)
-            said = plain if piece is None else {**plain, "xml": text(piece)}
-            again = {one for one in _left(wish, _made(said, root)) if one not in whole}
+            given = plain if piece is None else {**plain, "xml": text(piece)}
+            again = {one for one in _left(wish, _made(given, root)) if one not in whole}
             if not again:
-                return said
+                return given
         whole |= again
-        said = _without(said, again)
+        given = _without(given, again)
 
 
 def _namesakes(wish: Element) -> list[Element]:
@@ -233,11 +233,11 @@ def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
     }
 
 
-def _nowhere(said: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
+def _nowhere(given: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
     """Disks of which no option says where their bytes are: as an option, each would be a new one."""
-    told = {entry["name"] for entry in said.get("disks", []) if any(entry.get(option) for option in PLACES)}
+    placed = {entry["name"] for entry in given.get("disks", []) if any(entry.get(option) for option in PLACES)}
     disks = [one for one in wish.findall("devices/disk") if one.get("device", "disk") in ("disk", "lun")]
-    return [one for one in disks if disk.name_of(one) not in told]
+    return [one for one in disks if disk.name_of(one) not in placed]
 
 
 def _left(wish: Element, made: Element) -> list[Element]:
@@ -247,9 +247,9 @@ def _left(wish: Element, made: Element) -> list[Element]:
     return [] if devices is None else [one for one in overlay.told_apart_first(devices) if not there.has(one)]
 
 
-def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:
+def _without(given: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dict[str, t.Any]:
     """The options without what they say of some devices."""
-    rest, tags = dict(said), {one.tag for one in devices}
+    rest, tags = dict(given), {one.tag for one in devices}
     for field, one in domain.DOMAIN.items():
         option, tag = field.split(".")[0], f"{one.path}/".split("/")[1]
         if option not in rest or tag not in tags or not one.path.startswith("devices/"):
@@ -265,44 +265,44 @@ def _without(said: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> dic
     return rest
 
 
-def _lost(said: t.Mapping[str, t.Any], root: Element, wish: Element) -> list[dict[str, str]]:
+def _lost(given: t.Mapping[str, t.Any], root: Element, wish: Element) -> list[dict[str, str]]:
     """What is not made by the arguments."""
-    rest = remainder(wish, _made(said, root), domain.SHAPE)
+    rest = remainder(wish, _made(given, root), domain.SHAPE)
     if rest is None:
         return []
     return [{"path": path_of(one), "why": "no option says it"} for one in rest.iter(t.cast(t.Any, "*")) if not len(one)]
 
 
-def _accepted(said: dict[str, t.Any]) -> dict[str, t.Any]:
+def _accepted(given: dict[str, t.Any]) -> dict[str, t.Any]:
     """Without the options that are refused: libvirt takes what we do not."""
-    if _fits(said):
-        return said
-    fitting: dict[str, t.Any] = {"name": said["name"]}
-    for option in sorted(set(said) - {"name"}):
-        if _fits({**fitting, option: said[option]}):
-            fitting[option] = said[option]
+    if _fits(given):
+        return given
+    fitting: dict[str, t.Any] = {"name": given["name"]}
+    for option in sorted(set(given) - {"name"}):
+        if _fits({**fitting, option: given[option]}):
+            fitting[option] = given[option]
     return fitting
 
 
-def _fitting(said: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
+def _fitting(given: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
     """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
     while True:
-        result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
-        guest, bare = wanted(result.validated_parameters), text(_bare(said, root))
+        result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(given))
+        guest, bare = wanted(result.validated_parameters), text(_bare(given, root))
         misfits = validate.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
-        fewer = said
+        fewer = given
         for place, _reason in misfits:
             fewer = less(fewer, place)
-        if fewer == said:
-            return said
-        said = fewer
+        if fewer == given:
+            return given
+        given = fewer
 
 
-def less(said: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any]:
+def less(given: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any]:
     """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
     option, _, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
     where = f"{above}{option}"
-    one, value, rest = domain.DOMAIN.get(where), said.get(option), {**said}
+    one, value, rest = domain.DOMAIN.get(where), given.get(option), {**given}
     rest.pop(option, None)
     if isinstance(value, dict) and within:
         return {**rest, option: less(value, within, f"{where}.")}
@@ -311,8 +311,8 @@ def less(said: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any
     return rest
 
 
-def _fits(said: t.Mapping[str, t.Any]) -> bool:
-    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
+def _fits(given: t.Mapping[str, t.Any]) -> bool:
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(given))
     try:
         return not result.error_messages and bool(wanted(result.validated_parameters))
     except BadInput:

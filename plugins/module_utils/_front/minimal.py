@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["minimal"]
 
-Said = dict[str, t.Any]
+Given = dict[str, t.Any]
 
 # What libvirt writes where nobody says anything.
 _LIBVIRT: t.Mapping[str, t.Any] = {
@@ -38,27 +38,27 @@ _STAY = ("name", "virt_type", "machine", "disks", "interfaces", "xml", "uuid")
 _NUMBERS = ("vcpus", "memory")
 
 
-def minimal(said: Said, make: t.Callable[[Said], Element]) -> Said:
+def minimal(given: Given, make: t.Callable[[Given], Element]) -> Given:
     """Without each option that changes nothing in the document that `make` gives."""
-    said = _without_libvirts(copy.deepcopy(said))
+    given = _without_libvirts(copy.deepcopy(given))
     for option in _NUMBERS:
-        sizes = said.get(option)
+        sizes = given.get(option)
         if isinstance(sizes, dict) and set(sizes) == {"current", "maximum"} and sizes["current"] == sizes["maximum"]:
-            said[option] = sizes["current"]
-    whole = signature_of(make(said))
+            given[option] = sizes["current"]
+    whole = signature_of(make(given))
 
-    def needed(rest: Said) -> bool:
+    def needed(rest: Given) -> bool:
         return signature_of(make(rest)) != whole
 
-    for option in [option for option in said if option not in (*_STAY, *_NUMBERS)]:
-        rest = {key: value for key, value in said.items() if key != option}
+    for option in [option for option in given if option not in (*_STAY, *_NUMBERS)]:
+        rest = {key: value for key, value in given.items() if key != option}
         if needed(rest):
-            _prune(said, option, said[option], needed)
+            _prune(given, option, given[option], needed)
         else:
-            said = rest
+            given = rest
     for option in ("disks", "interfaces"):
-        _prune(said, option, said[option], needed)
-    return said
+        _prune(given, option, given[option], needed)
+    return given
 
 
 def _identities(table: Table) -> t.Iterator[tuple[str, t.Collection[str]]]:
@@ -73,7 +73,7 @@ _IDENTITIES = dict(_identities(DOMAIN))
 _IDENTITIES["disks"] = {*_IDENTITIES["disks"], "device", *PLACES}  # else a new disk is meant
 
 
-def _prune(said: Said, option: str, inside: t.Any, needed: t.Callable[[Said], bool]) -> None:
+def _prune(given: Given, option: str, inside: t.Any, needed: t.Callable[[Given], bool]) -> None:
     """Take away what is not needed from a dictionary, or from the entries of a list."""
     entries = [one for one in (inside if isinstance(inside, list) else [inside]) if isinstance(one, dict)]
     kept = _IDENTITIES.get(option, ())
@@ -83,12 +83,12 @@ def _prune(said: Said, option: str, inside: t.Any, needed: t.Callable[[Said], bo
     few = len(entries) <= _FEW
     for key in keys:
         having = [one for one in entries if key in one and (key not in kept or one[key] == "disk")]
-        for one in _drop(having, key, lambda: needed(said), len(having) if few else _DEPTH):
+        for one in _drop(having, key, lambda: needed(given), len(having) if few else _DEPTH):
             if few:
-                _prune(said, key, one[key], needed)
+                _prune(given, key, one[key], needed)
 
 
-def _drop(entries: list[Said], key: str, needed: t.Callable[[], bool], depth: int) -> list[Said]:
+def _drop(entries: list[Given], key: str, needed: t.Callable[[], bool], depth: int) -> list[Given]:
     """Take a key away from all entries, or else from each half of them; those that need it keep it.
 
     Deeper than that nobody looks: of many entries, it is in all or in none.
@@ -109,23 +109,23 @@ def _drop(entries: list[Said], key: str, needed: t.Callable[[], bool], depth: in
     return [one for part in (entries[:half], entries[half:]) for one in _drop(part, key, needed, depth - 1)]
 
 
-def _without_libvirts(said: Said) -> Said:
+def _without_libvirts(given: Given) -> Given:
     """What libvirt adds by itself."""
     for option, value in _LIBVIRT.items():
-        if said.get(option) == value:
-            said.pop(option)
+        if given.get(option) == value:
+            given.pop(option)
     for option, key, value in _INSIDE:
-        for entry in said[option] if isinstance(said.get(option), list) else [said.get(option) or {}]:
+        for entry in given[option] if isinstance(given.get(option), list) else [given.get(option) or {}]:
             if entry.get(key) == value:
                 del entry[key]
-    said["inputs"] = [entry for entry in said.get("inputs", []) if entry not in _INPUTS]
-    controllers = said.get("controllers", []) if "<controller" not in said.get("xml", "") else []
+    given["inputs"] = [entry for entry in given.get("inputs", []) if entry not in _INPUTS]
+    controllers = given.get("controllers", []) if "<controller" not in given.get("xml", "") else []
     ports = [entry for entry in controllers if entry["type"] == "pci"]
     spare = [(str(entry["index"]), entry.get("model")) for entry in ports if set(entry) <= {"type", "index", "model"}]
-    used = {disk.get("bus") for disk in said.get("disks", [])} & set(_CONTROLLERS)
-    used |= {"virtio-serial"} if any(one.get("state") != "absent" for one in said.get("channels", [])) else set()
+    used = {disk.get("bus") for disk in given.get("disks", [])} & set(_CONTROLLERS)
+    used |= {"virtio-serial"} if any(one.get("state") != "absent" for one in given.get("channels", [])) else set()
     added = [entry for entry in controllers if entry["type"] in used and len(entry) == 2]
     if (spare == _SPARE[: len(spare)] and len(spare) in (0, len(_SPARE))) or spare == [("0", "pci-root")]:
         added += ports
-    said["controllers"] = [entry for entry in said.get("controllers", []) if entry not in added]
-    return {option: value for option, value in said.items() if value != [] or option in _STAY}
+    given["controllers"] = [entry for entry in given.get("controllers", []) if entry not in added]
+    return {option: value for option, value in given.items() if value != [] or option in _STAY}

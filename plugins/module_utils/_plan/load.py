@@ -65,18 +65,18 @@ class Load:
         """What is against any guest with these needs."""
         host = self.host
         if host.bridges is not None and guest.bridges - host.bridges:
-            told = f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
-            return told, told
+            reason = f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
+            return reason, reason
         if host.pools is not None and guest.pools - host.pools:
-            told = f"has no active storage pool {', '.join(sorted(guest.pools - host.pools))}"
-            return told, told
+            reason = f"has no active storage pool {', '.join(sorted(guest.pools - host.pools))}"
+            return reason, reason
         if guest.memory_mib > self.memory_left:
             return "lacks memory", f"{_mib(self.memory_left)} of memory left"
         if guest.vcpus > self.cpu_left:
             return "lacks vcpus", f"{max(0, int(self.cpu_left))} vcpus left"
         if guest.apart and (guest.apart in self._apart or self._groups.get(guest.apart)):
-            told = f"has a guest of group {guest.apart}, whose guests stay apart"
-            return told, told
+            reason = f"has a guest of group {guest.apart}, whose guests stay apart"
+            return reason, reason
         return None
 
     def put(self, guest: Guest) -> None:
@@ -125,8 +125,8 @@ def refusal(guest: Guest, loads: Loads) -> str:
     kinds: dict[str, list[str]] = {}
     for name, (kind, _why) in reasons.items():
         kinds.setdefault(kind, []).append(name)
-    told = [_group(kind, names, loads) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))]
-    return f"{need}, of {len(reasons)}: {'; '.join(told)}"
+    groups = [_group(kind, names, loads) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))]
+    return f"{need}, of {len(reasons)}: {'; '.join(groups)}"
 
 
 def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:

@@ -59,7 +59,7 @@ def _starts(place: str) -> list[int]:
 
 def misfits(
     table: Table,
-    said: Values,
+    given: Values,
     element: Element | None = None,
     changed: t.Collection[str] | None = None,
     where: str = "",
@@ -69,18 +69,18 @@ def misfits(
     Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit
     that changed those places. What nobody touched is left alone.
     """
-    return _misfits(table, said, element, None if changed is None else _Edit(changed), where)
+    return _misfits(table, given, element, None if changed is None else _Edit(changed), where)
 
 
-def _misfits(table: Table, said: Values, element: Element | None, edit: _Edit | None, where: str) -> Misfits:
+def _misfits(table: Table, given: Values, element: Element | None, edit: _Edit | None, where: str) -> Misfits:
     new = edit is None or edit.made(where)
     touched = {field for field in table if edit is None or new or field in edit.fields(where)}
     if not touched:
         return
-    values = said if element is None else {**_identity(table, said), **read(element, table)}
+    values = given if element is None else {**_identity(table, given), **read(element, table)}
     for field, row in table.items():
         if isinstance(row, Items):
-            items = [item for item in said.get(field) or () if item.state == "present"]
+            items = [item for item in given.get(field) or () if item.state == "present"]
             index = None if element is None or not items else row.index(element)
             for item in items:
                 yield from _of_entry(row, item, index, edit, f"{where}{field}[{item.name}]")
@@ -91,19 +91,19 @@ def _misfits(table: Table, said: Values, element: Element | None, edit: _Edit | 
 
 
 def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, place: str) -> Misfits:
-    said = {**row.identity(item.name), **item.fields}
+    given = {**row.identity(item.name), **item.fields}
     entry = None if index is None else row.entry(index, item)
-    yield from _misfits(row.table, said, entry, edit, place + ".")
+    yield from _misfits(row.table, given, entry, edit, place + ".")
     if entry is not None and edit is not None and edit.touched(place):
-        values = {**_identity(row.table, said), **read(entry, row.table)}
+        values = {**_identity(row.table, given), **read(entry, row.table)}
         missing = [option_of(field) for field in row.needed if values.get(field) is None]
         if missing:
             yield place, f"creating it requires {' and '.join(missing)}"
         yield from ((place, reason) for reason in row.check(entry, values))
 
 
-def _identity(table: Table, said: Values) -> Values:
-    return {key: value for key, value in said.items() if key not in table}
+def _identity(table: Table, given: Values) -> Values:
+    return {key: value for key, value in given.items() if key not in table}
 
 
 def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], where: str, *, silent: bool) -> Misfits:

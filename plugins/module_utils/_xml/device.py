@@ -147,9 +147,9 @@ def _hostdev_marks(device: Element) -> t.Iterator[Mark]:
 
 def _hostdev_sought(item: Item) -> t.Iterator[Mark]:
     kind = _kind_of(item.fields)
-    told = tuple(_of_kind(kind, item.fields).items())
-    if told:
-        yield kind, told
+    values = tuple(_of_kind(kind, item.fields).items())
+    if values:
+        yield kind, values
 
 
 def _new_hostdev(device: Element, item: Item) -> None:

@@ -70,8 +70,8 @@ def cpu(xml: str) -> tuple[str | None, str | None, str]:
     """
     root = parse(xml)
     found, kind = root.find("cpu"), root.find("os/type")
-    told = found is not None and found.find("model") is not None
-    return text(found) if told else None, kind.get("machine"), root.get("type")
+    has_model = found is not None and found.find("model") is not None
+    return text(found) if has_model else None, kind.get("machine"), root.get("type")
 
 
 def has_agent(xml: str) -> bool:

@@ -280,12 +280,12 @@ class Items(Row):
     def summary(self, element: Element) -> str:
         """An entry in a diff."""
         values = self.values(element)
-        said = [
+        pairs = [
             (field, self.table[field].display(shown(field, values[field])))
             for field in self.shown
             if values.get(field) is not None
         ]
-        return " ".join(_word(field, value) for field, value in said) or "present"
+        return " ".join(_word(field, value) for field, value in pairs) or "present"
 
     def clear(self, element: Element) -> None:
         """Nothing: an entry goes only when that is said, and a list is never in the way without a word."""
