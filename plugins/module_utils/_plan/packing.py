@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 __all__ = ["packed"]
 
 Cost = t.Callable[[Load, Guest], float]
+Size = t.Callable[[t.Sequence[float]], float]
 
 
 def _skewed(load: Load, guest: Guest) -> float:
@@ -33,18 +34,25 @@ def _first(_load: Load, _guest: Guest) -> float:
     return 0.0
 
 
-# In which order guests come (True: by the sum of their shares of the biggest host, False: by the larger one), and what
-# they cost on a host. The first spreads them evenly. The others are for guests that remain: those that keep memory and
-# processors of a host alike pack most where both are scarce, none always.
-_RULES: tuple[tuple[bool, Cost], ...] = (
-    (False, Load.cost),
-    (True, _skewed),
-    (False, _skewed),
-    (True, _skew_after),
-    (False, Load.skew),
-    (True, Load.skew),
-    (False, _skew_after),
-    (False, _first),
+def _smallest(shares: t.Iterable[float]) -> float:
+    return -max(shares)
+
+
+# How large a guest is by its shares of the biggest host, the largest comes first; and what it costs on a host. The
+# first rule spreads guests evenly. The others are for those that remain: rules that keep memory and processors of a host
+# alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest first
+# leave fewest.
+_RULES: tuple[tuple[Size, Cost], ...] = (
+    (max, Load.cost),
+    (sum, _skewed),
+    (max, _skewed),
+    (sum, _skew_after),
+    (max, Load.skew),
+    (sum, Load.skew),
+    (max, _skew_after),
+    (max, _first),
+    (_smallest, _skewed),
+    (_smallest, _first),
 )
 
 
@@ -60,9 +68,9 @@ def packed(
     empty = {host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}
     hopeless = sum(not any(_may_take(load, guest) for load in empty.values()) for guest in guests)
     best: _Packing | None = None
-    for by_sum, cost in _RULES:
+    for size, cost in _RULES:
         packing = _Packing({host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}, cost)
-        for guest in _ordered(guests, empty, last, by_sum=by_sum):
+        for guest in _ordered(guests, empty, last, size):
             packing.choose(guest)
         if best is None or len(packing.left) < len(best.left):
             best = packing
@@ -75,16 +83,19 @@ def _may_take(load: Load, guest: Guest) -> bool:
     return guest.host in (None, load.host.name) and load.reason(guest) is None
 
 
-def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], *, by_sum: bool) -> list[Guest]:
-    """Big ones first; those with the same needs one after the other."""
+def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], size: Size) -> list[Guest]:
+    """The largest first; those with the same needs one after the other."""
     memory = max((load.memory_room for load in loads.values()), default=1.0)
     cpu = max((load.cpu_room for load in loads.values()), default=1.0)
-
-    def size(guest: Guest) -> float:
-        shares = (guest.memory_mib / memory, guest.vcpus / cpu)
-        return sum(shares) if by_sum else max(shares)
-
-    return sorted(guests, key=lambda guest: (guest.name in last, -size(guest), _by_needs(guest), guest.name))
+    return sorted(
+        guests,
+        key=lambda guest: (
+            guest.name in last,
+            -size((guest.memory_mib / memory, guest.vcpus / cpu)),
+            _by_needs(guest),
+            guest.name,
+        ),
+    )
 
 
 def _by_needs(guest: Guest) -> tuple[t.Any, ...]:
