@@ -39,9 +39,9 @@ def _smallest(shares: t.Iterable[float]) -> float:
 
 
 # How large a guest is by its shares of the biggest host, the largest comes first; and what it costs on a host. The
-# first rule spreads guests evenly. The others are for those that remain: rules that keep memory and processors of a host
-# alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest first
-# leave fewest.
+# first rule spreads guests evenly. The others are for those that remain: rules that keep memory and processors of a
+# host alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest
+# first leave fewest.
 _RULES: tuple[tuple[Size, Cost], ...] = (
     (max, Load.cost),
     (sum, _skewed),
