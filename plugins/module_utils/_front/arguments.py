@@ -300,7 +300,7 @@ def _fitting(given: dict[str, t.Any], root: Element) -> dict[str, t.Any]:
 
 def less(given: dict[str, t.Any], place: str, above: str = "") -> dict[str, t.Any]:
     """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
-    option, _, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
+    option, _brackets, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
     where = f"{above}{option}"
     one, value, rest = domain.DOMAIN.get(where), given.get(option), {**given}
     rest.pop(option, None)
