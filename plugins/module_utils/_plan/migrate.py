@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = [
     "Abort",
@@ -102,19 +101,14 @@ class CopyFile(MigrateStep):
 
 
 class Migrate(MigrateStep):
-    """Let libvirt move the running guest."""
+    """Let libvirt move the running guest. How much is copied is no part of the step: the guest goes on writing."""
 
-    template = "migrate {1.guest} to {1.dest} ({0.disks}; {0.size} of disk)"
+    template = "migrate {1.guest} to {1.dest} ({0.disks})"
 
     @property
     def disks(self) -> str:
         """How each is brought."""
         return ", ".join(f"{disk.target} {disk.how}" for disk in self.move.disks if disk.how != COPY) or "no disks"
-
-    @property
-    def size(self) -> str:
-        """How much is copied."""
-        return bytes_text(sum(disk.bytes_to_move for disk in self.move.disks if disk.how in COPIED))
 
 
 class Reserve(MigrateStep):

@@ -247,7 +247,7 @@ def test_steps_name_what_they_do() -> None:
         and "base.qcow2" not in texts[1]
         and texts[3].startswith("copy /images/vdd.qcow2")
     )
-    assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta; 2 GiB of disk)"
+    assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta)"
     assert "(no disks; 0 " in str(steps(move())[1])
 
 
