@@ -203,6 +203,8 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
         ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"max_moves": 0}, []),
         ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"stay": ["web2"]}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"stay": ["web1"]}, []),
+        # but one that gains less than half as much does not come first
+        ([even("a", 4096), even("b", 0)], [on("a", "web3", 128), FIRST], {"max_moves": 1}, [TO_B]),
         # hosts that differ by less are even
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.0}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.1}, []),

@@ -406,3 +406,9 @@ def test_where_memory_and_processors_are_scarce_guests_are_packed_again() -> Non
     found = placed([*spread, guest("big", 1, 9000)], hosts, policy=TIGHT)
     assert found == {**placed(spread, hosts, policy=TIGHT), "big": None}
     assert sorted(str(found[one.name]) for one in spread) == ["h0", "h0", "h1", "h1"]
+
+
+def test_where_a_host_is_too_small_for_all_fewest_are_left() -> None:
+    several = [guest(f"web{number}", 1, 250) for number in range(4)]
+    found = placed([guest("big", 1, 900), *several], [host("a", 8, 1000)], policy=TIGHT)
+    assert found == {"big": None, **{one.name: "a" for one in several}}
