@@ -119,7 +119,7 @@ host:
 
 
 from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
-from ansible_collections.corral.virt.plugins.module_utils._front import describe
+from ansible_collections.corral.virt.plugins.module_utils._front.describe_host import describe_host
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
@@ -131,7 +131,7 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
-            host = describe.describe_host(connection, cpus=module.params["baseline"])
+            host = describe_host(connection, cpus=module.params["baseline"])
     here = host["bridges"] is not None  # behind a remote connection is another host
     module.exit_json(changed=False, host={**host, "maintenance": maintenance.read() if here else None})
 

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import describe, guest
+from ansible_collections.corral.virt.plugins.module_utils._front import describe, describe_host, guest, overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -113,9 +113,19 @@ def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
     assert [one["type"] for one in seen["graphics"]] == ["spice", "vnc"]
 
 
+def test_an_overview_says_a_part_of_the_description(connection: t.Any) -> None:
+    prepare(connection, next(case for case in CASES if case.name == "stranger_nothing_said"))
+    [full], [part] = describe.describe_guests(connection), overview.guests(connection)
+    for name in ("disks", "interfaces", "graphics"):
+        full[name] = [
+            {key: item[key] for key in own if key in item} for own, item in zip(part[name], full[name], strict=True)
+        ]
+    assert part == {key: full[key] for key in part}
+
+
 def test_a_host_is_described(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "state_running_to_running"))
-    seen = describe.describe_host(connection)
+    seen = describe_host.describe_host(connection)
     assert [one["name"] for one in seen["pools"]] == ["default"] and seen["pools"][0][
         "path"
     ] == "/var/lib/libvirt/images"

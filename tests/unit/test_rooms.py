@@ -232,7 +232,7 @@ BUDGETS_KIB = {
     "virt_domain": 194,
     "virt_domains": 194,
     "virt_domain_info": 119,
-    "virt_host_info": 73,
+    "virt_host_info": 33,
     "virt_image": 110,
 }
 BUDGETS_KIB |= {

@@ -1,0 +1,88 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Describe a hypervisor as data, for reports and placement."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._front import overview
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+
+__all__ = ["describe_host"]
+
+_RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
+
+
+def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """A hypervisor: processors, memory (total, and free after what guests may use), capabilities, pools, guests.
+
+    With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
+    """
+    node = query.node(connection)
+    capabilities = host_xml.host(query.capabilities(connection))
+    found = overview.guests(connection)
+    running = [guest for guest in found if guest["state"] in ("running", "paused")]
+    used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
+    bridges, networks = query.links(connection)
+    found_networks = figures.networks(connection) if networks else []
+    pools = [_without_xml(item, host_xml.pool(item["xml"])) for item in query.pools(connection)]
+    kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
+    virt_type = "kvm" if "kvm" in kinds else "qemu"
+    details = figures.domain_capabilities(connection, virt_type)
+    capable = host_xml.domain_capabilities(details) if details else {}
+    own = capable.get("host_model_xml")
+    common = [*([own] if own else []), *cpus]
+    baseline = figures.baseline(connection, virt_type, capabilities["arch"], common) if cpus else None
+    return {
+        **({"cpu_baseline": host_xml.cpu_model(baseline)} if baseline else {}),
+        **node,
+        "uuid": capabilities["uuid"],
+        "arch": capabilities["arch"],
+        "cpu_model": capabilities["cpu_model"],
+        "cpu_vendor": capabilities["cpu_vendor"],
+        "security_drivers": capabilities["security_drivers"],
+        "virt_types": kinds,
+        "machines": capabilities["machines"].get(capabilities["arch"]) or [],
+        "domain_capabilities": capable,
+        "memory_reserved_mib": _RESERVED_MIB,
+        "memory_used_mib": used_mib,
+        "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
+        "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
+        "bridges": None if bridges is None else sorted(bridges),
+        "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],
+        "pools": pools,
+        "guests": [_brief(guest, pools) for guest in found],
+    }
+
+
+def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {**{key: value for key, value in item.items() if key != "xml"}, **more}
+
+
+def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """What placement and balance decide by."""
+    disks = [item for item in guest["disks"] if item.get("source")]
+    directories = {item["source"].rpartition("/")[0] for item in disks}
+    volumes = {item["volume"].partition("/")[0] for item in guest["disks"] if item.get("volume")}
+    sizes = [
+        item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks
+    ]
+    return {
+        "name": guest["name"],
+        "uuid": guest["uuid"],
+        "state": guest["state"],
+        "autostart": guest["autostart"],
+        "vcpus": guest["vcpus"]["current"],
+        "memory_mib": guest["memory"]["maximum_mib"],
+        "disk_mib": sum(sizes) // (1024 * 1024),
+        "bridges": sorted({nic["bridge"] for nic in guest["interfaces"] if nic.get("bridge")}),
+        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | volumes),
+        "tags": guest["tags"],
+        "unfinished": guest["unfinished"],
+        "moving": guest["moving"],
+        "moving_from": guest["moving_from"],
+    }

@@ -1,0 +1,123 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What reports and placement read of a guest's document: a part of what its tables say, in the same words.
+
+Without the tables, which are most of what travels to a host; a test compares both on every example.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
+from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+
+__all__ = ["is_kept", "nics", "read", "recorded"]
+
+_GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
+_PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
+
+Element = ElementTree.Element
+
+
+def read(xml: str) -> tuple[dict[str, t.Any], Element]:
+    """Tags, vCPUs, memory in MiB, disks, interfaces, displays, and whether a serial console opens; and the root."""
+    root = ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)
+    maximum, memory = _number(root, "vcpu"), _number(root, "memory")
+    vcpu = root.find("vcpu")
+    current = None if vcpu is None else vcpu.get("current")
+    return {
+        "tags": texts(root, f"{_GUEST}/{{{CORRAL}}}tag"),
+        "vcpus": {"current": int(current) if current else maximum, "maximum": maximum},
+        "memory": {
+            "current_mib": (_number(root, "currentMemory") or memory or 0) // 1024,
+            "maximum_mib": (memory or 0) // 1024,
+        },
+        "disks": [_disk(device) for device in root.iterfind("devices/disk")],
+        "interfaces": [_interface(device) for device in root.iterfind("devices/interface")],
+        "graphics": [_display(device) for device in root.iterfind("devices/graphics")],
+        "console": any(root.find(f"devices/{port}[@type='pty']") is not None for port in ("serial", "console")),
+    }, root
+
+
+def recorded(root: Element) -> dict[str, t.Any]:
+    """What the collection remembers of where a guest is: the addresses of its seed, those seen, and its migration."""
+    moving = root.find(f"{_GUEST}/{{{CORRAL}}}moving")
+    return {
+        "addresses": texts(root, f"{_GUEST}/{{{CORRAL}}}address"),
+        "seen": texts(root, f"{_SEEN}/{{{SEEN}}}at"),
+        "unfinished": root.find(f"{_GUEST}/{{{CORRAL}}}making") is not None,
+        "moving": None if moving is None else moving.text,
+        "moving_from": None if moving is None else moving.get("from"),
+    }
+
+
+def is_kept(root: Element) -> bool:
+    """Whether the collection keeps anything with the guest, tags included."""
+    return root.find(_GUEST) is not None or root.find(_SEEN) is not None
+
+
+def nics(root: Element) -> tuple[Nic, ...]:
+    """The interfaces as the host's network sees them.
+
+    Only a running guest's have a device, and only those on a bridge one of their own.
+    """
+    found = []
+    for device in root.iterfind("devices/interface"):
+        bridge, mac = _of(device, "source", "bridge") or "", _of(device, "mac", "address")
+        if mac:
+            found.append(Nic(mac.lower(), (_of(device, "target", "dev") or "") if bridge else "", bridge))
+    return tuple(found)
+
+
+def texts(root: Element, path: str) -> list[str]:
+    """Of the elements at that place."""
+    return [element.text or "" for element in root.iterfind(path)]
+
+
+def _number(root: Element, path: str) -> int | None:
+    text = root.findtext(path)
+    return int(text) if text else None
+
+
+def _of(device: Element, part: str, attribute: str) -> str | None:
+    found = device.find(part)
+    return None if found is None else found.get(attribute)
+
+
+def _said(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _disk(device: Element) -> dict[str, t.Any]:
+    source = device.find("source")
+    place = {} if source is None else source.attrib
+    return _said(
+        {
+            "target": _of(device, "target", "dev"),
+            "format": _of(device, "driver", "type"),
+            "source": place.get("file") or place.get("dev") or place.get("name"),
+            "pool": place.get("pool"),
+            "volume": place.get("volume"),
+        }
+    )
+
+
+def _interface(device: Element) -> dict[str, t.Any]:
+    own = {name: _of(device, "source", name) for name in ("bridge", "network") if device.get("type") == name}
+    return _said({"mac": _of(device, "mac", "address"), "type": device.get("type"), **own})
+
+
+def _display(device: Element) -> dict[str, t.Any]:
+    ports = {name: device.get(attribute) for name, attribute in _PORTS.items()}
+    listen = _of(device, "listen", "address")
+    return _said(
+        {
+            "type": device.get("type"),
+            **{name: int(port) if port else None for name, port in ports.items()},
+            "listen": listen,
+        }
+    )

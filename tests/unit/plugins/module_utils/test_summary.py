@@ -1,0 +1,95 @@
+"""The summary of a guest's document against the tables that say the same, on every example."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, interface, record, summary
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.tests.golden.case import GOLDEN
+
+DOCUMENTS = sorted({path.resolve() for path in GOLDEN.glob("**/*.xml") if "<domain" in path.read_text()[:2000]})
+KEYS = {
+    "disks": ("target", "format", "source", "pool", "volume"),
+    "interfaces": ("mac", "type", "bridge", "network"),
+    "graphics": ("type", "port", "tls_port", "websocket", "listen"),
+}
+RECORD = """<domain><name>web1</name><devices/><metadata>
+  <c:guest xmlns:c="urn:corral:virt:guest:1">
+    <c:tag>front</c:tag><c:address>192.0.2.7</c:address><c:making>/x/web1.qcow2</c:making>
+    <c:moving from="4a5b">hyper2</c:moving>
+  </c:guest>
+  <s:guest xmlns:s="urn:corral:virt:seen:1"><s:at>52:54:00:00:00:01 192.0.2.8 arp 1700000000</s:at></s:guest>
+</metadata></domain>"""
+
+
+def part(name: str, found: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    return [{key: item[key] for key in KEYS[name] if key in item} for item in found]
+
+
+def of_tables(xml: str) -> dict[str, t.Any]:
+    root, fields = parse(xml), domain.read_fields(xml)
+    return {
+        "tags": list(fields.get("tags", ())),
+        "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
+        "memory": {
+            "current_mib": fields.get("memory.current_kib", 0) // 1024,
+            "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
+        },
+        "disks": part("disks", disk.read_all(root)),
+        "interfaces": part("interfaces", interface.read_all(root)),
+        "graphics": part("graphics", graphics.read_all(root)),
+        "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
+    }
+
+
+def record_of_tables(xml: str) -> dict[str, t.Any]:
+    kept = record.read(xml)
+    lists = {name: list(kept.get(name, ())) for name in ("addresses", "seen")}
+    return {
+        **lists,
+        "unfinished": bool(kept.get("making")),
+        "moving": kept.get("moving"),
+        "moving_from": kept.get("moving_from") if kept.get("moving") else None,
+    }
+
+
+def test_there_are_documents() -> None:
+    assert len(DOCUMENTS) > 100
+
+
+@pytest.mark.parametrize("xml", [*map(Path.read_text, DOCUMENTS), RECORD])
+def test_it_says_what_the_tables_say(xml: str) -> None:
+    found, root = summary.read(xml)
+    assert found == of_tables(xml)
+    assert summary.recorded(root) == record_of_tables(xml)
+    assert summary.is_kept(root) == record.is_kept(parse(xml))
+    assert summary.nics(root) == interface.nics(parse(xml))
+
+
+def test_a_record_is_read() -> None:
+    found, root = summary.read(RECORD)
+    assert (found["tags"], summary.recorded(root)) == (
+        ["front"],
+        {
+            "addresses": ["192.0.2.7"],
+            "seen": ["52:54:00:00:00:01 192.0.2.8 arp 1700000000"],
+            "unfinished": True,
+            "moving": "hyper2",
+            "moving_from": "4a5b",
+        },
+    )
+
+
+def test_interfaces_are_seen_as_the_network_of_the_host_sees_them() -> None:
+    _found, root = summary.read(
+        """<domain><devices>
+        <interface type='bridge'><mac address='52:54:00:AA:00:01'/><source bridge='br0'/><target dev='vnet0'/></interface>
+        <interface type='network'><mac address='52:54:00:aa:00:02'/><source network='n'/><target dev='vnet1'/></interface>
+        <interface type='user'/></devices></domain>"""
+    )
+    assert summary.nics(root) == (Nic("52:54:00:aa:00:01", "vnet0", "br0"), Nic("52:54:00:aa:00:02"))
