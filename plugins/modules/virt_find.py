@@ -32,8 +32,8 @@ options:
     type: dict
     required: true
   results:
-    description: Registered results of M(corral.virt.virt_state_info), by host. A host without a result counts as
-      unreachable.
+    description: Registered results of M(corral.virt.virt_state_info) or M(corral.virt.virt_host_info), by host. A host
+      without a result counts as unreachable.
     type: dict
     required: true
 """

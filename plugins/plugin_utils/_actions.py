@@ -72,13 +72,20 @@ class Action:
     verb: str  # in a sentence, before a guest's name
     domain: t.Mapping[str, t.Any]  # what it says of each guest
     from_states: tuple[str, ...]  # of guests that it acts on; empty for any
-    arguments: t.Mapping[str, Argument]
+    declared: t.Mapping[str, t.Any]  # its arguments, as the catalogue says them
+    options_of: t.Mapping[str, t.Any]  # a module whose options are arguments by their own names
     inside: str | None  # the argument that takes the same options as a dictionary
     only_inside: tuple[str, ...]
     survey: tuple[str, ...]  # arguments that a job template asks for
     template: bool  # whether there is a job template for it
     authority: bool  # whether it signs certificates
     collections: tuple[str, ...]  # that it needs
+
+    @functools.cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """What it takes, by name: worked out where somebody asks, as the options of a module take long to import."""
+        own = {name: _argument(name, spec or {}) for name, spec in self.declared.items()}
+        return {**_options(self.options_of), **own}
 
 
 @functools.cache
@@ -116,7 +123,8 @@ def action(name: str) -> Action:
         verb=entry.get("verb") or name.replace("_", " "),
         domain=entry.get("domain") or {},
         from_states=tuple(entry.get("from") or ()),
-        arguments={**_options(module), **{key: _argument(key, entry_spec or {}) for key, entry_spec in given.items()}},
+        declared=given,
+        options_of=module,
         inside=module.get("inside"),
         only_inside=tuple(module.get("only_inside") or ()),
         survey=tuple(entry.get("survey") or (name for name in given if name != "virt_group")),

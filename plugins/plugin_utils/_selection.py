@@ -63,12 +63,12 @@ class Copy:
 def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Results of the hosts that answered.
 
-    Raises BadInput, naming each host, for what `virt_state_info` never answers.
+    Raises BadInput, naming each host, for what `virt_state_info` and `virt_host_info` never answer.
     """
     answered = {
-        host: result
+        host: _guests_of(result)
         for host, result in results.items()
-        if isinstance(result, dict) and "domains" in result and not result.get("failed")
+        if isinstance(result, dict) and ("domains" in result or "host" in result) and not result.get("failed")
     }
     odd = [host for host, result in answered.items() if not _is_answer(result)]
     if odd:
@@ -77,6 +77,13 @@ def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             printable([f"{host}: its list of guests cannot be read; {remedy} 'all:!{host}'" for host in odd])
         )
     return answered
+
+
+def _guests_of(result: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """What `virt_host_info` answers, as `virt_state_info` does."""
+    if "domains" in result or not isinstance(result["host"], dict):
+        return {"domains": None, **result}
+    return {"domains": result["host"].get("guests")}
 
 
 def _is_answer(result: t.Mapping[str, t.Any]) -> bool:

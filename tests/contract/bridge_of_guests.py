@@ -100,11 +100,11 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         searches = {UUID.format(number): steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)}
         outcomes = addresses.find(connection, searches, named=True)
         told["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
-        told["notes"] = addresses._notes(outcomes)
-        todo = addresses._changes(outcomes)
+        told["notes"] = addresses.notes(outcomes)
+        todo = addresses.changes(outcomes)
         told["steps"] = sorted(map(str, todo))
-        Gate(check_mode=False).run(list(todo), lambda step: addresses._do(connection, {step: todo[step]}))
-        told["twice"] = sorted(map(str, addresses._changes(addresses.find(connection, searches, named=True))))
+        Gate(check_mode=False).run(list(todo), lambda step: addresses.do(connection, {step: todo[step]}))
+        told["twice"] = sorted(map(str, addresses.changes(addresses.find(connection, searches, named=True))))
     return told
 
 

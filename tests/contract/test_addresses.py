@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many
+from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many, report
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -92,6 +92,23 @@ def test_nothing_is_written_into_guests_of_others_until_they_are_named(connectio
     converged(connection, {"name": "web2", "tags": ["front"]})
     steps = addresses.refresh(connection, None, 1, Gate(check_mode=False))["steps"]
     assert [step.partition(" at ")[0] for step in steps] == ["record that web2 was seen"]
+
+
+def test_a_report_records_what_it_shows(connection: t.Any) -> None:
+    converged(connection, {"name": "web2", "tags": ["front"]}, {"name": "off", "state": "shutdown"})
+    told = [
+        report.guests(connection, report.Search(None, 1), gate, load=load)
+        for gate, load in ((Gate(check_mode=True), False), (Gate(check_mode=False), True), (None, False))
+    ]
+    assert [one["changed"] for one in told] == [True, True, False]
+    assert told[0]["steps"] == told[1]["steps"] != [] and told[2]["steps"] == []
+    shown = [{guest["name"]: guest for guest in one["domains"]} for one in told]
+    assert all({"web2", "off"} <= found.keys() for found in shown)
+    assert shown[0]["web2"]["addresses"] == shown[1]["web2"]["addresses"] == shown[2]["web2"]["addresses"] != []
+    assert shown[1]["web2"].keys() - shown[0]["web2"].keys() == {"cpu_percent"}
+    assert ["host" in one for one in told] == [False, True, False] and told[1]["host"]["cpus"] > 0
+    [one] = report.guests(connection, report.Search(["off"], 1), None, load=False)["domains"]
+    assert (one["name"], one["state"], one["addresses"]) == ("off", "shutdown", [])
 
 
 @pytest.mark.slow

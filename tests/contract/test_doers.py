@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, new, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, new, record, summary
 
 POOL = "/var/lib/libvirt/images"
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -327,9 +327,9 @@ def test_seen_addresses_are_recorded_and_forgotten_apart_from_all_else(connectio
     )
     do(connection, steps.Start("web1"))
     entry = "52:54:00:00:00:01 192.0.2.7 dhcp 1700000000"
-    do(connection, steps.RecordAddresses("web1", ("192.0.2.7",), record.sightings([entry])))
+    do(connection, steps.RecordAddresses("web1", ("192.0.2.7",), summary.sightings([entry])))
     for flag in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         assert record.read(guest.XMLDesc(flag))["seen"] == (entry,)
-    do(connection, steps.RecordAddresses("web1", (), record.sightings([])))
+    do(connection, steps.RecordAddresses("web1", (), summary.sightings([])))
     assert record.read(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == {"making": ("/a",)}
     assert "seen" not in guest.XMLDesc()

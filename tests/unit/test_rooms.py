@@ -247,7 +247,8 @@ BUDGETS_KIB |= {
     "virt_bridge": 35,
     "virt_firewall": 26,
     "virt_daemon": 33,
-    "virt_addresses": 73,
+    "virt_addresses": 51,
+    "virt_query": 55,
 }
 
 

@@ -11,9 +11,9 @@ import dataclasses
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain, query, states, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
@@ -27,10 +27,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYST
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import interface, record
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
-__all__ = ["Outcome", "find", "refresh", "wait_for"]
+__all__ = ["Outcome", "changes", "do", "find", "leased", "notes", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
@@ -53,17 +52,6 @@ class Outcome:
     tried: tuple[str, ...] = ()
 
 
-def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed.
-
-    All wait at once.
-    """
-    searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
-    outcomes = find(connection, searches, named=True) if searches else {}
-    _do(connection, _changes(outcomes))
-    return [_result(connection, one, outcomes) for one in results]
-
-
 def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate) -> dict[str, t.Any]:
     """Look for running guests, all or those of these names, and record where they are; what a module returns."""
     searches = {
@@ -72,35 +60,47 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
         if state == "running" and (names is None or item.name() in names)
     }
     outcomes = find(connection, searches, named=names is not None) if searches else {}
-    todo = _changes(outcomes)
-    gate.run(list(todo), lambda step: _do(connection, {step: todo[step]}))
+    todo = changes(outcomes)
+    gate.run(list(todo), lambda step: do(connection, {step: todo[step]}))
     found = sorted((outcomes[uuid] for uuid in searches), key=lambda outcome: outcome.name)
     return {
         "changed": bool(todo),
         "guests": [{"name": one.name, "addresses": list(one.addresses), "refused": list(one.refused)} for one in found],
         "steps": list(map(str, todo)),
-        "notes": _notes(outcomes),
+        "notes": notes(outcomes),
     }
 
 
-def _changes(outcomes: t.Mapping[str, Outcome]) -> dict[steps.RecordAddresses, str]:
+def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.Any]:
+    """The same for one who may only read: libvirt's DHCP leases of running guests, and nothing is recorded."""
+    found = []
+    for item, state in states.of_all(connection):
+        if state == "running" and (names is None or item.name() in names):
+            with contextlib.suppress(NotFound), explained("read guest", item.name()):
+                _report, root = summary.read(item.XMLDesc())
+                macs = {nic.mac for nic in summary.nics(root)}
+                found.append({"name": item.name(), "addresses": query.addresses(item, "lease", macs), "refused": []})
+    return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
+
+
+def changes(outcomes: t.Mapping[str, Outcome]) -> dict[steps.RecordAddresses, str]:
     """The steps that record what was found, each with its guest's UUID."""
     return {
         steps.RecordAddresses(
-            outcome.name, tuple(entry.address for entry in outcome.record), record.sightings(map(str, outcome.record))
+            outcome.name, tuple(entry.address for entry in outcome.record), summary.sightings(map(str, outcome.record))
         ): uuid
         for uuid, outcome in outcomes.items()
         if outcome.record is not None
     }
 
 
-def _do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
+def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
-            domain.do(connection, uuid, step)
+            metadata.record_addresses(query.by_uuid(connection, uuid), step)
 
 
-def _notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[str]:
+def notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[str]:
     """Recorded addresses that are another guest's now, or just this one's."""
     lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
     return [
@@ -195,12 +195,13 @@ class _Search:
             if uuid in self.guests and uuid not in self.searches:
                 continue
             with contextlib.suppress(NotFound), explained("read guest", item.name()):
-                xml = item.XMLDesc()
-                root, kept = parse(xml), record.read(xml)
-                seen = tuple(entry for entry in map(Sighting.parse, kept.get("seen", ())) if entry)
-                running = state in ("running", "paused")
-                given, is_kept = tuple(kept.get("addresses", ())), record.is_kept(root)
-                self.guests[uuid] = Guest(uuid, item.name(), running, interface.nics(root), given, seen, kept=is_kept)
+                _report, root = summary.read(item.XMLDesc())
+                kept = summary.recorded(root)
+                seen = tuple(entry for entry in map(Sighting.parse, kept["seen"]) if entry)
+                running, given, is_kept = state in ("running", "paused"), kept["addresses"], summary.is_kept(root)
+                self.guests[uuid] = Guest(
+                    uuid, item.name(), running, summary.nics(root), tuple(given), seen, kept=is_kept
+                )
                 (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
         if self.listener:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
@@ -285,23 +286,3 @@ class _Search:
         }
         source = self._source(guest.uuid)
         return tuple(words[one] for one in SOURCES if source in ("any", one) and words[one])
-
-
-def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, Outcome]) -> dict[str, t.Any]:
-    if "awaits" not in one:
-        return one
-    ((uuid, step),) = one["awaits"].items()
-    result = {key: value for key, value in one.items() if key != "awaits"}
-    outcome = outcomes.get(uuid, Outcome(step.guest))
-    if outcome.addresses:
-        return {
-            **result,
-            "addresses": list(outcome.addresses),
-            "notes": [*result["notes"], *_notes(outcomes, outcome.name)],
-        }
-    try:
-        seen = wait.observe(connection, query.by_uuid(connection, uuid))
-    except VirtError:
-        seen = steps.Seen(state="shutdown")
-    done = f" (already done: {'; '.join(result['steps'])})" if result["steps"] else ""
-    return {**result, "failed": True, "msg": step.too_late(seen, tried=outcome.tried, refused=outcome.refused) + done}

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     graphics,
     interface,
     record,
+    summary,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -65,7 +66,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
         }
     )
     if addresses != "none" and state == "running":
-        macs = {nic.mac for nic in interface.nics(root)}
+        macs = {nic.mac for nic in summary.nics(root)}
         sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
         known = [found for source in sources for found in query.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
@@ -97,5 +98,5 @@ def _hardware(
 
 def _seen(recorded: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
     """Where it was seen, with the interfaces that it has now."""
-    macs = {nic.mac for nic in interface.nics(root)}
+    macs = {nic.mac for nic in summary.nics(root)}
     return [entry.address for entry in map(Sighting.parse, recorded.get("seen", ())) if entry and entry.mac in macs]

@@ -49,9 +49,9 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     if not any("awaits" in one for one in results):
         return results
     # compiled only where it is needed
-    from ansible_collections.corral.virt.plugins.module_utils._front import addresses
+    from ansible_collections.corral.virt.plugins.module_utils._front import address_wait
 
-    return addresses.wait_for(connection, results)
+    return address_wait.wait_for(connection, results)
 
 
 class _Host:

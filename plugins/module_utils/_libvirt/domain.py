@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import power, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, power, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -179,18 +179,6 @@ def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
         domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
-def _record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
-    element = (
-        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
-        step.xml or None,
-        "corral-seen" if step.xml else None,
-        namespace.SEEN,
-    )
-    with explained("set metadata of", step.guest):
-        flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
-        domain.setMetadata(*element, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
-
-
 _ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
     steps.Define: _define,  # libvirt refuses the name of another UUID
     steps.CreateVolume: _create_volume,
@@ -214,5 +202,5 @@ _ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
     steps.SetLifecycle: _set_lifecycle,
     steps.SetStatsPeriod: _set_stats_period,
     steps.GrowRunningDisk: _grow_running,
-    steps.RecordAddresses: _record_addresses,
+    steps.RecordAddresses: metadata.record_addresses,
 }

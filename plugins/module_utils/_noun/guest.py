@@ -46,6 +46,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     new,
     nwfilter,
     record,
+    summary,
     validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -194,7 +195,7 @@ def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
 def _seeded_as_copy(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
     """With a seed for the interfaces that the copy will have."""
     nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
-    macs = [nic.mac for nic in interface.nics(parse(domain.graft(base, nics).xml))]
+    macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
     return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)
 
 

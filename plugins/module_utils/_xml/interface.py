@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -18,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDW
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "filters", "forget_source", "nics", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "filters", "forget_source", "read_all"]
 
 
 def forget_source(device: Element) -> None:
@@ -216,18 +215,3 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
             values["name"] = alias_name(device)
         found.append(values)
     return found
-
-
-def nics(root: Element) -> tuple[Nic, ...]:
-    """The interfaces as the host's network sees them.
-
-    Only a running guest's have a device, and only those on a bridge one of their own.
-    """
-    found = []
-    for device in root.findall("devices/interface"):
-        mac, source, target = device.find("mac"), device.find("source"), device.find("target")
-        bridge = source.get("bridge", "") if source is not None else ""
-        link = target.get("dev", "") if target is not None and bridge else ""
-        if mac is not None and mac.get("address"):
-            found.append(Nic(str(mac.get("address")).lower(), link, bridge))
-    return tuple(found)

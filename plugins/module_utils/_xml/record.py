@@ -12,9 +12,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
 
-__all__ = ["RECORD", "document", "is_kept", "read", "sightings", "update"]
+__all__ = ["RECORD", "document", "read", "update"]
 
 RECORD: row.Table = {
     "seed": Row("metadata/corral:guest/corral:seed/@sha256"),
@@ -44,11 +44,6 @@ def read(xml: str) -> dict[str, t.Any]:
     return row.read(parse(xml), RECORD)
 
 
-def is_kept(root: Element) -> bool:
-    """Whether we keep anything with the guest, tags included: it was made or taken over with the collection."""
-    return any(root.find("metadata/" + resolve(mark)) is not None for mark in ("corral:guest", "corral-seen:guest"))
-
-
 def document(root: Element) -> str:
     """Our whole element (tags included) as libvirt's metadata call takes it: without the namespace, which libvirt
     puts on itself.
@@ -68,11 +63,3 @@ def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:
     child(root, "metadata")
     row.graft(root, RECORD, fields)
     return document(root)
-
-
-def sightings(entries: t.Iterable[str]) -> str:
-    """The element of addresses as libvirt's metadata call takes it; empty for none."""
-    root = parse("<guest/>")
-    for entry in entries:
-        make(root, "at").text = entry
-    return text(root) if len(root) else ""

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
 from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
 
-__all__ = ["is_kept", "nics", "read", "recorded"]
+__all__ = ["is_kept", "nics", "read", "recorded", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
@@ -73,6 +73,14 @@ def nics(root: Element) -> tuple[Nic, ...]:
     return tuple(found)
 
 
+def sightings(entries: t.Iterable[str]) -> str:
+    """The element of addresses as libvirt's metadata call takes it; empty for none."""
+    root = ElementTree.Element("guest")
+    for entry in entries:
+        ElementTree.SubElement(root, "at").text = entry
+    return ElementTree.tostring(root, encoding="unicode") if len(root) else ""
+
+
 def texts(root: Element, path: str) -> list[str]:
     """Of the elements at that place."""
     return [element.text or "" for element in root.iterfind(path)]
@@ -107,8 +115,9 @@ def _disk(device: Element) -> dict[str, t.Any]:
 
 
 def _interface(device: Element) -> dict[str, t.Any]:
-    own = {name: _of(device, "source", name) for name in ("bridge", "network") if device.get("type") == name}
-    return _said({"mac": _of(device, "mac", "address"), "type": device.get("type"), **own})
+    kind = device.get("type") or ""
+    own = {kind: _of(device, "source", kind)} if kind in ("bridge", "network") else {}
+    return _said({"mac": _of(device, "mac", "address"), "type": kind or None, **own})
 
 
 def _display(device: Element) -> dict[str, t.Any]:

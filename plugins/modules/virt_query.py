@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the guests of a host for a report, and record where they are."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_query
+short_description: Read the guests of a host for a report, and record their addresses
+version_added: 0.1.0
+description:
+  - Returns what the playbook C(corral.virt.query) prints of each guest, and records the addresses of the running guests
+    as M(corral.virt.virt_addresses) does. Both take one call of the host.
+  - A user who may read libvirt but not write gets the guests, with the addresses that others have recorded and those of
+    libvirt's DHCP leases.
+author:
+  - corral.virt contributors (@corral-virt)
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.attributes
+options:
+  names:
+    description: Only these guests; by default all guests. Guests that do not exist are skipped.
+    type: list
+    elements: str
+  load:
+    description: Also measure how busy the host and its guests are. Takes at least one second.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Maximum number of seconds to search for addresses. The search ends early when every guest is found.
+    type: int
+    default: 3
+seealso:
+  - module: corral.virt.virt_addresses
+  - module: corral.virt.virt_domain_info
+    description: Everything about the guests, without a change.
+"""
+
+EXAMPLES = r"""
+- name: Read the guests, and record where they are
+  corral.virt.virt_query:
+  register: found
+
+- name: Read one guest, with its processor time
+  corral.virt.virt_query:
+    names: [web1]
+    load: true
+"""
+
+RETURN = r"""
+domains:
+  description: The guests, by name; a part of what M(corral.virt.virt_domain_info) returns.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always}
+    uuid: {description: UUID., type: str, returned: always}
+    state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
+    tags: {description: Tags., type: list, elements: str, returned: always}
+    vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
+    cpu_percent: {description: Processor time in the last second., type: float, returned: with O(load)}
+    memory: {description: 'C(current_mib) and C(maximum_mib).', type: dict, returned: always}
+    disks: {description: Disks with target and size., type: list, elements: dict, returned: always}
+    interfaces: {description: Network interfaces., type: list, elements: dict, returned: always}
+    graphics: {description: Displays and their commands., type: list, elements: dict, returned: always}
+    console_command:
+      description: Command that opens the serial console.
+      type: str
+      returned: when it runs and has one
+    addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
+host:
+  description: C(cpus), C(cpu_percent), C(memory_mib), and C(memory_used_mib), the memory that its running guests may
+    use.
+  returned: with O(load)
+  type: dict
+steps:
+  description: Addresses that were recorded, or in check mode would be recorded.
+  returned: success
+  type: list
+  elements: str
+read_only:
+  description: Whether the user may read libvirt but not write, so that nothing was recorded.
+  returned: success
+  type: bool
+notes:
+  description: Recorded addresses that now belong to another guest; also shown as warnings.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import contextlib
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._front import report
+from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+OPTIONS = {
+    **URI_OPTION,
+    "names": {"type": "list", "elements": "str"},
+    "load": {"type": "bool", "default": False},
+    "wait_timeout": {"type": "int", "default": 3},
+}
+
+
+def main() -> None:
+    """Open, record, read, tell."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    params, gate, read_only = module.params, Gate(check_mode=module.check_mode), False
+    with failures(module), contextlib.ExitStack() as stack:
+        try:
+            connection = stack.enter_context(opened(params["uri"]))
+        except Failed:  # where this user may not even read, the next line says why
+            connection, read_only = stack.enter_context(opened(params["uri"], readonly=True)), True
+        search = report.Search(params["names"], params["wait_timeout"])
+        result = report.guests(connection, search, None if read_only else gate, load=params["load"])
+    for note in result["notes"]:
+        module.warn(note)
+    module.exit_json(**result, read_only=read_only)
+
+
+if __name__ == "__main__":
+    main()
