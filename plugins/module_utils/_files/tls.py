@@ -48,7 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     File,
     FoundTls,
     Identity,
-    Place,
+    TlsFile,
     TlsSpec,
     Trust,
 )
@@ -338,7 +338,7 @@ def _ours(trust: Trust) -> dict[str, str]:
     return {**{fingerprint(_pem(text)): text for text in each(trust.text)}, **trust.retired}
 
 
-def _vouching(place: Place, content: bytes, ours: t.Container[str]) -> list[str]:
+def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[str]:
     """Who is meant by a foreign file, for people."""
     if place.kind != "ca":
         certificate = parsed(content)
@@ -349,7 +349,7 @@ def _vouching(place: Place, content: bytes, ours: t.Container[str]) -> list[str]
     return [called(one) for one in cas if fingerprint(one) not in ours]
 
 
-def _foreign(place: Place, content: bytes, ours: t.Mapping[str, str]) -> bool:
+def _foreign(place: TlsFile, content: bytes, ours: t.Mapping[str, str]) -> bool:
     """Whether a CA's certificate, or a certificate, comes from another authority."""
     if place.kind == "ca":
         cas = [_pem(text) for text in each(content.decode(errors="replace"))]
@@ -358,7 +358,7 @@ def _foreign(place: Place, content: bytes, ours: t.Mapping[str, str]) -> bool:
     return certificate is not None and not any(signed(certificate, text) for text in ours.values())
 
 
-def _fault(place: Place, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
+def _fault(place: TlsFile, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
     """What is wrong with the content of one place, in words; None when nothing is."""
     if place.kind in ("ca", "crl"):
         return None
@@ -412,16 +412,16 @@ def _gid(name: str) -> int:
     return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
 
 
-def _is_ours(identity: Identity, root: str, place: Place) -> bool:
+def _is_ours(identity: Identity, root: str, place: TlsFile) -> bool:
     path = Path(root, place.path)
     return path.is_symlink() and os.readlink(path) == _target(identity, place)
 
 
-def _target(identity: Identity, place: Place) -> str:
+def _target(identity: Identity, place: TlsFile) -> str:
     return posixpath.join(posixpath.relpath(identity.store, posixpath.dirname(place.path)), "current", place.name)
 
 
-def _adopt(identity: Identity, root: str, places: t.Sequence[Place]) -> None:
+def _adopt(identity: Identity, root: str, places: t.Sequence[TlsFile]) -> None:
     """Turn plain files into links without changing what is read through them: copy first, then link one by one."""
     store = Path(root, identity.store)
     kept = store / f"adopted-{os.getpid()}"

@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
-__all__ += ["Certificate", "File", "FoundTls", "Identity", "Place", "TlsSpec", "Trust", "check_names", "usages"]
+__all__ += ["Certificate", "File", "FoundTls", "Identity", "TlsFile", "TlsSpec", "Trust", "check_names", "usages"]
 
 ORGANIZATION = "corral.virt"
 KEY_BITS = 3072  # of RSA keys
@@ -26,7 +26,7 @@ _LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\Z")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class TlsFile:
     """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, crl, cert or key.
 
     A cert is for one `purpose`.
@@ -48,7 +48,7 @@ class Identity:
     name: str
     authority: str  # of AUTHORITIES
     store: str
-    places: tuple[Place, ...]
+    places: tuple[TlsFile, ...]
     shared_key: bool = False  # a group may read the key, not only its owner
 
     @property
@@ -56,7 +56,7 @@ class Identity:
         """A certificate each: who has taken over a client's cannot play a server with it."""
         return tuple(place.purpose for place in self.places if place.kind == "cert")
 
-    def mode(self, place: Place) -> int:
+    def mode(self, place: TlsFile) -> int:
         """Permission bits of one of the places."""
         return 0o644 if place.kind != "key" else 0o640 if self.shared_key else 0o600
 
@@ -70,9 +70,9 @@ def _identity(
     *,
     shared: bool = False,
 ) -> Identity:
-    places = [Place(trust[0], "ca"), Place(trust[1], "crl")]
+    places = [TlsFile(trust[0], "ca"), TlsFile(trust[1], "crl")]
     for purpose, (cert, key) in pairs.items():
-        places += [Place(cert, "cert", purpose), Place(key, "key", purpose)]
+        places += [TlsFile(cert, "cert", purpose), TlsFile(key, "key", purpose)]
     return Identity(name=name, authority=authority, store=store, places=tuple(places), shared_key=shared)
 
 
@@ -167,7 +167,7 @@ class File:
     `fault`: what else is wrong with the content.
     """
 
-    place: Place
+    place: TlsFile
     owner: str
     group: str
     mode: int

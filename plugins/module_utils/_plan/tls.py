@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     File,
     FoundTls,
     Identity,
-    Place,
+    TlsFile,
     TlsSpec,
     usages,
 )
@@ -82,7 +82,7 @@ class SetTrust(Step):
 class SetMode(Step):
     """Set owner, group and permissions of one file."""
 
-    place: Place
+    place: TlsFile
     owner: str
     group: str | None
     mode: int
