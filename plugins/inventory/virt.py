@@ -278,6 +278,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._sources = [*inventory.processed_sources, path]
         self._known_hosts: dict[str, str] = {}
         self._named: dict[str, _known_hosts.Names] = {}
+        self._added_groups: dict[str, str] = {}
+        self._variables_of_groups: dict[frozenset[str], Facts] = {}
         self._check_options()
         with contextlib.closing(_credential_files.CredentialFiles(C.DEFAULT_LOCAL_TMP)) as self._credentials:
             uris = self._uris()
@@ -411,9 +413,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_group(group)
 
     def _add_group(self, name: str) -> str:
-        group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
-        self.inventory.add_child(_inventory.GROUP, group)
-        return group
+        """The group of that name below the guests, made once."""
+        if name not in self._added_groups:
+            group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
+            self.inventory.add_child(_inventory.GROUP, group)
+            self._added_groups[name] = group
+        return self._added_groups[name]
 
     def _add_guests(self, answers: dict[str, list[Facts]], strangers: t.Mapping[str, str]) -> None:
         guests, warnings = _inventory.chosen(answers)
@@ -467,18 +472,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.inventory.add_host(name, group=self._add_group(group))
         if facts["ssh_host_key"]:
             variables |= self._ssh_args(name, hypervisor)
+        host = self.inventory.get_host(name)
         for key, value in variables.items():
             if key not in before:
-                self.inventory.set_variable(name, key, value)
-        strict, known = self.get_option("strict"), self.inventory.get_host(name).get_vars()
-        self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
-        known = self.inventory.get_host(name).get_vars()
-        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict, fetch_hostvars=False)
-        self._add_host_to_keyed_groups(
-            self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False
-        )
+                host.set_variable(key, value)  # the inventory's own way marks each text with its file, which takes long
+        self._construct(name, host)
         if "ansible_host" not in before:
             self._check_destination(name, hypervisor, strangers)
+
+    def _construct(self, name: str, host: t.Any) -> None:
+        """Variables and groups that the operator builds from those of the guest."""
+        strict = self.get_option("strict")
+        if compose := self.get_option("compose"):
+            self._set_composite_vars(compose, host.get_vars(), name, strict=strict)
+        if groups := self.get_option("groups"):
+            self._add_host_to_composed_groups(groups, host.get_vars(), name, strict=strict, fetch_hostvars=False)
+        if keys := self.get_option("keyed_groups"):
+            self._add_host_to_keyed_groups(keys, host.get_vars(), name, strict=strict, fetch_hostvars=False)
 
     def _check_destination(self, name: str, hypervisor: str, strangers: t.Mapping[str, str]) -> None:
         """What was composed may stand on what the guest says of itself."""
@@ -511,11 +521,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
         if hypervisor not in self._known_hosts:
             template = self.get_option("known_hosts")
-            self._known_hosts[hypervisor] = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+            path = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+            self._known_hosts[hypervisor] = self.loader.path_dwim(path) if path else ""
         path = self._known_hosts[hypervisor]
         if not path:
             return {}
-        ours = plain(self._verified_by(self.loader.path_dwim(path), name))
+        ours = plain(self._verified_by(path, name))
         variables = self._variables(name)
         theirs = (
             variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
@@ -556,11 +567,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _variables(self, name: str) -> Facts:
         """All variables of a host, those in files beside the inventory too, which Ansible itself reads later."""
         host = self.inventory.get_host(name)
-        groups = sort_groups({self.inventory.groups["all"], *host.get_groups()})
-        found = get_group_vars(groups)
-        for more in (self._beside(groups), host.get_vars(), self._beside([host]), self._vars):
+        found = self._group_variables({self.inventory.groups["all"], *host.get_groups()})
+        for more in (host.get_vars(), self._beside([host]), self._vars):
             found = combine_vars(found, more)
-        return t.cast(Facts, found)
+        return found
+
+    def _group_variables(self, groups: t.Collection[t.Any]) -> Facts:
+        """Of all these groups together; thousands of guests are in the same ones."""
+        names = frozenset(group.name for group in groups)
+        if names not in self._variables_of_groups:
+            ordered = sort_groups(groups)
+            self._variables_of_groups[names] = combine_vars(get_group_vars(ordered), self._beside(ordered))
+        return self._variables_of_groups[names]
 
     def _beside(self, entities: list[t.Any]) -> Facts:
         return t.cast(Facts, get_vars_from_inventory_sources(self.loader, self._sources, entities, "all"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import re
@@ -46,6 +47,7 @@ Guests = dict[str, tuple[str, Facts]]  # hypervisor and facts by the name that i
 # Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
 _ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
+_ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
 _TOLD = 3  # addresses in one warning
 _FIRST = ("running", "paused")
 _PORTS = {"tls": 16514, "tcp": 16509, "": 16514}  # libvirt takes tls where a URI with a host names no transport
@@ -203,8 +205,14 @@ def _some(addresses: t.Sequence[str]) -> str:
 
 def _usable(known: t.Iterable[str]) -> list[str]:
     """Addresses that can be a guest's own."""
-    valid = [address for address in map(ip, known) if address]
-    return list(dict.fromkeys(str(address) for address in valid if not _is_special(address)))
+    return list(dict.fromkeys(filter(None, map(_own, known))))
+
+
+@functools.lru_cache(maxsize=_ADDRESSES)
+def _own(text: str) -> str | None:
+    """The one spelling of an address that can be a guest's own."""
+    address = ip(text)
+    return None if address is None or _is_special(address) else str(address)
 
 
 def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -214,7 +222,7 @@ def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
     """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
-    valid = [ipaddress.ip_address(address) for address in usable]
+    valid = [address for address in map(ip, usable) if address]
     for kind in prefer:
         for item in valid:
             if kind == f"ipv{item.version}" or ("/" in kind and item in ipaddress.ip_network(kind, strict=False)):
@@ -222,6 +230,7 @@ def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
     return str(valid[0]) if valid else None
 
 
+@functools.lru_cache(maxsize=_ADDRESSES)
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
     try:
