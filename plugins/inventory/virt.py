@@ -17,8 +17,8 @@ description:
     sources in a directory in alphabetical order, so C(hosts.yml) comes before C(virt.yml).
   - Guests are in the group C(guests), and in its child groups C(on_HYPERVISOR), C(guests_running), C(guests_paused) or
     C(guests_shutdown), and C(tag_TAG) for every tag.
-  - A hypervisor that does not answer stays a host, with the variable RV(ignore:virt_reachable=false), and a warning
-    gives the reason. The plugin gives up on a hypervisor that is silent for O(timeout).
+  - A hypervisor that does not answer stays a host, with the variable RV(ignore:virt_reachable=false). One warning names
+    all such hypervisors and gives the reasons. The plugin gives up on a hypervisor that is silent for O(timeout).
   - If a guest's name contains anything but letters, digits, C(.), C(_) and C(-), or is a number or an address, the
     guest is shown under an alias (C(alias_Windows_10_) and 16 digits), which no other guest can have. C(virt_name) is
     its real name.
@@ -162,6 +162,47 @@ options:
     type: list
     elements: str
     default: []
+  exclude_filters:
+    description: Conditions, any of which keeps a guest out. Written as O(filters).
+    type: list
+    elements: str
+    default: []
+  hostnames:
+    description:
+      - Expressions for the name of a guest in the inventory, with the variables listed in the notes. The first one that
+        gives a text is used, and the guest's own name where none does.
+      - V(virt_name ~ '.' ~ virt_hypervisor) shows guests with the same name on two hypervisors both.
+      - A result that is not safe as the name of a host becomes an alias, as a guest's own name does. SSH still verifies
+        the guest under its own name.
+      - With O(strict), an expression that fails is an error.
+    type: list
+    elements: str
+    default: []
+  hostvars_prefix:
+    description: Prefix of the variables of a guest. C(virt_hypervisor), C(virt_name) and C(virt_uuid) keep their names,
+      because the collection reads them.
+    type: str
+    default: virt_
+  hypervisors_only:
+    description: Add the hypervisors of O(hypervisors) and no guests. No hypervisor is queried.
+    type: bool
+    default: false
+  connection:
+    description:
+      - How Ansible reaches the guests.
+      - V(direct) connects to the address of the guest.
+      - V(jump) connects through the hypervisor, with C(ProxyJump) of SSH, to C(ansible_host) of the hypervisor, and its
+        C(ansible_user) and C(ansible_port) where they are set. The SSH client's own configuration, keys and
+        C(known_hosts) count there. Guests in libvirt's own networks may then have the same address on several
+        hypervisors.
+      - V(agent) runs commands through the guest agent, with the connection plugin C(community.libvirt.libvirt_qemu) of
+        the collection community.libvirt, and the URI of the hypervisor (O(uri)), which must permit writing. It needs no
+        network of the guest.
+    type: str
+    choices: [direct, jump, agent]
+    default: direct
+    env:
+      - name: CORRAL_VIRT_CONNECTION
   concurrency:
     description: Number of hypervisors to query in parallel.
     type: int
@@ -183,6 +224,17 @@ options:
     default: false
     env:
       - name: CORRAL_VIRT_STRICT_HOSTS
+  show_stale:
+    description:
+      - Show the guests of a hypervisor that does not answer as its last answer had them. They have the variable
+        C(virt_stale=true), and are in the group C(guests_stale) instead of the group of their state.
+      - A guest that another hypervisor has now is not shown as stale.
+      - Requires O(cache=true) and an O(cache_plugin) that keeps files. The last answers are kept beside the cache, and
+        do not expire.
+    type: bool
+    default: false
+    env:
+      - name: CORRAL_VIRT_SHOW_STALE
 """
 
 EXAMPLES = r"""
@@ -230,7 +282,7 @@ import urllib.parse
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
-from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable, get_cache_plugin
 from ansible.plugins.loader import connection_loader
 from ansible.template import is_trusted_as_template, trust_as_template
 from ansible.utils.vars import combine_vars
@@ -244,6 +296,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _inventory,
     _known_hosts,
     _sources,
+    _ways,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, printable, templated
@@ -251,6 +304,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, p
 # as a default above, Ansible would render it too early
 KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"
 HOST_KEY_CHECKING = ("ansible_ssh_host_key_checking", "ansible_host_key_checking")  # Ansible's own two names
+Stored = dict[str, t.Any]  # answers in a cache, by hypervisor
 RESERVED = {"all", "ungrouped", *C.LOCALHOST}
 
 
@@ -259,6 +313,11 @@ class Answer(t.NamedTuple):
 
     guests: list[Facts]
     own: list[str]
+    stale: bool = False  # what was last known of one that does not answer now
+
+
+def _stale(had: t.Mapping[str, t.Any]) -> Answer:
+    return Answer([{**facts, "stale": True} for facts in had["guests"]], had["own"], stale=True)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -274,16 +333,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         """Add guests to the hypervisors that are there."""
         super().parse(inventory, loader, path, cache)
-        self._read_config_data(path)
+        self._check_names(self._read_config_data(path))
         self._sources = [*inventory.processed_sources, path]
         self._known_hosts: dict[str, str] = {}
         self._named: dict[str, _known_hosts.Names] = {}
+        self._added_groups: dict[str, str] = {}
+        self._jumps: dict[str, str] = {}
+        self._variables_of_groups: dict[frozenset[str], Facts] = {}
         self._check_options()
+        names = self._hypervisors()
+        if self.get_option("hypervisors_only"):
+            return
         with contextlib.closing(_credential_files.CredentialFiles(C.DEFAULT_LOCAL_TMP)) as self._credentials:
-            uris = self._uris()
+            self._uri_of = uris = self._uris(names)
             answers = self._answers(uris, path, cache)
         for name in uris:
-            inventory.set_variable(name, "virt_reachable", name in answers)
+            inventory.set_variable(name, "virt_reachable", name in answers and not answers[name].stale)
         self._add_groups(uris)
         later, unreadable = _sources.hosts_read_later(self.loader, path)
         for warning in unreadable:
@@ -295,15 +360,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _warn(self, text: str) -> None:
         self.display.warning(printable(text))
 
+    def _check_names(self, config: t.Mapping[str, t.Any]) -> None:
+        """A misspelt option would be no option: silently, the inventory would not be what its file says."""
+        known = self.option_definitions.keys()
+        problems = [_inventory.unknown(str(option), known) for option in config if option not in known]
+        if problems:
+            raise AnsibleParserError(printable("; ".join(problems)))
+
     def _check_options(self) -> None:
         try:
             for kind in {*self.get_option("prefer")} - {"ipv4", "ipv6"}:
                 ipaddress.ip_network(kind, strict=False)
         except ValueError as error:
             raise AnsibleParserError(f"prefer: {error}; use ipv4, ipv6 or a network such as 10.1.0.0/16") from error
+        problems = _inventory.contradictions({name: self.get_option(name) for name in self.option_definitions})
+        if problems:
+            raise AnsibleParserError(printable("; ".join(problems)))
 
-    def _uris(self) -> dict[str, str]:
-        """Every hypervisor's URI by name."""
+    def _hypervisors(self) -> list[str]:
+        """Their names; those of the options become hosts."""
         group, explicit = self.get_option("group"), self.get_option("hypervisors")
         self.inventory.add_group(group)
         for name in explicit or {}:
@@ -314,7 +389,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 f"no guests can be shown: group {group} is empty. List the hypervisors in a source that is read "
                 "earlier (hosts.yml in the same directory), or in the option hypervisors."
             )
-        return {name: self._uri(name, (explicit or {}).get(name) or self.get_option("uri")) for name in names}
+        return list(names)
+
+    def _uris(self, names: t.Iterable[str]) -> dict[str, str]:
+        """Every hypervisor's URI by name."""
+        explicit = self.get_option("hypervisors") or {}
+        return {name: self._uri(name, explicit.get(name) or self.get_option("uri")) for name in names}
 
     def _uri(self, name: str, template: str) -> str:
         pki_dir = self._pki_dir(name)
@@ -343,13 +423,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         questions = {name: [self._credentials.named(uri), *sources] for name, uri in uris.items()}
         known = {name: kept[name] for name in uris if name in kept and kept[name]["asked"] == questions[name]}
         asked = {name: uri for name, uri in uris.items() if name not in known}
-        fresh = self._ask(asked, sources)
+        fresh, reasons = self._ask(asked, sources)
+        stored = {name: {"asked": questions[name], "guests": had.guests, "own": had.own} for name, had in fresh.items()}
         if self.get_option("cache") and not kept:
             # Only as a whole: each writing starts the cache's clock anew. Who did not answer is asked again next time.
-            self.cache[key] = {name: {"asked": questions[name], **answer._asdict()} for name, answer in fresh.items()}
-        return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh}
+            self.cache[key] = stored
+        past = self._last_known(key, stored, questions) if self.get_option("show_stale") else {}
+        stale = {name: _stale(past[name]) for name in reasons if name in past}
+        self._tell(reasons, len(uris), stale)
+        return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh, **stale}
 
-    def _ask(self, uris: dict[str, str], sources: list[str]) -> dict[str, Answer]:
+    def _last_known(self, key: str, fresh: Stored, questions: t.Mapping[str, list[str]]) -> Stored:
+        """The last answer of every hypervisor, beside the cache and without its limit of age."""
+        options = {"_uri": "cache_connection", "_prefix": "cache_prefix"}
+        given = {word: self.get_option(option) for word, option in options.items() if self.get_option(option)}
+        given["_prefix"] = f"{given.get('_prefix', '')}last_known_"
+        store = get_cache_plugin(self.get_option("cache_plugin"), _timeout=0, **given)
+        old = {name: had for name, had in (store.get(key) or {}).items() if had["asked"] == questions.get(name)}
+        store[key] = {**old, **fresh}
+        store.set_cache()
+        return old
+
+    def _ask(self, uris: dict[str, str], sources: list[str]) -> tuple[dict[str, Answer], dict[str, str]]:
+        """Answers, and why the others did not."""
         timeout_s = self.get_option("timeout")
         try:
             if uris:
@@ -366,20 +462,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 answers[name] = Answer([_hypervisors.facts(reply, sources) for reply in found], self._own[name])
             except (VirtError, ValueError) as error:
                 failures[name] = error
-        self._tell(failures)
-        return answers
+        return answers, {name: self._credentials.named(_hypervisors.reason(error)) for name, error in failures.items()}
 
-    def _tell(self, failures: t.Mapping[str, Exception]) -> None:
-        """Who did not answer, once for each reason."""
-        reasons: dict[str, list[str]] = {}
-        for name in sorted(failures):
-            reason = self._credentials.named(_hypervisors.reason(failures[name]))
-            reasons.setdefault(reason, []).append(name)
-        problems = [f"guests on {', '.join(names)} are not shown: {reason}" for reason, names in reasons.items()]
-        if problems and self.get_option("strict_hosts"):
-            raise AnsibleParserError(printable("; ".join(problems)))
-        for problem in problems:
-            self._warn(problem)
+    def _tell(self, reasons: t.Mapping[str, str], asked: int, stale: t.Container[str]) -> None:
+        """Who did not answer, and why: one warning, however many they are."""
+        lost = _inventory.lost(reasons, asked, stale)
+        if lost and self.get_option("strict_hosts"):
+            raise AnsibleParserError(printable(lost))
+        if lost:
+            self._warn(lost)
 
     def _strangers(self, answers: t.Mapping[str, Answer]) -> dict[str, str]:
         """Every address and name that belongs to a host that is no guest of ours, and that host."""
@@ -411,16 +502,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_group(group)
 
     def _add_group(self, name: str) -> str:
-        group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
-        self.inventory.add_child(_inventory.GROUP, group)
-        return group
+        """The group of that name below the guests, made once."""
+        if name not in self._added_groups:
+            group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
+            self.inventory.add_child(_inventory.GROUP, group)
+            merged = [other for other, made in self._added_groups.items() if made == group]
+            if merged:
+                self._warn(f"{name} and {merged[0]} are one group, {group}: a group name has no other characters")
+            self._added_groups[name] = group
+        return self._added_groups[name]
 
     def _add_guests(self, answers: dict[str, list[Facts]], strangers: t.Mapping[str, str]) -> None:
-        guests, warnings = _inventory.chosen(answers)
-        addresses, disputes = _inventory.reached_at(guests, strangers, self.get_option("prefer"))
+        name_of = self._named_by if self.get_option("hostnames") else _inventory.own_name
+        guests, warnings = _inventory.chosen(answers, name_of)
+        through = self.get_option("connection") == "jump"
+        addresses, disputes = _inventory.reached_at(guests, strangers, self.get_option("prefer"), through=through)
         for warning in (*warnings, *disputes):
             self._warn(warning)
-        self._recorded = _inventory.host_keys(answers)
+        self._recorded = _inventory.host_keys(answers, name_of)
         planned = {self._sanitize_group_name(group) for guest in guests.values() for group in _inventory.groups(*guest)}
         groups = RESERVED | planned | set(self.inventory.groups)
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
@@ -435,7 +534,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 remedy = f"rename the guest, or put that host into the group {_inventory.GROUP} if it is this guest"
                 self._warn(f"guest {name} on {hypervisor} is not shown: {reason}; {remedy}")
                 continue
-            variables = plain(_inventory.variables(hypervisor, facts, addresses.get(name)))
+            prefix = self.get_option("hostvars_prefix")
+            variables = plain(_inventory.variables(hypervisor, facts, addresses.get(name), prefix))
             if self._wanted(name, variables):
                 self._add_guest(name, hypervisor, facts, variables, strangers)
 
@@ -450,14 +550,34 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
         return f"a source that was read earlier has a guest with this name, on {shown['virt_hypervisor']}"
 
+    def _named_by(self, hypervisor: str, facts: Facts) -> str:
+        """The name that the first of the operator's expressions gives that has a value."""
+        prefix = self.get_option("hostvars_prefix")
+        variables = plain(_inventory.variables(hypervisor, facts, None, prefix))
+        for expression in self.get_option("hostnames"):
+            try:
+                name = self._compose(expression, variables)
+            except AnsibleError as error:
+                if not self.get_option("strict"):
+                    continue
+                where = f"{facts['name']} on {hypervisor}"
+                problem = f"hostnames: {expression} cannot be evaluated for guest {where}: {error}"
+                raise AnsibleParserError(printable(problem)) from error
+            if name and isinstance(name, str):
+                return _inventory.host_name(name)
+        return _inventory.own_name(hypervisor, facts)
+
     def _wanted(self, name: str, variables: Facts) -> bool:
         self.templar.available_variables = {**variables, "inventory_hostname": name}
-        try:
-            return all(
-                self.templar.evaluate_conditional(trust_as_template(item)) for item in self.get_option("filters")
-            )
-        except AnsibleError as error:
-            raise AnsibleParserError(f"filters: cannot be evaluated for guest {name}: {error}") from error
+        return all(self._meets("filters", name)) and not any(self._meets("exclude_filters", name))
+
+    def _meets(self, option: str, name: str) -> t.Iterator[bool]:
+        """Whether the guest whose variables are set meets each condition of that option."""
+        for condition in self.get_option(option):
+            try:
+                yield bool(self.templar.evaluate_conditional(trust_as_template(condition)))
+            except AnsibleError as error:
+                raise AnsibleParserError(f"{option}: cannot be evaluated for guest {name}: {error}") from error
 
     def _add_guest(
         self, name: str, hypervisor: str, facts: Facts, variables: Facts, strangers: t.Mapping[str, str]
@@ -465,20 +585,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         before = dict(self.inventory.hosts[name].vars) if name in self.inventory.hosts else {}
         for group in _inventory.groups(hypervisor, facts):
             self.inventory.add_host(name, group=self._add_group(group))
-        if facts["ssh_host_key"]:
-            variables |= self._ssh_args(name, hypervisor)
+        variables |= self._way(name, hypervisor, facts)
+        host = self.inventory.get_host(name)
         for key, value in variables.items():
             if key not in before:
-                self.inventory.set_variable(name, key, value)
-        strict, known = self.get_option("strict"), self.inventory.get_host(name).get_vars()
-        self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
-        known = self.inventory.get_host(name).get_vars()
-        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict, fetch_hostvars=False)
-        self._add_host_to_keyed_groups(
-            self.get_option("keyed_groups"), known, name, strict=strict, fetch_hostvars=False
-        )
+                host.set_variable(key, value)  # the inventory's own way marks each text with its file, which takes long
+        self._construct(name, host)
         if "ansible_host" not in before:
             self._check_destination(name, hypervisor, strangers)
+
+    def _construct(self, name: str, host: t.Any) -> None:
+        """Variables and groups that the operator builds from those of the guest."""
+        strict = self.get_option("strict")
+        if compose := self.get_option("compose"):
+            self._set_composite_vars(compose, host.get_vars(), name, strict=strict)
+        if groups := self.get_option("groups"):
+            self._add_host_to_composed_groups(groups, host.get_vars(), name, strict=strict, fetch_hostvars=False)
+        if keys := self.get_option("keyed_groups"):
+            self._add_host_to_keyed_groups(keys, host.get_vars(), name, strict=strict, fetch_hostvars=False)
 
     def _check_destination(self, name: str, hypervisor: str, strangers: t.Mapping[str, str]) -> None:
         """What was composed may stand on what the guest says of itself."""
@@ -507,32 +631,59 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self.inventory.hosts[host].remove_group(group)
                 self._warn(f"guest {host} is not put into {group.name} by keyed_groups: it is a group of hypervisors")
 
-    def _ssh_args(self, name: str, hypervisor: str) -> dict[str, t.Any]:
+    def _way(self, name: str, hypervisor: str, facts: Facts) -> Facts:
+        """Variables that say how Ansible reaches the guest."""
+        if self.get_option("connection") == "agent":
+            return t.cast(Facts, plain(_ways.agent(facts["name"], self._uri_of[hypervisor])))
+        ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
+        given = " ".join(filter(None, ours))
+        return self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
+
+    def _jump(self, hypervisor: str) -> str:
+        """Arguments of ssh that lead through the hypervisor, where that is asked for."""
+        if self.get_option("connection") != "jump":
+            return ""
+        if hypervisor not in self._jumps:
+            place = (
+                "ansible_user | default('')",
+                "ansible_host | default(inventory_hostname)",
+                "ansible_port | default('')",
+            )
+            self._jumps[hypervisor] = _ways.jump(*(self._render(hypervisor, f"{{{{ {item} }}}}") for item in place))
+        return self._jumps[hypervisor]
+
+    def _ssh_args(self, name: str, given: str, *, verified: bool) -> Facts:
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
-        if hypervisor not in self._known_hosts:
-            template = self.get_option("known_hosts")
-            self._known_hosts[hypervisor] = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
-        path = self._known_hosts[hypervisor]
-        if not path:
-            return {}
-        ours = plain(self._verified_by(self.loader.path_dwim(path), name))
-        variables = self._variables(name)
+        ours, variables = plain(given), self._variables(name)
         theirs = (
             variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
         )
         both = f"{ours} {theirs}" if theirs else ours
         trusted = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
-        checked = {} if variables.keys() & HOST_KEY_CHECKING else {HOST_KEY_CHECKING[0]: True}
+        checked = {HOST_KEY_CHECKING[0]: True} if verified and not variables.keys() & HOST_KEY_CHECKING else {}
         return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both, **checked}
 
-    def _verified_by(self, path: str, name: str) -> str:
-        """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses."""
+    def _verified_by(self, name: str, hypervisor: str, facts: Facts) -> str:
+        """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses.
+
+        Keys are kept under the guest's own name, whatever name is shown.
+        """
+        path, own = self._known_hosts_of(hypervisor), _inventory.own_name(hypervisor, facts)
+        if not path:
+            return ""
         for source in self.get_option("host_keys") or (["file", "record"] if self.get_option("ca_file") else ["file"]):
-            if source == "file" and name in self._names_in(path):
+            if source == "file" and own in self._names_in(path):
                 break
             if source == "record" and name in self._recorded:
-                return _inventory.ssh_args_of_key(self._recorded[name], name)
-        return _inventory.ssh_args(path, name)
+                return _inventory.ssh_args_of_key(self._recorded[name], own)
+        return _inventory.ssh_args(path, own)
+
+    def _known_hosts_of(self, hypervisor: str) -> str:
+        if hypervisor not in self._known_hosts:
+            template = self.get_option("known_hosts")
+            path = self._render(hypervisor, KNOWN_HOSTS if template is None else template)
+            self._known_hosts[hypervisor] = self.loader.path_dwim(path) if path else ""
+        return self._known_hosts[hypervisor]
 
     def _names_in(self, path: str) -> _known_hosts.Names:
         """Whom a file of host keys names; nobody where none can be read."""
@@ -556,11 +707,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _variables(self, name: str) -> Facts:
         """All variables of a host, those in files beside the inventory too, which Ansible itself reads later."""
         host = self.inventory.get_host(name)
-        groups = sort_groups({self.inventory.groups["all"], *host.get_groups()})
-        found = get_group_vars(groups)
-        for more in (self._beside(groups), host.get_vars(), self._beside([host]), self._vars):
+        found = self._group_variables({self.inventory.groups["all"], *host.get_groups()})
+        for more in (host.get_vars(), self._beside([host]), self._vars):
             found = combine_vars(found, more)
-        return t.cast(Facts, found)
+        return found
+
+    def _group_variables(self, groups: t.Collection[t.Any]) -> Facts:
+        """Of all these groups together; thousands of guests are in the same ones."""
+        names = frozenset(group.name for group in groups)
+        if names not in self._variables_of_groups:
+            ordered = sort_groups(groups)
+            self._variables_of_groups[names] = combine_vars(get_group_vars(ordered), self._beside(ordered))
+        return self._variables_of_groups[names]
 
     def _beside(self, entities: list[t.Any]) -> Facts:
         return t.cast(Facts, get_vars_from_inventory_sources(self.loader, self._sources, entities, "all"))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import hashlib
 import ipaddress
 import re
@@ -18,9 +20,13 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import printabl
 
 __all__ = [
     "GROUP",
+    "PREFIX",
+    "STALE_GROUP",
     "STATE_GROUPS",
+    "Facts",
     "Guests",
     "chosen",
+    "contradictions",
     "destination",
     "endpoint",
     "groups",
@@ -29,24 +35,32 @@ __all__ = [
     "in_uri",
     "ip",
     "is_destination",
+    "lost",
+    "own_name",
     "reached_at",
     "ssh_args",
     "ssh_args_of_key",
     "strangers",
     "unattended",
+    "unknown",
     "variables",
 ]
 
 GROUP = "guests"
+PREFIX = "virt_"
+STALE_GROUP = "guests_stale"
 STATE_GROUPS = ("guests_running", "guests_paused", "guests_shutdown")  # always there: plays name them
 
 Facts = dict[str, t.Any]
 Guests = dict[str, tuple[str, Facts]]  # hypervisor and facts by the name that is shown
+Namer = t.Callable[[str, Facts], str]  # of a hypervisor and the facts of its guest
 
 # Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
 _ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
+_ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
 _TOLD = 3  # addresses in one warning
+_LOST = 10  # hypervisors of one reason in one warning
 _FIRST = ("running", "paused")
 _PORTS = {"tls": 16514, "tcp": 16509, "": 16514}  # libvirt takes tls where a URI with a host names no transport
 
@@ -89,14 +103,21 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[Guests, list[str]]:
+def own_name(_hypervisor: str, facts: Facts) -> str:
+    """The guest's own name, or its alias."""
+    return host_name(facts["name"])
+
+
+def chosen(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> tuple[Guests, list[str]]:
     """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are
     there twice.
     """
     holders: dict[str, list[tuple[str, Facts]]] = {}
     for hypervisor in sorted(answers):
         for facts in answers[hypervisor]:
-            holders.setdefault(host_name(facts["name"]), []).append((hypervisor, facts))
+            holders.setdefault(name_of(hypervisor, facts), []).append((hypervisor, facts))
+    for name, found in holders.items():
+        holders[name] = _without_past(found)
     for found in holders.values():
         found.sort(key=lambda item: _rank(item[1]))
     names = sorted(holders)
@@ -105,12 +126,22 @@ def chosen(answers: t.Mapping[str, t.Sequence[Facts]]) -> tuple[Guests, list[str
     ]
 
 
+def _without_past(found: list[tuple[str, Facts]]) -> list[tuple[str, Facts]]:
+    """Where a guest is seen now, what was last known of it elsewhere is no second guest: it has moved since."""
+    seen = {facts["uuid"] for _hypervisor, facts in found if not facts.get("stale")}
+    return [item for item in found if not item[1].get("stale") or item[1]["uuid"] not in seen]
+
+
 def _rank(facts: Facts) -> int:
+    if facts.get("stale"):
+        return len(_FIRST) + 1
     return _FIRST.index(facts["state"]) if facts["state"] in _FIRST else len(_FIRST)
 
 
 def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
-    running = [(hypervisor, facts) for hypervisor, facts in found if facts["state"] == "running"]
+    running = [
+        (hypervisor, facts) for hypervisor, facts in found if facts["state"] == "running" and not facts.get("stale")
+    ]
     shown = f"the one on {found[0][0]} is shown"
     if not running[1:]:
         where = " and ".join(f"{hypervisor} ({facts['state']})" for hypervisor, facts in found)
@@ -124,33 +155,75 @@ def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
     return f"TWO GUESTS NAMED {name} RUN, on {where}: only one can be shown; rename the other ({shown})"
 
 
-def variables(hypervisor: str, facts: Facts, address: str | None) -> dict[str, t.Any]:
-    """Host variables of a guest. Without a known address `ansible_host` is absent: its name may resolve."""
-    known = {f"virt_{key}": facts[key] for key in ("state", "uuid", "vcpus", "memory_mib", "macs", "addresses")}
-    texts: Facts = {"virt_name": printable(facts["name"]), "virt_title": printable(facts["title"])}
-    texts["virt_tags"] = list(map(printable, facts["tags"]))
-    return {"virt_hypervisor": hypervisor, **known, **texts, **({"ansible_host": address} if address else {})}
+def variables(hypervisor: str, facts: Facts, address: str | None, prefix: str = PREFIX) -> dict[str, t.Any]:
+    """Host variables of a guest. Without a known address `ansible_host` is absent: its name may resolve.
+
+    The `prefix` is of those variables that the collection itself does not read.
+    """
+    known = {f"{prefix}{key}": facts[key] for key in ("state", "vcpus", "memory_mib", "macs", "addresses")}
+    known |= {f"{prefix}title": printable(facts["title"]), f"{prefix}tags": list(map(printable, facts["tags"]))}
+    if facts.get("stale"):
+        known[f"{prefix}stale"] = True
+    identity = {"virt_hypervisor": hypervisor, "virt_name": printable(facts["name"]), "virt_uuid": facts["uuid"]}
+    return {**identity, **known, **({"ansible_host": address} if address else {})}
 
 
 def groups(hypervisor: str, facts: Facts) -> list[str]:
-    """Groups below `guests`, not yet in the letters Ansible allows."""
-    return [f"on_{hypervisor}", f"guests_{facts['state']}", *(f"tag_{tag}" for tag in facts["tags"])]
+    """Groups below `guests`, not yet in the letters Ansible allows. What was last known of a guest is no state."""
+    state = STALE_GROUP if facts.get("stale") else f"guests_{facts['state']}"
+    return [f"on_{hypervisor}", state, *(f"tag_{tag}" for tag in facts["tags"])]
+
+
+def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ()) -> str:
+    """The one thing to say about hypervisors that did not answer; empty where all did. `stale` ones have a past."""
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for name in sorted(reasons):
+        alike.setdefault((reasons[name], name in stale), []).append(name)
+    shown = {False: "not shown", True: "shown as last known"}
+    parts = [
+        f"guests on {', '.join(names[:_LOST])}{f' and {len(names) - _LOST} more' if names[_LOST:] else ''} are "
+        f"{shown[past]}: {reason}"
+        for (reason, past), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
+    ]
+    one = f"{len(reasons)} of {asked} hypervisors did not answer"
+    return f"{one}; {'; '.join(parts)}" if parts else ""
+
+
+def unknown(option: str, known: t.Collection[str]) -> str:
+    """What is wrong with an option that there is not."""
+    near = difflib.get_close_matches(option, sorted(known), 1)
+    return f"{option} is no option of this plugin{f'; did you mean {near[0]}?' if near else ''}"
+
+
+def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:
+    """Options that mean nothing together, or not what their names promise."""
+    problems = []
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options["hostvars_prefix"], re.ASCII):
+        problems.append("hostvars_prefix must begin with a letter or _, and have letters, digits and _ only")
+    if options["show_stale"] and not options["cache"]:
+        problems.append("show_stale requires cache: true")
+    elif options["show_stale"] and str(options["cache_plugin"]).rpartition(".")[2] == "memory":
+        problems.append("show_stale requires a cache_plugin that keeps files, such as ansible.builtin.jsonfile")
+    if options["connection"] == "agent" and any(options[name] for name in ("ca_file", "cert_file", "key_file")):
+        problems.append("connection: agent requires pki_dir instead of ca_file, which the plugin reads only itself")
+    return problems
 
 
 def reached_at(
-    guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str]
+    guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str], *, through: bool = False
 ) -> tuple[dict[str, str], list[str]]:
     """The address of every guest that has one for itself, and why others have none.
 
-    `foreign` addresses belong to hosts that are no guests: address -> host.
+    `foreign` addresses belong to hosts that are no guests: address -> host. Who goes `through` hypervisors may meet
+    the same address on each of them.
     """
-    claims: dict[str, list[str]] = {}
-    for name, (_hypervisor, facts) in guests.items():
+    claims: dict[tuple[str, str], list[str]] = {}
+    for name, (hypervisor, facts) in guests.items():
         for address in _usable(facts["addresses"]):
-            claims.setdefault(address, []).append(name)
-    owner: dict[str, str] = {}
+            claims.setdefault((hypervisor if through else "", address), []).append(name)
+    owner: dict[tuple[str, str], str] = {}
     taken, disputed, older = list[str](), list[str](), list[str]()
-    for address, names in claims.items():
+    for (network, address), names in claims.items():
         running = [name for name in names if _rank(guests[name][1]) < len(_FIRST)]
         if address in foreign:
             taken.append(f"{address}, claimed by {_places(guests, names)}, belongs to {foreign[address]}")
@@ -159,13 +232,15 @@ def reached_at(
         if len(believed) > 1:
             disputed.append(f"{address} is claimed by {_places(guests, running or names)}")
             continue
-        owner[address] = believed[0]
+        owner[network, address] = believed[0]
         beaten = [name for name in running if name != believed[0]]
         if beaten:
             older.append(f"{address} of {_places(guests, beaten)} now belongs to {believed[0]}")
     found = {}
-    for name, (_hypervisor, facts) in guests.items():
-        best = _preferred([address for address in _usable(facts["addresses"]) if owner.get(address) == name], prefer)
+    for name, (hypervisor, facts) in guests.items():
+        network = hypervisor if through else ""
+        own = [address for address in _usable(facts["addresses"]) if owner.get((network, address)) == name]
+        best = _preferred(own, prefer)
         if best:
             found[name] = best
     not_used = "not used as ansible_host; to reach these guests set it in host_vars"
@@ -203,8 +278,14 @@ def _some(addresses: t.Sequence[str]) -> str:
 
 def _usable(known: t.Iterable[str]) -> list[str]:
     """Addresses that can be a guest's own."""
-    valid = [address for address in map(ip, known) if address]
-    return list(dict.fromkeys(str(address) for address in valid if not _is_special(address)))
+    return list(dict.fromkeys(filter(None, map(_own, known))))
+
+
+@functools.lru_cache(maxsize=_ADDRESSES)
+def _own(text: str) -> str | None:
+    """The one spelling of an address that can be a guest's own."""
+    address = ip(text)
+    return None if address is None or _is_special(address) else str(address)
 
 
 def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -214,7 +295,7 @@ def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
     """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
-    valid = [ipaddress.ip_address(address) for address in usable]
+    valid = [address for address in map(ip, usable) if address]
     for kind in prefer:
         for item in valid:
             if kind == f"ipv{item.version}" or ("/" in kind and item in ipaddress.ip_network(kind, strict=False)):
@@ -222,6 +303,7 @@ def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
     return str(valid[0]) if valid else None
 
 
+@functools.lru_cache(maxsize=_ADDRESSES)
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
     try:
@@ -253,13 +335,14 @@ def ssh_args_of_key(key: str, name: str) -> str:
     return " ".join(f"-o {shlex.quote(option)}" for option in options)
 
 
-def host_keys(answers: t.Mapping[str, t.Sequence[Facts]]) -> dict[str, str]:
+def host_keys(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> dict[str, str]:
     """The recorded SSH host key of every guest by the name that is shown, where no two hypervisors report different
     ones for this name.
     """
     claims: dict[str, set[str]] = {}
-    for facts in (facts for found in answers.values() for facts in found if facts["ssh_host_key"]):
-        claims.setdefault(host_name(facts["name"]), set()).add(facts["ssh_host_key"])
+    for hypervisor, found in answers.items():
+        for facts in (facts for facts in found if facts["ssh_host_key"]):
+            claims.setdefault(name_of(hypervisor, facts), set()).add(facts["ssh_host_key"])
     return {name: key for name, keys in claims.items() if len(keys) == 1 for key in keys if is_key(key)}
 
 

@@ -16,7 +16,7 @@ __all__ = ["plain", "printable", "templated"]
 
 def templated(text: str) -> bool:
     """Whether Jinja would find something to do; a header line could rename its delimiters."""
-    return text.startswith("#jinja2:") or any(mark in text for mark in ("{{", "{%", "{#"))
+    return text.startswith("#jinja2:") or ("{" in text and any(mark in text for mark in ("{{", "{%", "{#")))
 
 
 def plain(value: t.Any) -> t.Any:

@@ -1,7 +1,7 @@
 """Run benches on a lab made for them, print a table and leave build/bench.json. Usage: bench.py [NAME]
 
-A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs and which ROLES make them, and
-yields its rows().
+A bench is a file beside this one and a row in BENCHES: it says how many HOSTS it needs (0: no lab) and which ROLES make
+them, and yields its rows().
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.bench import commands, converge, images, migrate, place
+from ansible_collections.corral.virt.tests.bench import commands, converge, images, inventory, migrate, place
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
 
@@ -32,28 +32,40 @@ class Bench(t.Protocol):
         """Measure."""
 
 
-BENCHES: dict[str, Bench] = {"converge": converge, "images": images, "migrate": migrate, "commands": commands}
+BENCHES: dict[str, Bench] = {
+    "converge": converge,
+    "images": images,
+    "migrate": migrate,
+    "commands": commands,
+    "inventory": inventory,
+}
 
 
 def measure(benches: t.Mapping[str, Bench]) -> list[Row]:
     """All rows; the lab goes whatever happens."""
-    rows: list[Row] = []
-    try:
-        with part("bare hosts"):
-            place.up(
-                max(bench.HOSTS for bench in benches.values()),
-                image=any(bench.CLOUD_IMAGE for bench in benches.values()),
-            )
-        with part("the collection's roles make them hypervisors"):
-            place.hypervisors(dict.fromkeys(role for bench in benches.values() for role in bench.ROLES))
-        explain()
+    hosts = max(bench.HOSTS for bench in benches.values())
+    place.prepare()
+    with lab(benches, hosts) if hosts else contextlib.nullcontext():
+        explain(hosts)
+        rows: list[Row] = []
         for name, bench in benches.items():
             with part(f"bench {name}"):
                 rows.extend(bench.rows())
+        return rows
+
+
+@contextlib.contextmanager
+def lab(benches: t.Mapping[str, Bench], hosts: int) -> t.Iterator[None]:
+    """Hypervisors for the length of a `with` block."""
+    try:
+        with part("bare hosts"):
+            place.up(hosts, image=any(bench.CLOUD_IMAGE for bench in benches.values()))
+        with part("the collection's roles make them hypervisors"):
+            place.hypervisors(dict.fromkeys(role for bench in benches.values() for role in bench.ROLES))
+        yield
     finally:
         with part("the lab is taken down"):
             place.down()
-    return rows
 
 
 @contextlib.contextmanager
@@ -65,13 +77,14 @@ def part(title: str) -> t.Iterator[None]:
     say(f"-- {title}: {time.monotonic() - started:.1f} s")
 
 
-def explain() -> None:
+def explain(hosts: int) -> None:
     """What everybody runs on."""
     say(
         f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, "
-        f"{run('ansible', '--version').output.splitlines()[0]}; on the host:"
+        f"{run('ansible', '--version').output.splitlines()[0]}{'; on the host:' if hosts else ''}"
     )
-    print(on("hyper1", "virsh version --daemon").output.strip())
+    if hosts:
+        print(on("hyper1", "virsh version --daemon").output.strip())
     print(f"All that speaks through Ansible has this configuration:\n\n{place.SETTINGS}", flush=True)
 
 

@@ -99,10 +99,14 @@ def medians(*measured: t.Callable[[], float]) -> list[float]:
 def up(hosts: int, *, image: bool) -> None:
     """Have bare hosts, whatever an earlier run left."""
     down()
+    _lab("up", "--hosts", str(hosts), "--image" if image else "--no-image")
+
+
+def prepare() -> None:
+    """Have the directory that commands run in, with nothing of an earlier run."""
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
     (BUILD / "ansible.cfg").write_text(SETTINGS)
-    _lab("up", "--hosts", str(hosts), "--image" if image else "--no-image")
 
 
 def hypervisors(roles: t.Iterable[str]) -> None:

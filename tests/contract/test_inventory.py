@@ -343,12 +343,7 @@ def test_control_characters_reach_no_terminal(inventory: Inventory) -> None:
 
 
 def test_cache(two: Inventory) -> None:
-    cache = {
-        "cache": True,
-        "cache_plugin": "ansible.builtin.jsonfile",
-        "cache_connection": str(two.place.parent / "cache"),
-    }
-    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cache)
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cached(two))
     first = two.list()
     two.host("first", guest(1, "other"))
     assert two.list() == first
@@ -357,12 +352,7 @@ def test_cache(two: Inventory) -> None:
 
 
 def test_what_was_silent_is_not_kept_so(two: Inventory) -> None:
-    cache = {
-        "cache": True,
-        "cache_plugin": "ansible.builtin.jsonfile",
-        "cache_connection": str(two.place.parent / "cache"),
-    }
-    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cache)
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cached(two))
     document = two.place.parent / "second.xml"
     text = document.read_text()
     document.unlink()
@@ -405,6 +395,7 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert two.seconds < PATIENCE_S
     assert [known[name]["virt_reachable"] for name in ("good", "hung", "bare1", "bare2")] == [True, False, False, False]
     assert "web1" in known
+    assert two.stderr.count("did not answer") == 1 and "3 of 4 hypervisors did not answer; " in two.stderr
     assert "guests on hung are not shown: no answer within 3 s" in two.stderr
     assert (
         f"guests on bare1, bare2 are not shown: this machine has no {two.place.parent}/my ca/cacert.pem yet"
@@ -416,6 +407,7 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert two.seconds < PATIENCE_S
     two.ask("--list", CORRAL_VIRT_STRICT_HOSTS="true", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true")
     assert "Completely failed to parse inventory source" in two.stderr
+    assert "3 of 4 hypervisors did not answer; " in two.stderr
 
 
 def test_without_hypervisors(inventory: Inventory) -> None:
@@ -439,8 +431,130 @@ def test_short_name(two: Inventory) -> None:
     assert "web1" in two.hosts(ANSIBLE_INVENTORY_PLUGINS=str(payload.ROOT / "plugins/inventory"))
 
 
-@pytest.mark.parametrize("options", [{"prefer": ["ipv5"]}, {"filters": ["no_such_thing"]}])
-def test_wrong_options(two: Inventory, options: dict[str, t.Any]) -> None:
+def cached(inventory: Inventory, **more: t.Any) -> dict[str, t.Any]:
+    place = str(inventory.place.parent / "cache")
+    return {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": place, **more}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prefer": ["ipv5"]}, "prefer:"),
+        ({"filters": ["no_such_thing"]}, "filters:"),
+        ({"exclude_filters": ["no_such_thing"]}, "exclude_filters: cannot be evaluated for guest"),
+        ({"hostnames": ["no_such_thing"], "strict": True}, "hostnames: no_such_thing cannot be evaluated for guest"),
+        (
+            {"filter": ["x"], "colour": 1},
+            "filter is no option of this plugin; did you mean filters?; colour is no option of this plugin",
+        ),
+        ({"hostvars_prefix": "my-"}, "hostvars_prefix must begin"),
+        ({"show_stale": True}, "show_stale requires cache: true"),
+        ({"show_stale": True, "cache": True, "cache_plugin": "memory"}, "show_stale requires a cache_plugin"),
+        ({"connection": "agent", "ca_file": "/a"}, "connection: agent requires pki_dir"),
+    ],
+)
+def test_wrong_options(two: Inventory, options: dict[str, t.Any], words: str) -> None:
     two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **options)
     two.ask("--list")
-    assert f"{next(iter(options))}:" in two.stderr
+    assert words in two.stderr and "web1" not in two.stderr.partition("Failed to parse")[0]
+
+
+def test_equal_names_on_two_hypervisors_both_show(two: Inventory) -> None:
+    names = ["no_such_thing", "virt_name ~ '.' ~ virt_hypervisor if virt_name == 'twin'"]
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", hostnames=names)
+    known = two.list()
+    assert {"twin.hyper1", "twin.hyper2", "web1", "slow"} <= set(known["_meta"]["hostvars"])
+    assert (known["on_hyper1"]["hosts"], known["on_hyper2"]["hosts"]) == (
+        ["twin.hyper1", "web1"],
+        ["slow", "twin.hyper2"],
+    )
+    assert "guest twin" not in two.stderr
+
+
+def test_a_guest_with_a_name_of_the_operator_is_verified_under_its_own(two: Inventory) -> None:
+    """A name that means something to ssh or Ansible stays an alias."""
+    names = ["'-oProxyCommand=x' if virt_name == 'slow' else 'shop'"]
+    two.write(
+        "virt.yml",
+        plugin="corral.virt.virt",
+        uri="{{ where }}",
+        hostnames=names,
+        filters=["virt_name in ('web1', 'slow')"],
+    )
+    known = two.list()["_meta"]["hostvars"]
+    assert 'HostKeyAlias="web1"' in known["shop"]["ansible_ssh_common_args"]
+    assert [name for name in known if name.startswith("alias_-oProxyCommand_x_")]
+
+
+def test_guests_that_are_left_out(two: Inventory) -> None:
+    two.write(
+        "virt.yml",
+        plugin="corral.virt.virt",
+        uri="{{ where }}",
+        exclude_filters=["virt_state == 'paused'", "'web' in virt_tags"],
+    )
+    assert two.hosts() == {"hyper1", "hyper2", "twin"}
+
+
+def test_prefix_of_variables(two: Inventory) -> None:
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", hostvars_prefix="kvm_")
+    known = two.list()["_meta"]["hostvars"]["web1"]
+    assert (known["kvm_state"], known["virt_name"], known["virt_hypervisor"]) == ("running", "web1", "hyper1")
+    assert {name for name in known if name.startswith("virt_")} == {"virt_hypervisor", "virt_name", "virt_uuid"}
+
+
+def test_hypervisors_alone(two: Inventory) -> None:
+    """Nobody is asked: nothing needs to be there."""
+    where = {"hyper8": "qemu+tls://192.0.2.1/system", "hyper9": "qemu+tls://192.0.2.2/system"}
+    two.write("virt.yml", plugin="corral.virt.virt", hypervisors=where, hypervisors_only=True, ca_file="/not/there")
+    known = two.list()
+    assert set(known["_meta"]["hostvars"]) <= {"hyper1", "hyper2"} and "guests" not in known
+    assert known["hyper"]["hosts"] == ["hyper1", "hyper2", "hyper8", "hyper9"]
+    assert not two.stderr
+
+
+def test_names_that_make_one_group_are_said(inventory: Inventory) -> None:
+    first, second = inventory.host("a", guest(1, "web1", record={"tag": ["on-line"]})), inventory.host("b")
+    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"C-1": first, "C_1": second})
+    assert inventory.list()["on_C_1"]["hosts"] == ["web1"]
+    assert "on_C_1 and on_C-1 are one group, on_C_1" in inventory.stderr and "on_line" not in inventory.stderr
+
+
+def test_last_known_guests_of_a_dead_hypervisor(two: Inventory) -> None:
+    """They are marked; one that another hypervisor has now has moved, and is no stale guest."""
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", **cached(two, cache_timeout=1, show_stale=True))
+    assert "guests_stale" not in two.list()
+    (two.place.parent / "second.xml").unlink()
+    two.host("first", guest(1, "web1"), guest(3, "twin"))
+    time.sleep(1.5)
+    known = two.list()
+    slow = known["_meta"]["hostvars"]["slow"]
+    assert (slow["virt_stale"], slow["virt_state"], slow["virt_hypervisor"]) == (True, "paused", "hyper2")
+    assert (known["guests_stale"]["hosts"], known["on_hyper2"]["hosts"]) == (["slow"], ["slow"])
+    assert "guests_paused" not in known or not known["guests_paused"].get("hosts")
+    assert known["_meta"]["hostvars"]["twin"]["virt_hypervisor"] == "hyper1"
+    assert known["_meta"]["hostvars"]["hyper2"]["virt_reachable"] is False
+    assert "1 of 2 hypervisors did not answer; guests on hyper2 are shown as last known: " in two.stderr
+    assert "guest twin" not in two.stderr
+
+
+def test_ways_through_the_hypervisor(two: Inventory) -> None:
+    """Guests behind their hypervisors may have the same address on each of them."""
+    two.host("first", guest(1, "web1", record={"address": ["10.0.0.5"], "ssh-host-key": [KEY]}))
+    two.host("second", guest(2, "web2", record={"address": ["10.0.0.5"]}))
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", connection="jump")
+    two.write("host_vars/hyper1.yml", ansible_user="root", ansible_host="fd00::1", ansible_port=2222)
+    known = two.list()["_meta"]["hostvars"]
+    assert [known[name]["ansible_host"] for name in ("web1", "web2")] == ["10.0.0.5", "10.0.0.5"]
+    assert known["web1"]["ansible_ssh_common_args"].endswith(
+        "-o StrictHostKeyChecking=yes -o 'ProxyJump=root@[fd00::1]:2222'"
+    )
+    assert known["web2"]["ansible_ssh_common_args"] == "-o ProxyJump=hyper2"
+    assert "ansible_ssh_host_key_checking" not in known["web2"]
+
+
+def test_way_through_the_agent(two: Inventory) -> None:
+    two.write("virt.yml", plugin="corral.virt.virt", uri="{{ where }}", connection="agent")
+    known = two.list()["_meta"]["hostvars"]["web1"]
+    assert (known["ansible_connection"], known["ansible_host"]) == ("community.libvirt.libvirt_qemu", "web1")
+    assert known["ansible_libvirt_uri"].startswith("test:///") and "ansible_ssh_common_args" not in known

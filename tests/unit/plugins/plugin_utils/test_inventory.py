@@ -34,6 +34,41 @@ def test_one_of_two(first: dict[str, t.Any], second: dict[str, t.Any], shown: st
     assert len(warnings) == 1 and words in warnings[0]
 
 
+def stale(name: str = "web1", **more: t.Any) -> dict[str, t.Any]:
+    return guest(name, stale=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown", "said"),
+    [
+        pytest.param(stale(), guest(), "b", 0, id="it_has_moved"),
+        pytest.param(stale(), guest(uuid="2"), "b", 1, id="another_of_that_name"),
+        pytest.param(stale(), guest(uuid="2", state="shutdown"), "b", 1, id="what_is_seen_counts"),
+        pytest.param(stale(), stale(uuid="2"), "a", 1, id="nobody_has_seen_either"),
+    ],
+)
+def test_what_was_last_known_is_no_second_guest(
+    first: dict[str, t.Any], second: dict[str, t.Any], shown: str, said: int
+) -> None:
+    guests, warnings = _inventory.chosen({"a": [first], "b": [second]})
+    assert guests["web1"][0] == shown and len(warnings) == said and "RUN" not in "".join(warnings)
+
+
+def test_stale_guests_are_in_no_group_of_a_state() -> None:
+    assert _inventory.groups("hyper1", stale(tags=["web"])) == ["on_hyper1", "guests_stale", "tag_web"]
+    assert _inventory.variables("hyper1", stale(), None)["virt_stale"] is True
+    assert "virt_stale" not in _inventory.variables("hyper1", guest(), None)
+
+
+def test_lost_hypervisors_are_one_sentence() -> None:
+    reasons = {f"h{number:02d}": "refused" for number in range(12)} | {"x": "no answer", "y": "no answer"}
+    assert _inventory.lost(reasons, 100, stale={"y"}) == (
+        "14 of 100 hypervisors did not answer; guests on h00, h01, h02, h03, h04, h05, h06, h07, h08, h09 and 2 more "
+        "are not shown: refused; guests on x are not shown: no answer; guests on y are shown as last known: no answer"
+    )
+    assert _inventory.lost({}, 100) == ""
+
+
 def reached(
     *guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")
 ) -> t.Any:
