@@ -83,7 +83,7 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         seen = SEEN.format(mac(number)) if name == "idle" else ""
         texts.append(GUEST.format(name=name, uuid=UUID.format(number), mac=mac(number), number=number, seen=seen))
     Path(place).write_text(f"<node>{''.join(texts)}</node>")
-    told: dict[str, t.Any] = {}
+    result: dict[str, t.Any] = {}
     with opened(f"test://{place}") as connection:
         vars(addresses)["SYSTEM"] = connection.getURI()  # whose bridges are here
         talk = "ping -c 20 -i 0.2 -W 1 192.0.2.1"  # also with a tag, where there are such links
@@ -91,21 +91,21 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         begun_s = time.monotonic()
         searches = {UUID.format(number): steps.WaitForAddress(name, "packets", 3) for number, name in enumerate(NAMES)}
         outcomes = addresses.find(connection, searches, named=True)
-        told["first"] = {one.name: [one.addresses, one.refused, one.record is not None] for one in outcomes.values()}
+        result["first"] = {one.name: [one.addresses, one.refused, one.record is not None] for one in outcomes.values()}
         for one in talkers:
             one.kill()
-        told["seconds"] = time.monotonic() - begun_s
+        result["seconds"] = time.monotonic() - begun_s
         # Its holder goes; what was recorded is the other one's then.
         inside(pids[0], "ip addr flush dev eth0; ip addr add 192.0.2.20/24 dev eth0")
         searches = {UUID.format(number): steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)}
         outcomes = addresses.find(connection, searches, named=True)
-        told["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
-        told["notes"] = addresses.notes(outcomes)
+        result["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
+        result["notes"] = addresses.notes(outcomes)
         todo = addresses.changes(outcomes)
-        told["steps"] = sorted(map(str, todo))
+        result["steps"] = sorted(map(str, todo))
         Gate(check_mode=False).run(list(todo), lambda step: addresses.do(connection, {step: todo[step]}))
-        told["twice"] = sorted(map(str, addresses.changes(addresses.find(connection, searches, named=True))))
-    return told
+        result["twice"] = sorted(map(str, addresses.changes(addresses.find(connection, searches, named=True))))
+    return result
 
 
 if __name__ == "__main__":

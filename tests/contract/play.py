@@ -51,21 +51,21 @@ class Play:
         self, *tasks: t.Mapping[str, t.Any], hosts: str = "hyper", options: t.Sequence[str] = (), **play: t.Any
     ) -> Told:
         """What the tasks have registered as `told`, by host; hosts that failed or were not reached included."""
-        told = self.place / "told.json"
-        told.unlink(missing_ok=True)
+        result = self.place / "told.json"
+        result.unlink(missing_ok=True)
         text = (
             "{{ dict(everyone | zip(everyone | map('extract', hostvars) | map(attribute='told', default={}))) | "
             "to_json }}"
         )
-        keep = {"keep": {"content": text, "dest": str(told)}}
+        keep = {"keep": {"content": text, "dest": str(result)}}
         everyone = {"everyone": f"{{{{ query('inventory_hostnames', '{hosts}') }}}}"}
         last = {"hosts": "localhost", "gather_facts": False, "vars": everyone, "tasks": [keep]}
         main = {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **play}
         preloaded.link_actions(self.place)
         (self.place / "play.yml").write_text(json.dumps([main, last]))
         self._ansible("--inventory", str(self.inventory), *options)
-        assert told.exists(), self.stdout
-        return t.cast(Told, json.loads(told.read_text()))
+        assert result.exists(), self.stdout
+        return t.cast(Told, json.loads(result.read_text()))
 
     def reads(self, tasks: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
         """Whether Ansible can read the tasks, and knows what they call."""

@@ -48,8 +48,8 @@ def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:
 
 
 def test_check_mode_waits_for_nobody(connection: t.Any) -> None:
-    [told] = converged(connection, {"name": "web2", "wait_for_ip": "arp"}, check_mode=True)
-    assert told["changed"] and "failed" not in told and "awaits" not in told
+    [result] = converged(connection, {"name": "web2", "wait_for_ip": "arp"}, check_mode=True)
+    assert result["changed"] and "failed" not in result and "awaits" not in result
 
 
 def test_all_wait_at_once_and_one_that_fails_stops_nobody(connection: t.Any) -> None:
@@ -66,20 +66,22 @@ def test_all_wait_at_once_and_one_that_fails_stops_nobody(connection: t.Any) -> 
 
 def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:
     begun_s = time.monotonic()
-    [told] = converged(connection, {"name": "web2", "wait_for_ip": "any", "interfaces": [], "wait_timeout": 60})
-    assert "it has no network interface" in told["msg"]
-    assert told["failed"] and time.monotonic() - begun_s < 10
+    [result] = converged(connection, {"name": "web2", "wait_for_ip": "any", "interfaces": [], "wait_timeout": 60})
+    assert "it has no network interface" in result["msg"]
+    assert result["failed"] and time.monotonic() - begun_s < 10
 
 
 def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.Any) -> None:
     converged(connection, {"name": "web2"}, {"name": "off", "state": "shutdown"})
-    told = [
+    result = [
         addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check))
         for check in (True, False, False)
     ]
-    assert [one["changed"] for one in told] == [True, True, False]
-    assert told[0]["steps"] == told[1]["steps"] and told[0]["steps"][0].startswith("record that web2 was seen at ")
-    assert [one["name"] for one in told[0]["guests"]] == ["web2"]
+    assert [one["changed"] for one in result] == [True, True, False]
+    assert result[0]["steps"] == result[1]["steps"] and result[0]["steps"][0].startswith(
+        "record that web2 was seen at "
+    )
+    assert [one["name"] for one in result[0]["guests"]] == ["web2"]
 
 
 def test_nothing_is_written_into_guests_of_others_until_they_are_named(connection: t.Any) -> None:
@@ -96,17 +98,17 @@ def test_nothing_is_written_into_guests_of_others_until_they_are_named(connectio
 
 def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     converged(connection, {"name": "web2", "tags": ["front"]}, {"name": "off", "state": "shutdown"})
-    told = [
+    result = [
         report.guests(connection, report.Search(None, 1), gate, load=load)
         for gate, load in ((Gate(check_mode=True), False), (Gate(check_mode=False), True), (None, False))
     ]
-    assert [one["changed"] for one in told] == [True, True, False]
-    assert told[0]["steps"] == told[1]["steps"] != [] and told[2]["steps"] == []
-    shown = [{guest["name"]: guest for guest in one["domains"]} for one in told]
+    assert [one["changed"] for one in result] == [True, True, False]
+    assert result[0]["steps"] == result[1]["steps"] != [] and result[2]["steps"] == []
+    shown = [{guest["name"]: guest for guest in one["domains"]} for one in result]
     assert all({"web2", "off"} <= found.keys() for found in shown)
     assert shown[0]["web2"]["addresses"] == shown[1]["web2"]["addresses"] == shown[2]["web2"]["addresses"] != []
     assert shown[1]["web2"].keys() - shown[0]["web2"].keys() == {"cpu_percent"}
-    assert ["host" in one for one in told] == [False, True, False] and told[1]["host"]["cpus"] > 0
+    assert ["host" in one for one in result] == [False, True, False] and result[1]["host"]["cpus"] > 0
     [one] = report.guests(connection, report.Search(["off"], 1), None, load=False)["domains"]
     assert (one["name"], one["state"], one["addresses"]) == ("off", "shutdown", [])
 
@@ -135,14 +137,14 @@ def test_guests_on_a_bridge(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(payload.ROOT / ".cache"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["first"]["idle"] == [["192.0.2.10"], [], False], "it was there before: nothing is written"
-    assert told["first"]["liar"] == [[], ["192.0.2.10 (packets): idle uses it"], False]
-    assert told["first"]["mute"] == [[], [], False]
-    if told["vlan"]:
-        assert told["first"]["tagged"] == [[], [], False], "what it says in another VLAN is not for this bridge"
-    assert told["seconds"] < 10, "all wait at once"
-    assert told["moved"]["liar"] == [["192.0.2.10"], []]
-    assert told["notes"] == ["192.0.2.10, recorded for idle, now belongs to liar"]
-    assert told["steps"] == ["record that liar was seen at 192.0.2.10", "remove the recorded addresses of idle"]
-    assert told["twice"] == []
+    result = json.loads(done.stdout)
+    assert result["first"]["idle"] == [["192.0.2.10"], [], False], "it was there before: nothing is written"
+    assert result["first"]["liar"] == [[], ["192.0.2.10 (packets): idle uses it"], False]
+    assert result["first"]["mute"] == [[], [], False]
+    if result["vlan"]:
+        assert result["first"]["tagged"] == [[], [], False], "what it says in another VLAN is not for this bridge"
+    assert result["seconds"] < 10, "all wait at once"
+    assert result["moved"]["liar"] == [["192.0.2.10"], []]
+    assert result["notes"] == ["192.0.2.10, recorded for idle, now belongs to liar"]
+    assert result["steps"] == ["record that liar was seen at 192.0.2.10", "remove the recorded addresses of idle"]
+    assert result["twice"] == []

@@ -37,18 +37,18 @@ class Hosts(Play):
         self.cloud = Cloud(place, hosts=len(NAMES))
         self.cloud.now = datetime.datetime.now(datetime.UTC)  # Ansible's clock cannot be turned
 
-    def visit(self, host: str, ca_dir: Path, **said: t.Any) -> dict[str, t.Any]:
+    def visit(self, host: str, ca_dir: Path, **output: t.Any) -> dict[str, t.Any]:
         """What the action says of a host, asked without Ansible."""
-        return self.cloud.visit(host, **{"ca_dir": str(ca_dir), "controller": False, **said})
+        return self.cloud.visit(host, **{"ca_dir": str(ca_dir), "controller": False, **output})
 
     def certify(
         self, ca_dir: Path | None, *, hosts: str = "hyper", options: t.Sequence[str] = (), **arguments: t.Any
     ) -> t.Any:
         """What the module said on each host, through Ansible."""
         where = {"ca_dir": str(ca_dir)} if ca_dir else {}
-        said = {"pki_dir": "{{ root }}", "qemu_group": "root", **where, **arguments}
+        output = {"pki_dir": "{{ root }}", "qemu_group": "root", **where, **arguments}
         return self.run(
-            {"corral.virt.virt_tls": said, "register": "told", "ignore_errors": True}, hosts=hosts, options=options
+            {"corral.virt.virt_tls": output, "register": "told", "ignore_errors": True}, hosts=hosts, options=options
         )
 
     def files(self, name: str) -> dict[str, bytes]:
@@ -143,9 +143,9 @@ def test_an_authority_given_as_texts_serves_and_is_not_written(hosts: Hosts) -> 
         for authority, prefix in (("libvirt", ""), ("qemu", "qemu_"))
         for option, name in (("certificate", "cert"), ("key", "key"))
     }
-    told = hosts.certify(hosts.second, **texts, controller=True, force=True, options=["-vvvv", "--diff"])
-    assert told["h1"]["changed"], told["h1"]["msg"]
-    assert {*told["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
+    result = hosts.certify(hosts.second, **texts, controller=True, force=True, options=["-vvvv", "--diff"])
+    assert result["h1"]["changed"], result["h1"]["msg"]
+    assert {*result["h1"]["certificates"]} == {"libvirt", "qemu", "controller"}
     for key in (texts[name].splitlines()[5] for name in ("ca_key", "qemu_ca_key")):
         assert key not in hosts.stdout
         assert not [
@@ -161,11 +161,11 @@ def test_controllers_share_it_by_an_environment_variable(hosts: Hosts, monkeypat
     """And one with another authority is told so on each host."""
     for ca_dir, failed in ((hosts.first, False), (hosts.second, True)):
         monkeypatch.setenv("CORRAL_VIRT_CA_DIR", str(ca_dir))
-        told = hosts.certify(None)
-        assert [(bool(told[name].get("failed")), told[name]["changed"]) for name in NAMES] == [(failed, False)] * 2, (
-            hosts.stdout
-        )
-    assert all(hosts.fingerprint(name) in told[name]["msg"] for name in NAMES)
+        result = hosts.certify(None)
+        assert [(bool(result[name].get("failed")), result[name]["changed"]) for name in NAMES] == [
+            (failed, False)
+        ] * 2, hosts.stdout
+    assert all(hosts.fingerprint(name) in result[name]["msg"] for name in NAMES)
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
@@ -177,10 +177,10 @@ def test_no_host_gets_the_name_of_another_one(hosts: Hosts, options: list[str]) 
         hyper={"h1": {"root": str(hosts.place / "h1")}, "h2": {"ansible_host": "10.0.0.2"}, "H3": other, "h4": broken}
     )
     wanted = ["h1", "h2", "10.0.0.2", "h3", "fd00::3", "h4"]
-    told = hosts.certify(hosts.first, hosts="h1", names=wanted, options=options)["h1"]
+    result = hosts.certify(hosts.first, hosts="h1", names=wanted, options=options)["h1"]
     taken = {"h2": "h2", "10.0.0.2": "h2", "h3": "H3", "fd00::3": "H3", "h4": "h4"}
-    assert told["failed"] and {f"{name} belongs to {host} in the inventory" for name, host in taken.items()} == {
-        problem.partition(": ")[2].partition(";")[0] for problem in told["problems"]
+    assert result["failed"] and {f"{name} belongs to {host} in the inventory" for name, host in taken.items()} == {
+        problem.partition(": ")[2].partition(";")[0] for problem in result["problems"]
     }
     certificates = {name: content for name, content in hosts.files("h1").items() if not name.endswith("pending.pem")}
     assert certificates == before

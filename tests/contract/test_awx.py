@@ -59,9 +59,9 @@ class Setup:
 
     def run(self, *flags: str, **wish: t.Any) -> str:
         """What the playbook printed, in one line."""
-        said = {"awx_host": self.url, "ansible_python_interpreter": sys.executable, **WISH, **wish}
-        said = {name: value for name, value in said.items() if value is not ...}
-        words = ["ansible-playbook", "-i", "localhost,", "corral.virt.awx_setup", "-e", json.dumps(said), *flags]
+        output = {"awx_host": self.url, "ansible_python_interpreter": sys.executable, **WISH, **wish}
+        output = {name: value for name, value in output.items() if value is not ...}
+        words = ["ansible-playbook", "-i", "localhost,", "corral.virt.awx_setup", "-e", json.dumps(output), *flags]
         environment = defaults(ANSIBLE_COLLECTIONS_PATH=self.collections)
         for name in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN", "http_proxy", "HTTP_PROXY"):
             environment.pop(name, None)
@@ -84,29 +84,29 @@ def collections() -> str:
 
 @pytest.fixture
 def awx(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
-    with awx_server.awx() as (url, held):
-        held.pushed = ["inventory/hosts.yml", *PLAYBOOKS]
-        yield Setup(tmp_path, url, held, collections)
+    with awx_server.awx() as (url, kept):
+        kept.pushed = ["inventory/hosts.yml", *PLAYBOOKS]
+        yield Setup(tmp_path, url, kept, collections)
 
 
 def test_everything_is_set_up_once_and_changes_are_seen(awx: Setup) -> None:
-    said = awx.run("--check")
-    assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], said
-    said = awx.run()
-    assert awx.code == 0 and awx.changed > 0, said
+    output = awx.run("--check")
+    assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], output
+    output = awx.run()
+    assert awx.code == 0 and awx.changed > 0, output
     assert [each for each in awx.held.writes if each.endswith("/update/")], "AWX had an old copy of the project"
     everything_is_there(awx.held)
     start, written = awx.held.named("job_templates", "corral.virt.start")["id"], list(awx.held.writes)
     awx.held.surveys[start] = {"name": "", "description": "", "spec": []}
-    said = awx.run("--check", awx_scm_branch="main")
-    assert (awx.code, awx.changed, awx.held.writes) == (0, 2, written), said  # the project, and the job templates
-    said = awx.run("-vvv", awx_scm_branch="main")
+    output = awx.run("--check", awx_scm_branch="main")
+    assert (awx.code, awx.changed, awx.held.writes) == (0, 2, written), output  # the project, and the job templates
+    output = awx.run("-vvv", awx_scm_branch="main")
     project = f"PATCH /api/v2/projects/{awx.held.named('projects', 'corral.virt')['id']}/"
-    assert (awx.code, awx.changed) == (0, 2), said
+    assert (awx.code, awx.changed) == (0, 2), output
     assert awx.held.writes == [*written, project, f"POST /api/v2/job_templates/{start}/survey_spec/"]
-    assert not [name for name, secret in SECRETS.items() if secret in said]
-    said = awx.run("--check", awx_scm_branch="main")
-    assert (awx.code, awx.changed) == (0, 0), said
+    assert not [name for name, secret in SECRETS.items() if secret in output]
+    output = awx.run("--check", awx_scm_branch="main")
+    assert (awx.code, awx.changed) == (0, 0), output
 
 
 def everything_is_there(held: Awx) -> None:
@@ -175,21 +175,21 @@ def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) 
 @pytest.mark.parametrize("broken", [True, False], ids=["update fails", "files missing"])
 def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx: Setup) -> None:
     awx.held.broken, awx.held.pushed = broken, PLAYBOOKS[2:]
-    said = awx.run()
-    assert awx.code == 2 and "job_templates" not in awx.held.objects, said
+    output = awx.run()
+    assert awx.code == 2 and "job_templates" not in awx.held.objects, output
     if broken:
-        assert "AWX cannot bring the project corral.virt from https://git.example.org/cloud.git: The Project" in said
-        assert "Read the last update of the project in AWX, under Jobs" in said
+        assert "AWX cannot bring the project corral.virt from https://git.example.org/cloud.git: The Project" in output
+        assert "Read the last update of the project in AWX, under Jobs" in output
     else:
-        assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in said
+        assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in output
 
 
 def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
     wish = {"awx_authority": ..., "awx_client": ..., "awx_organization": "Default"}
-    said = awx.run("--check", **wish)
-    assert awx.code == 0 and awx.held.writes == [], said  # AWX has the organization, and nothing else yet
-    said = awx.run(**wish)
-    assert "There are no job templates for rotate_certificates and site" in said.replace(
+    output = awx.run("--check", **wish)
+    assert awx.code == 0 and awx.held.writes == [], output  # AWX has the organization, and nothing else yet
+    output = awx.run(**wish)
+    assert "There are no job templates for rotate_certificates and site" in output.replace(
         "site and rotate_certificates", "rotate_certificates and site"
     )
     names = {thing["name"].removeprefix("corral.virt.") for thing in awx.held.objects["job_templates"]}
@@ -217,8 +217,8 @@ def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
     ids=str,
 )
 def test_what_is_wrong_is_refused_before_anything_is_done(awx: Setup, wish: dict[str, t.Any], told: str) -> None:
-    said = awx.run(**wish)
-    assert told in said and awx.code == 2 and awx.held.writes == [], said
+    output = awx.run(**wish)
+    assert told in output and awx.code == 2 and awx.held.writes == [], output
 
 
 def test_who_lacks_awx_awx_is_told_how_to_get_it(tmp_path: Path) -> None:

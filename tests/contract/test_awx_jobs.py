@@ -107,13 +107,13 @@ NEW: Answers = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_job_does_what_its_survey_says(job: Job, action: str, answers: Answers, told: str) -> None:
-    said = job.run(action, {**unanswered(action), **answers})
-    assert told in said and job.code == 0, said
+    output = job.run(action, {**unanswered(action), **answers})
+    assert told in output and job.code == 0, output
 
 
 def test_a_job_that_only_checks(job: Job) -> None:
-    said = job.run("start", {**unanswered("start"), "guest": "web2"}, "--check")
-    assert "h1 start web2" in said and job.code == 0, said
+    output = job.run("start", {**unanswered("start"), "guest": "web2"}, "--check")
+    assert "h1 start web2" in output and job.code == 0, output
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_an_answer_is_no_template(job: Job, action: str, name: str, more: Answer
     made = job.place / "made"
     hostile = f"{{{{ lookup('ansible.builtin.pipe', 'touch {made}') }}}}"
     answer = f'- name: "{hostile}"' if name == "disks" else hostile
-    said = job.run(action, {**unanswered(action), **more, name: answer})
-    assert not made.exists(), said
-    assert job.code != 0 or name in ("apart", "reason"), said
+    output = job.run(action, {**unanswered(action), **more, name: answer})
+    assert not made.exists(), output
+    assert job.code != 0 or name in ("apart", "reason"), output
 
 
 def test_what_is_missing_is_named(job: Job) -> None:

@@ -156,8 +156,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(module: str, arguments: dict[str, t.Any], *, check_mode: bool) -> str:
     """What is told of a crash; results and messages are printed."""
-    told = {"_ansible_check_mode": check_mode, "_ansible_diff": True, "_ansible_verbosity": 4}
-    with patch_module_args({**arguments, **told}):
+    result = {"_ansible_check_mode": check_mode, "_ansible_diff": True, "_ansible_verbosity": 4}
+    with patch_module_args({**arguments, **result}):
         try:
             importlib.import_module(f"ansible_collections.corral.virt.plugins.modules.{module}").main()
         except SystemExit:
@@ -190,7 +190,7 @@ def seen(text: str) -> list[str]:
 def test_a_secret_in_any_option_is_seen_nowhere(
     module: str, check_mode: bool, host: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tried, told = 0, []
+    tried, result = 0, []
     STARTED.clear()
     for arguments in leaves(module, f"test://{host}/node.xml", host):
         tried += 1
@@ -198,8 +198,8 @@ def test_a_secret_in_any_option_is_seen_nowhere(
         out, err = capfd.readouterr()
         assert not crash, f"{arguments}: {crash}"
         if found := seen(out + err):
-            told.append((arguments, found))
-    assert tried and told == []
+            result.append((arguments, found))
+    assert tried and result == []
     assert [command for command in STARTED if CANARY in command] == []
     files = [path for path in host.rglob("*") if path.is_file() and path != host / "node.xml"]
     assert [path for path in files if CANARY in path.read_bytes().decode(errors="replace")] == []
@@ -229,7 +229,7 @@ def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
     guest = {"uri": uri, "name": "web1", "allow_duplicates": True}
     seed = {key: SECRETS[key] for key in ("user_data", "meta_data", "network_config")}
     new: dict[str, t.Any] = {"name": "web2", "vcpus": 1, "memory": "64MiB", "interfaces": [], "disks": []}
-    said = [
+    output = [
         ("virt_image", {**image, "url": signed, "checksum": sums}),
         (
             "virt_image",
@@ -284,7 +284,7 @@ def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
     ]
     return [
         {f"corral.virt.{name}": arguments, "ignore_errors": True, "register": f"told{at}"}
-        for at, (name, arguments) in enumerate(said)
+        for at, (name, arguments) in enumerate(output)
     ]
 
 

@@ -25,6 +25,6 @@ def test_commands_work_in_a_fresh_clone(tmp_path: Path) -> None:
         done = subprocess.run(
             command, cwd=tmp_path / "clone", env=environment, check=False, capture_output=True, text=True, timeout=60
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0 and "Failed to parse" not in said, said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0 and "Failed to parse" not in output, output
         assert "list" not in command[-1] or "hyper3" in done.stdout

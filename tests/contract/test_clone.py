@@ -40,22 +40,22 @@ class Place(t.NamedTuple):
     connection: t.Any
     pool: Path
 
-    def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         """As the module does."""
         known = {**image.OPTIONS, **clone.OPTIONS}
-        params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **said}
+        params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **output}
         return clone.converge(self.connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
 
-    def cycle(self, **said: t.Any) -> dict[str, t.Any]:
+    def cycle(self, **output: t.Any) -> dict[str, t.Any]:
         """Check, do, check again, do again."""
         before = self.files()
-        checked = self.converge(check_mode=True, **said)
+        checked = self.converge(check_mode=True, **output)
         assert self.files() == before, "check mode wrote something"
-        done = self.converge(**said)
+        done = self.converge(**output)
         checked.pop("progress", None)
         assert done == checked and done["changed"]
         for check_mode in (True, False):
-            again = self.converge(check_mode=check_mode, **said)
+            again = self.converge(check_mode=check_mode, **output)
             assert (again["changed"], again["steps"], again["diff"]) == (False, [], {"before": {}, "after": {}})
         return done
 
@@ -527,6 +527,6 @@ def test_what_a_killed_run_noted_goes(place: Place) -> None:
 
 
 def test_where_progress_is_noted_is_told_before(place: Place) -> None:
-    told = place.converge(check_mode=True, image="tiny.qcow2", clone="copy")
-    assert told["progress"] == str(place.pool / ".corral/disk.qcow2/progress")
+    result = place.converge(check_mode=True, image="tiny.qcow2", clone="copy")
+    assert result["progress"] == str(place.pool / ".corral/disk.qcow2/progress")
     assert "progress" not in place.converge(check_mode=True, image="tiny.qcow2"), "an overlay is made at once"

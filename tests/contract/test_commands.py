@@ -114,8 +114,8 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
     ],
 )
 def test_what_is_refused_is_red(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
-    said = commands.do(action, **arguments)
-    assert told in said and commands.code == 2 and not re.search(r"changed=[1-9]", said)
+    output = commands.do(action, **arguments)
+    assert told in output and commands.code == 2 and not re.search(r"changed=[1-9]", output)
 
 
 def test_variables_of_the_inventory_pass(commands: Commands) -> None:
@@ -159,11 +159,11 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
         "guests_seed": "false",
     }
     for write in (lambda value: value, json.dumps):
-        said = commands.do("create", "-vv", **wish, graphics=write(graphics), domain=write(domain))
+        output = commands.do("create", "-vv", **wish, graphics=write(graphics), domain=write(domain))
         assert (
-            commands.code == 0 and "define new (graphics, memory.current, memory.maximum, tags and 2 more)" in said
-        ), said
-        assert secret not in said and "reserved name" not in said and "set autostart" not in said
+            commands.code == 0 and "define new (graphics, memory.current, memory.maximum, tags and 2 more)" in output
+        ), output
+        assert secret not in output and "reserved name" not in output and "set autostart" not in output
 
 
 ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt"}
@@ -173,9 +173,9 @@ ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt"}
     "action", sorted({path.stem for path in (payload.ROOT / "playbooks").glob("*.yml")} - ON_THIS_MACHINE)
 )
 def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
-    said = commands.do(action, virt_group="hypr", guest="web1")
+    output = commands.do(action, virt_group="hypr", guest="web1")
     assert (
-        "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?" in said and commands.code != 0
+        "virt_group: the inventory has no hosts in the group hypr; did you mean hyper?" in output and commands.code != 0
     )
 
 
@@ -229,8 +229,8 @@ def test_the_controller_is_not_become_on(commands: Commands) -> None:
     commands.known.write_text(f"web1 {KEY}\ndb1 {KEY}\n")
     commands.do("purge", "-i", "become.yml", "-e", "ansible_become=true", guest="web1")
     assert commands.code == 0 and commands.known.read_text() == f"db1 {KEY}\n" and asked.exists()
-    said = commands.do("create", "-i", "become.yml", **NEW)
-    assert commands.code == 0, said
+    output = commands.do("create", "-i", "become.yml", **NEW)
+    assert commands.code == 0, output
 
 
 NEW: dict[str, t.Any] = {"guest": "new", "vcpus": 1, "memory": "64MiB", "interfaces": [], "domain": {"disks": []}}
@@ -259,15 +259,18 @@ def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, d
         "Switch it off, and then: -e confirm=h9" in commands.do("create", *dead, **NEW, gone="h9")
         and commands.code == 2
     )
-    said = commands.do("create", *dead, **NEW, gone="h9", confirm="h9")
+    output = commands.do("create", *dead, **NEW, gone="h9", confirm="h9")
     assert (
-        commands.code == 0 and "new -> h1: least loaded" in said and "changed=1" in said and "unreachable=1" not in said
-    ), said
+        commands.code == 0
+        and "new -> h1: least loaded" in output
+        and "changed=1" in output
+        and "unreachable=1" not in output
+    ), output
 
 
 def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
-    said = commands.do("create", **NEW, gone="h2", confirm="h2")
-    assert "gone: h2 answers, so its guests may run" in said and commands.code == 2
+    output = commands.do("create", **NEW, gone="h2", confirm="h2")
+    assert "gone: h2 answers, so its guests may run" in output and commands.code == 2
     assert (
         "gone: h7 is not a host of the group hyper" in commands.do("create", **NEW, gone="h7", confirm="h7")
         and commands.code == 2
@@ -300,10 +303,10 @@ def test_where_there_is_a_terminal_the_names_are_asked_for(commands: Commands, d
             before = next((line for line in terminal.stdout or () if "Or type" in line), "")
             typist = threading.Thread(target=_type, args=(terminal, f"{typed}\n"), daemon=True)
             typist.start()
-            said = before + (terminal.stdout.read() if terminal.stdout else "")
+            output = before + (terminal.stdout.read() if terminal.stdout else "")
             over.cancel()
             typist.join()
-        assert terminal.returncode == code, said
+        assert terminal.returncode == code, output
 
 
 def _type(terminal: subprocess.Popen[str], text: str) -> None:
@@ -331,8 +334,8 @@ def test_variables_beside_an_imported_playbook_are_arguments(commands: Commands)
 def test_guests_are_imported(commands: Commands) -> None:
     """As a list, or a file for each; the same again changes nothing, and a file that says something else is kept."""
     out = commands.place / "import/guests.yml"
-    said = commands.do("import", guest="*", out=str(out))
-    assert commands.code == 0 and "changed=1 " in said, said
+    output = commands.do("import", guest="*", out=str(out))
+    assert commands.code == 0 and "changed=1 " in output, output
     written = yaml.safe_load(out.read_text())["virt_guests"]
     assert sorted(one["name"] for one in written) == ["db1", "web1", "web2"]
     assert "changed=0 " in commands.do("import", guest="*", out=str(out)) and commands.code == 0
@@ -344,8 +347,8 @@ def test_guests_are_imported(commands: Commands) -> None:
     assert [one["name"] for one in yaml.safe_load(out.read_text())["virt_guests"]] == ["web1"]
     os.mkfifo(commands.place / "fifo")
     for place, why in (("fifo", "it is not a file"), (".", "it is a directory; name a file in it")):
-        said = commands.do("import", guest="web1", out=str(commands.place / place), replace="true")
-        assert why in said and commands.code == 2, said
+        output = commands.do("import", guest="web1", out=str(commands.place / place), replace="true")
+        assert why in output and commands.code == 2, output
     commands.do("import", tag="front", out=str(commands.place / "vars"), form="host_vars", uuid="true")
     found = {path.name: yaml.safe_load(path.read_text())["virt_guest"] for path in (commands.place / "vars").iterdir()}
     assert sorted(found) == ["web1.yml", "web2.yml"] and found["web2.yml"]["uuid"].startswith("00000000-")

@@ -91,8 +91,8 @@ def test_the_end_of_its_terminal_does_not_end_it(go: Path) -> None:
     module = shlex.join([sys.executable, "-c", MODULE, str(go), str(go.parent / "private")])
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     command = ["script", "--quiet", "--return", "--command", f"{module}; true", "/dev/null"]
-    told = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert wait(json.loads(told)["answer"], 0.5).returncode == AT_WORK
+    result = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert wait(json.loads(result)["answer"], 0.5).returncode == AT_WORK
 
 
 def test_who_did_not_ask_waits(go: Path) -> None:
@@ -105,5 +105,5 @@ def test_who_did_not_ask_waits(go: Path) -> None:
 def test_no_place_for_the_answer_is_said_before_it_begins(go: Path) -> None:
     command = [sys.executable, "-c", MODULE, str(go), "/proc/self/nowhere/private"]
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
-    said = subprocess.run(command, env=known, capture_output=True, text=True, check=False).stderr
-    assert "Failed: cannot start virt_long_named: cannot create a file for its answer" in said
+    output = subprocess.run(command, env=known, capture_output=True, text=True, check=False).stderr
+    assert "Failed: cannot start virt_long_named: cannot create a file for its answer" in output

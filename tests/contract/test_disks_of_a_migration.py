@@ -262,8 +262,8 @@ def test_a_base_that_nobody_verified_is_read_there(
     for connection in (world.source, world.dest):
         volume(connection, base)
     volume(world.source, f"{IMAGES}/over.qcow2", base)
-    told = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
-    text = json.dumps({**told, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
+    result = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
+    text = json.dumps({**result, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
     # The test driver has no streams.
     monkeypatch.setattr(storage, "read", lambda *_told: text)
     monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
@@ -456,8 +456,8 @@ def test_a_raw_disk_is_as_long_as_its_file_and_stands_alone(world: World, monkey
         f"<target><path>{path}</path><format type='qcow2'/></target></volume>"
     )
     world.guest(disks=disk(path))
-    for told, length in ((8192, 8192), (0, 10**15)):
-        documents = {path: document.format(told)}
+    for result, length in ((8192, 8192), (0, 10**15)):
+        documents = {path: document.format(result)}
         monkeypatch.setattr(storage, "volume_at", lambda _connection, path, known=documents: known.get(path))
         move = world.disks()["vda"]
         assert (move.how, move.why, move.volume) == (
@@ -480,8 +480,8 @@ def test_a_disk_that_another_image_came_to_stand_on_stays(world: World, monkeypa
 
 def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     checksum, odd = f"sha256:{'0' * 64}", "alma-9.0123456789ab.qcow2"
-    told = {"sha256": "1" * 64, "bytes": 1, "checksum": checksum, "fetched": "2026-01-01T00:00:00+00:00"}
-    text = json.dumps({**told, "content": NAMED, "source": "there"}).encode()
+    result = {"sha256": "1" * 64, "bytes": 1, "checksum": checksum, "fetched": "2026-01-01T00:00:00+00:00"}
+    text = json.dumps({**result, "content": NAMED, "source": "there"}).encode()
     manifests = {
         f".{NAMED}.json": text,
         f".{odd}.json": text.replace(NAMED.encode(), odd.encode()).replace(b"there", b"caf\xe9"),

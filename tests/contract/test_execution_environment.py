@@ -123,9 +123,9 @@ def job(place: Path, programs: Path) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_a_job_of_ansible_runner(tmp_path: Path) -> None:
-    code, said = job(tmp_path, Path(sys.executable).parent)
-    assert code == 0, said
-    assert "web1" in said and "db1" in said
+    code, output = job(tmp_path, Path(sys.executable).parent)
+    assert code == 0, output
+    assert "web1" in output and "db1" in output
 
 
 @pytest.mark.slow
@@ -139,8 +139,8 @@ def test_a_job_with_what_the_image_installs(tmp_path: Path) -> None:
     pins.write_text("\n".join(line for line in dev if not line.startswith("-")))
     pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
     subprocess.run([*pip, *PYTHON, "-c", str(pins)], check=True)
-    code, said = job(tmp_path, programs)
-    assert code == 0 and "web1" in said, said
+    code, output = job(tmp_path, programs)
+    assert code == 0 and "web1" in output, output
     words = [str(programs / "ansible-doc"), "-t", "inventory", "corral.virt.virt"]
     here = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(payload.ROOT / ".cache")}
     shown = subprocess.run(words, check=False, env=here, capture_output=True, text=True)

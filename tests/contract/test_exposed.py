@@ -48,18 +48,18 @@ def here(connection: t.Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return Here(connection)
 
 
-def refused(here: Here, why: type[Exception], match: str, **said: t.Any) -> None:
+def refused(here: Here, why: type[Exception], match: str, **output: t.Any) -> None:
     """By check mode and by a real run, which writes nothing."""
     before = snapshot(here)
     for check_mode in (True, False):
         with pytest.raises(why, match=match):
-            guest.converge(here, options({**SAID, **said}), Gate(check_mode=check_mode))
+            guest.converge(here, options({**SAID, **output}), Gate(check_mode=check_mode))
     assert snapshot(here) == before
 
 
-def done(here: Here, **said: t.Any) -> dict[str, t.Any]:
+def done(here: Here, **output: t.Any) -> dict[str, t.Any]:
     """What came of it."""
-    return guest.converge(here, options({**SAID, **said}), Gate(check_mode=False))
+    return guest.converge(here, options({**SAID, **output}), Gate(check_mode=False))
 
 
 def nic(name: str) -> list[dict[str, t.Any]]:

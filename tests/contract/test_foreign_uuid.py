@@ -47,8 +47,8 @@ def test_a_foreign_guest_that_appears_after_the_preflight_is_never_changed(
     source.add("web1", OURS, here)
     begin, before = reconcile.begin, []
 
-    def begin_and_be_late(*told: t.Any) -> None:
-        begin(*told)
+    def begin_and_be_late(*result: t.Any) -> None:
+        begin(*result)
         dest.add("web1", FOREIGN, there)
         before.append(dest.look(FOREIGN))
 

@@ -105,19 +105,19 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
 
 def test_check_mode_shows_the_files_and_writes_none(tmp_path: Path) -> None:
     master = Master(tmp_path)
-    told = master.do(CONVERT, "--check", "--diff")
-    assert master.code == 0 and "changed=1 " in told and "+ - name: web9" in told
+    result = master.do(CONVERT, "--check", "--diff")
+    assert master.code == 0 and "changed=1 " in result and "+ - name: web9" in result
     assert not (master.place / "inventory").exists()
 
 
 def test_the_inventory_is_written_once(tmp_path: Path) -> None:
     master = Master(tmp_path)
-    told = master.do(CONVERT)
-    assert master.code == 0 and "changed=1 " in told
-    assert "web9:virt.running:pub_key: cloud-init seeds guests here" in told
+    result = master.do(CONVERT)
+    assert master.code == 0 and "changed=1 " in result
+    assert "web9:virt.running:pub_key: cloud-init seeds guests here" in result
     files = master.files()
     assert list(files) == ["from_salt.txt", "group_vars/hyper/guests.yml", "group_vars/hyper/settings.yml", "hosts.yml"]
-    assert "geheim" not in "".join(files.values()) + told and "lab.sls" in files["from_salt.txt"]
+    assert "geheim" not in "".join(files.values()) + result and "lab.sls" in files["from_salt.txt"]
     assert "changed=0 " in master.do(CONVERT) and master.code == 0 and master.files() == files
 
 
@@ -132,8 +132,8 @@ def test_a_file_with_other_content_is_replaced_only_when_asked(master: Master) -
 
 def test_all_files_are_written_or_none(master: Master, tmp_path: Path) -> None:
     (tmp_path / "out/group_vars/hyper/guests.yml").mkdir(parents=True)
-    told = master.do(CONVERT.replace("out=inventory", f"out={tmp_path}/out"))
-    assert master.code == 2 and "it is a directory" in told
+    result = master.do(CONVERT.replace("out=inventory", f"out={tmp_path}/out"))
+    assert master.code == 2 and "it is a directory" in result
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
@@ -163,9 +163,9 @@ def test_virt_domains_accepts_the_guests(master: Master, tmp_path: Path) -> None
     play = Play(tmp_path)
     play.hosts(hyper={"h1": {**settings, "virt_uri": f"test://{tmp_path}/h.xml"}})
     task = {"corral.virt.virt_domains": {"domains": guests, "uri": "{{ virt_uri }}"}, "register": "told"}
-    told = play.run(task, options=["--check"])["h1"]
-    assert told.get("changed") and not told.get("failed"), play.stdout
-    assert {one["name"] for one in told["results"] if one["changed"]} == {"web9", "db9"}
+    result = play.run(task, options=["--check"])["h1"]
+    assert result.get("changed") and not result.get("failed"), play.stdout
+    assert {one["name"] for one in result["results"] if one["changed"]} == {"web9", "db9"}
 
 
 def test_the_commands_of_the_guide_work_in_their_order(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_the_commands_of_the_guide_work_in_their_order(tmp_path: Path) -> None:
         if NOT_HERE.search(command):
             left.append(command)
             continue
-        told = master.do(command, *(["-e", "replace=true"] if "from_salt" in command else []))
-        assert master.code == 0, f"{command}: {told}"
+        result = master.do(command, *(["-e", "replace=true"] if "from_salt" in command else []))
+        assert master.code == 0, f"{command}: {result}"
         if "hosts.yml" in master.files() and not (tmp_path / "hyper1.xml").exists():
             (tmp_path / "inventory/hosts.yml").write_text(
                 json.dumps({"all": {"children": {"hyper": {"hosts": {"hyper1": {}, "hyper2": {}}}}}})
@@ -191,8 +191,8 @@ def test_guests_that_exist_are_taken_over(tmp_path: Path) -> None:
     master.do(CONVERT)
     master.connect()
     command = next(one for one in SHOWN if "corral.virt.import" in one)
-    told = master.do(command)
-    assert master.code == 0, told
+    result = master.do(command)
+    assert master.code == 0, result
     guests = yaml.safe_load(master.files()["group_vars/hyper/guests.yml"])["virt_guests"]
     assert sorted(one["name"] for one in guests) == ["web1", "web2"]
 
@@ -205,14 +205,14 @@ def test_the_play_of_the_guide_makes_the_networks(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.hosts(hyper={"h1": {"virt_networks": [network]}})
     defaults = {"group/corral.virt.virt": {"uri": f"test://{tmp_path}/h.xml"}}
-    told = play.run({**task, "register": "told"}, module_defaults=defaults)["h1"]
-    assert told["results"][0]["changed"] and not told.get("failed"), play.stdout
+    result = play.run({**task, "register": "told"}, module_defaults=defaults)["h1"]
+    assert result["results"][0]["changed"] and not result.get("failed"), play.stdout
 
 
 def test_salt_is_not_asked(master: Master) -> None:
     """A program in the tree is a file that is not read."""
     evil = master.place / "salt/evil.sls"
     evil.write_text("#!py\nimport os\nos.system('touch evil')\n")
-    told = master.do(CONVERT, "-e", "replace=true")
-    assert "evil.sls: not read: the renderer py runs code" in told and master.code == 0
+    result = master.do(CONVERT, "-e", "replace=true")
+    assert "evil.sls: not read: the renderer py runs code" in result and master.code == 0
     assert subprocess.run(["find", str(master.place), "-name", "evil"], capture_output=True, check=True).stdout == b""

@@ -140,20 +140,24 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
 ) -> None:
     """Neither a new one nor one that exists; what it is plugged into already is not asked for again."""
     monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, {"lan"}))
-    said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
+    output = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
     nic = {"name": "eth0", "type": "bridge"}
     guest.converge(
-        connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "state": state}), Gate(check_mode=False)
+        connection,
+        options({**output, "interfaces": [{**nic, "bridge": "br0"}], "state": state}),
+        Gate(check_mode=False),
     )
     before = snapshot(connection)
     for interfaces in ([{**nic, "bridge": "br7"}], [{**nic, "name": "eth1", "bridge": "br7"}]):
         for check_mode in (True, False):
             with pytest.raises(NotFound, match="cannot change box1: this host has no bridge br7"):
-                guest.converge(connection, options({**said, "interfaces": interfaces}), Gate(check_mode=check_mode))
+                guest.converge(connection, options({**output, "interfaces": interfaces}), Gate(check_mode=check_mode))
     assert snapshot(connection) == before
     monkeypatch.setattr(query, "links", lambda _connection: (set(), set()))
     guest.converge(
-        connection, options({**said, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}), Gate(check_mode=False)
+        connection,
+        options({**output, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}),
+        Gate(check_mode=False),
     )
 
 
@@ -162,9 +166,10 @@ def test_a_live_update_that_fails_leaves_the_definition(connection: t.Any, monke
     then.
     """
     monkeypatch.setattr(query, "links", lambda _connection: ({"br0", "br1"}, set()))
-    said = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
+    output = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
     there, elsewhere = (
-        options({**said, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]}) for name in ("br0", "br1")
+        options({**output, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]})
+        for name in ("br0", "br1")
     )
     guest.converge(connection, there, Gate(check_mode=False))
     before = snapshot(connection)

@@ -28,12 +28,12 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
             "h2": {"__guests_result": {"results": [{"name": "db1", "ssh_host_key": key("ssh-rsa")}]}},
         }
     )
-    told = play.run(
+    result = play.run(
         {"ansible.builtin.set_fact": {"told": {"keys": "{{ __guests_keys }}"}}},
         vars={"__guests_placed": placed},
         vars_files=[str(ROLE / "vars/main.yml")],
     )
-    assert told["h1"]["keys"] == [
+    assert result["h1"]["keys"] == [
         {"name": "web1", "ssh_host_key": key()},
         {"name": "db1", "ssh_host_key": key("ssh-rsa")},
     ]
@@ -85,19 +85,20 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
     hosts = {host: {"wanted": guests, **profiles} for host, guests in cases.items()}
     play.hosts(hyper=hosts, net={"firewall": {}}, guests={"web1": {}})
     place = {"guests": "{{ wanted }}", "hosts": {"hyper1": {"host": info}}}
-    told = play.run({"corral.virt.virt_place": place, "register": "told", "ignore_errors": True})
-    assert told["h1"]["msg"].startswith(
+    result = play.run({"corral.virt.virt_place": place, "register": "told", "ignore_errors": True})
+    assert result["h1"]["msg"].startswith(
         "cannot place FIREWALL: firewall is a host of this inventory outside the group guests; choose another"
     )
     assert (
-        "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB" in told["h2"]["msg"]
+        "cannot place new: it needs 1 vcpus and 4096 MiB, and no hypervisor fits: hyper1: 1536 MiB"
+        in result["h2"]["msg"]
     )
-    assert told["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
-    assert told["h4"]["placements"] == {"web1": "hyper1"}
-    assert told["h5"]["msg"].startswith(
+    assert result["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
+    assert result["h4"]["placements"] == {"web1": "hyper1"}
+    assert result["h5"]["msg"].startswith(
         "cannot place new: no hypervisor has it, and creating it requires memory, for example memory=2GiB"
     )
-    assert "hyper1: has no active storage pool nvme" in told["h6"]["msg"], "what a profile needs, the guest needs"
+    assert "hyper1: has no active storage pool nvme" in result["h6"]["msg"], "what a profile needs, the guest needs"
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -119,7 +120,7 @@ def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Pa
     )
     [count, *_rest] = yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
     images = [{"name": "a.qcow2"}, {"name": "b.qcow2", "pool": "new"}]
-    told = play.run(
+    result = play.run(
         count,
         {
             "ansible.builtin.set_fact": {
@@ -131,8 +132,8 @@ def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Pa
         options=["--check"] if check else [],
     )
     active = [there[0], {"name": "new", "active": True}] if check else there
-    assert told["h1"] == {"host": {"pools": active, "cpus": 8}, "later": ["b.qcow2"] if check else []}
-    assert told["h2"] == {"host": {"pools": there[:1], "cpus": 8}, "later": []}
+    assert result["h1"] == {"host": {"pools": active, "cpus": 8}, "later": ["b.qcow2"] if check else []}
+    assert result["h2"] == {"host": {"pools": there[:1], "cpus": 8}, "later": []}
 
 
 OFF: dict[str, t.Any] = {

@@ -45,14 +45,14 @@ class Place(t.NamedTuple):
     pool: Path
     sources: Path
 
-    def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         """As the module does."""
         params = {
             **{name: option.get("default") for name, option in image.OPTIONS.items()},
             "name": "tiny.qcow2",
-            **said,
+            **output,
         }
-        if "src" in said:
+        if "src" in output:
             params["remote_src"] = True
         return image.converge(self.connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
 
@@ -92,18 +92,18 @@ def digest(path: Path) -> str:
 def test_it_is_there_and_stays(place: Place) -> None:
     source = place.sources / "tiny.qcow2"
     content = f"tiny.{digest(source)[:12]}.qcow2"
-    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    output: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
 
-    checked = place.converge(check_mode=True, **said)
+    checked = place.converge(check_mode=True, **output)
     assert place.files() == {}
-    done = place.converge(**said)
+    done = place.converge(**output)
     assert {**done, "part": checked["part"]} == checked
     assert (done["changed"], done["content"]) == (True, content)
     assert place.files() == {"tiny.qcow2": content, content: ""}
     assert digest(place.pool / content) == digest(source)
     assert (place.pool / content).stat().st_mode & 0o777 == 0o444
 
-    again = place.converge(**said)
+    again = place.converge(**output)
     assert (again["changed"], again["steps"], again["diff"]) == (False, [], {"before": {}, "after": {}})
     assert place.converge(check_mode=True, state="absent")["changed"] and place.files()
     assert place.converge(state="absent")["changed"] and not place.files()
@@ -123,16 +123,16 @@ def test_an_older_content_comes_beside_the_current_one(place: Place) -> None:
     source = place.sources / "tiny.qcow2"
     new = place.converge(src=str(source), checksum=f"sha256:{digest(source)}")["content"]
     make(source, "qcow2", "-o", "cluster_size=4096")
-    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}", "current": False}
-    checked = place.converge(check_mode=True, **said)
-    old = place.converge(**said)
+    output: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}", "current": False}
+    checked = place.converge(check_mode=True, **output)
+    old = place.converge(**output)
     assert checked["changed"] and checked["steps"] == old["steps"] and checked["diff"] == old["diff"]
     assert checked["content"] == old["content"] != new
     assert place.files() == {"tiny.qcow2": new, new: "", old["content"]: ""}
-    assert not place.converge(**said)["changed"]
+    assert not place.converge(**output)["changed"]
     for more in ({"checksum": None}, {"prune": True}, {"state": "absent"}):
         with pytest.raises(BadInput, match="current: false"):
-            place.converge(**{**said, **more})
+            place.converge(**{**output, **more})
 
 
 def test_packed_and_of_another_format(place: Place) -> None:
@@ -216,14 +216,14 @@ def test_a_file_of_others_with_a_contents_name_is_no_image(place: Place, current
     theirs = place.pool / f"tiny.{digest(source)[:12]}.qcow2"
     theirs.write_text("mine")
     before = _untouched(theirs)
-    said: dict[str, t.Any] = {
+    output: dict[str, t.Any] = {
         "checksum": f"sha256:{digest(source)}",
         "current": current,
         **({} if sourceless else {"src": str(source)}),
     }
     for check_mode in (True, False):
         with pytest.raises(Refused, match=r"cannot verify image .* did not import it; inspect it, and move it away"):
-            place.converge(check_mode=check_mode, **said)
+            place.converge(check_mode=check_mode, **output)
         gone = place.converge(check_mode=check_mode, state="absent")
         assert (
             gone["notes"] == [f"kept {theirs.name}: no manifest says that this collection imported it"]
@@ -237,10 +237,10 @@ def test_a_copy_without_a_manifest_is_known_by_its_bytes(place: Place) -> None:
     source = place.sources / "tiny.qcow2"
     content = f"tiny.{digest(source)[:12]}.qcow2"
     (place.pool / content).write_bytes(source.read_bytes())
-    said: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    output: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
     for check_mode in (True, False):
-        assert place.converge(check_mode=check_mode, **said)["steps"] == [f"point tiny.qcow2 to {content}"]
-    assert (place.pool / f".{content}.json").exists() and not place.converge(**said)["changed"]
+        assert place.converge(check_mode=check_mode, **output)["steps"] == [f"point tiny.qcow2 to {content}"]
+    assert (place.pool / f".{content}.json").exists() and not place.converge(**output)["changed"]
 
 
 def test_an_image_in_use_is_not_removed(place: Place) -> None:
@@ -367,10 +367,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def download(place: Place, server: Server, path: str = DISK, **said: t.Any) -> dict[str, t.Any]:
+def download(place: Place, server: Server, path: str = DISK, **output: t.Any) -> dict[str, t.Any]:
     """As the module does, verified by the right digest unless another is said."""
     checksum = f"sha256:{hashlib.sha256(server.files[DISK]).hexdigest()}"
-    return place.converge(**{"name": "disk.raw", "url": server.url + path, "checksum": checksum, "retries": 2, **said})
+    return place.converge(
+        **{"name": "disk.raw", "url": server.url + path, "checksum": checksum, "retries": 2, **output}
+    )
 
 
 def is_whole(place: Place, server: Server) -> bool:
@@ -482,13 +484,13 @@ def test_what_was_kept_of_another_version_is_not_used(
     place: Place, server: Server, checksum: str | None, etag: str | None
 ) -> None:
     """Without a checksum only the server can tell; with one, it is seen in the end."""
-    said = {"checksum": checksum} if checksum else {}
+    output = {"checksum": checksum} if checksum else {}
     server.truncated, old = 1, server.files[DISK]
     with pytest.raises(Failed, match=r"^cannot fetch .* \(tried 1 times\)"):
-        download(place, server, retries=0, **said)
+        download(place, server, retries=0, **output)
     if etag != '"1"':
         server.files[DISK], server.etag = old[::-1], etag
-    assert download(place, server, retries=0, **said)["changed"]
+    assert download(place, server, retries=0, **output)["changed"]
     assert is_whole(place, server)
 
 
@@ -529,10 +531,10 @@ LISTS = {
 @pytest.mark.parametrize("vendor", LISTS)
 def test_lists_of_checksums(place: Place, server: Server, vendor: str) -> None:
     server.files.update({DISK: b"x" * 100, f"{DISK}.sha256": LISTS[vendor].encode()})
-    told = download(place, server, checksum=f"{server.url}{DISK}.sha256")
+    result = download(place, server, checksum=f"{server.url}{DISK}.sha256")
     algorithm = "sha512" if vendor in ("Debian", "several") else "sha256"
-    assert told["checksum"] == f"{algorithm}:{HEX[algorithm]}"
-    assert told["content"] == f"disk.{HEX[algorithm][:12]}.raw"
+    assert result["checksum"] == f"{algorithm}:{HEX[algorithm]}"
+    assert result["content"] == f"disk.{HEX[algorithm][:12]}.raw"
     assert is_whole(place, server)
 
 
@@ -553,19 +555,19 @@ def test_a_new_version_in_the_list_is_fetched_and_the_old_one_pruned(place: Plac
         server.files.update({DISK: body, "/SUMS": f"{hashlib.sha256(body).hexdigest()}  disk.raw\n".encode()})
         return f"disk.{hashlib.sha256(body).hexdigest()[:12]}.raw"
 
-    said = {"checksum": f"{server.url}/SUMS"}
+    output = {"checksum": f"{server.url}/SUMS"}
     first = publish(b"1" * 512)
-    download(place, server, **said)
+    download(place, server, **output)
     second = publish(b"2" * 512)
-    download(place, server, **said)
+    download(place, server, **output)
     assert place.files() == {"disk.raw": second, first: "", second: ""}
     third = publish(b"3" * 512)
-    predicted = download(place, server, prune=True, check_mode=True, **said)
-    done = download(place, server, prune=True, **said)
+    predicted = download(place, server, prune=True, check_mode=True, **output)
+    done = download(place, server, prune=True, **output)
     assert {**done, "part": predicted["part"]} == predicted
     assert done["steps"][2:] == [f"remove {name}" for name in sorted([first, second])]
     assert place.files() == {"disk.raw": third, third: ""}
-    assert not download(place, server, prune=True, **said)["changed"]
+    assert not download(place, server, prune=True, **output)["changed"]
     assert {path.name for path in place.pool.iterdir()} == {"disk.raw", third, ".disk.raw.json", f".{third}.json"}
 
 
@@ -587,8 +589,8 @@ def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server
     place.connection.defineXML(
         f"<domain type='test'><name>web2</name><memory>8192</memory><os><type>hvm</type></os><devices>{source}</devices></domain>"
     )
-    told = download(place, server, prune=True)
-    assert told["notes"] == sorted(
+    result = download(place, server, prune=True)
+    assert result["notes"] == sorted(
         [
             f"kept {first}: {place.pool}/web1-system.qcow2 uses it",
             f"kept {second}: guest web2 uses it",
@@ -607,8 +609,8 @@ def test_packed(place: Place, server: Server, packing: str) -> None:
     plain = server.files[DISK] + bytes(2 * 1024**2) + b"end of the disk"
     packed = subprocess.run([tool, "-c"], input=plain, capture_output=True, check=True).stdout
     server.files[f"{DISK}.{packing}"] = packed
-    said = {"path": f"{DISK}.{packing}", "checksum": f"sha256:{hashlib.sha256(packed).hexdigest()}"}
-    assert download(place, server, **said)["changed"]
+    output = {"path": f"{DISK}.{packing}", "checksum": f"sha256:{hashlib.sha256(packed).hexdigest()}"}
+    assert download(place, server, **output)["changed"]
     found = place.pool / "disk.raw"
     assert found.read_bytes() == plain
     assert found.stat().st_blocks * 512 < len(plain) - 1024**2, "zeros became a hole"
@@ -617,7 +619,7 @@ def test_packed(place: Place, server: Server, packing: str) -> None:
     broken = packed[: len(packed) // 2]
     server.files[f"{DISK}.{packing}"] = broken
     with pytest.raises(Failed, match=rf"cannot unpack .* as {packing}: "):
-        download(place, server, **{**said, "checksum": f"sha256:{hashlib.sha256(broken).hexdigest()}"})
+        download(place, server, **{**output, "checksum": f"sha256:{hashlib.sha256(broken).hexdigest()}"})
     assert found.read_bytes() == plain
 
 
@@ -655,7 +657,7 @@ def test_a_signed_list(place: Place, server: Server, signer: Gpg, inline: bool, 
     keys = signer("--armor", "--export", "vendor@example.org") if armoured else signer("--export", "vendor@example.org")
     ring = place.sources / "vendor.gpg"
     ring.write_bytes(keys)
-    said = {
+    output = {
         "checksum": f"{server.url}/SUMS",
         "signature": "inline" if inline else f"{server.url}/SUMS.gpg",
         "keyring": keys.decode() if armoured else str(ring),
@@ -664,16 +666,16 @@ def test_a_signed_list(place: Place, server: Server, signer: Gpg, inline: bool, 
     with pytest.raises(
         Failed, match=r"refusing .*/SUMS: it has no good signature by a key in the keyring \(.*No public key"
     ):
-        download(place, server, **said)
+        download(place, server, **output)
     publish("vendor")
     where = "/SUMS" if inline or not armoured else "/SUMS.gpg"
     whole = server.files[where]
     server.files[where] = whole.replace(b"disk.raw", b"disk.iso") if where == "/SUMS" else whole[:-3]
     with pytest.raises(Failed, match=r"refusing .*/SUMS: "):
-        download(place, server, **said)
+        download(place, server, **output)
     assert place.files() == {}
     server.files[where] = whole
-    assert download(place, server, **said)["changed"]
+    assert download(place, server, **output)["changed"]
     assert is_whole(place, server)
 
 
@@ -681,11 +683,11 @@ def test_what_a_clearsigned_list_does_not_cover_is_not_believed(place: Place, se
     lie = f"{hashlib.sha256(server.files[DISK]).hexdigest()}  disk.raw\n".encode()
     truth = signer("--local-user", "vendor@example.org", "--clearsign", given=f"{ANOTHER}  disk.raw\n".encode())
     keys = signer("--armor", "--export", "vendor@example.org").decode()
-    said = {"checksum": f"{server.url}/SUMS", "signature": "inline", "keyring": keys}
+    output = {"checksum": f"{server.url}/SUMS", "signature": "inline", "keyring": keys}
     for forged in (lie + truth, truth + lie):
         server.files["/SUMS"] = forged
         with pytest.raises(Failed, match=r"refusing image disk.raw: .*, not 0{64}|refusing http"):
-            download(place, server, **said)
+            download(place, server, **output)
     assert place.files() == {}
 
 

@@ -81,9 +81,9 @@ def qcow2(path: Path, backing: str = "", data: str = "") -> Path:
     return path
 
 
-def cloned(connection: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def cloned(connection: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     known = {**image.OPTIONS, **clone.OPTIONS}
-    params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **said}
+    params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **output}
     return clone.converge(connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
 
 
@@ -167,9 +167,9 @@ def test_a_disk_that_a_guest_has_as_raw_is_not_read_as_qcow2(connection: t.Any, 
         guest = guest.replace(f"file='{pool}/evil.qcow2'", "pool='default' volume='evil.qcow2'")
     connection.defineXML(guest)
     wishes: list[dict[str, t.Any]] = [{"state": "flattened"}, {"size": "1GiB"}]
-    for said in wishes:
+    for output in wishes:
         with pytest.raises(Refused, match=r"cannot convert disk evil.qcow2 to qcow2: it is raw"):
-            cloned(connection, name="evil.qcow2", **said)
+            cloned(connection, name="evil.qcow2", **output)
     qcow2(pool / "evil.qcow2")
     with pytest.raises(Refused, match="a guest uses it as a raw disk"):
         cloned(connection, image="evil.qcow2", clone="copy")
@@ -311,8 +311,8 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
     else:
         received.write_bytes(bytes(4096))
     source = Source("origin", "qemu+tls://hyper1/system")
-    said = ImageSpec("new.qcow2", Bounds("new.qcow2", 1024**3))
-    work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), said, t.cast(t.Any, None))
+    output = ImageSpec("new.qcow2", Bounds("new.qcow2", 1024**3))
+    work = Fetching(Image("new.qcow2", str(pool), "qcow2", source), output, t.cast(t.Any, None))
     with pytest.raises(
         Refused, match=r"refers to another file \(/etc/shadow\)|its name says qcow2, but its first bytes say raw"
     ):

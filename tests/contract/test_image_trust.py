@@ -63,12 +63,12 @@ def connection(tmp_path: Path) -> t.Iterator[t.Any]:
         yield found
 
 
-def converged(connection: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def converged(connection: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     params = {
         **{name: option.get("default") for name, option in image.OPTIONS.items()},
         "name": "disk.raw",
         "retries": 0,
-        **said,
+        **output,
     }
     return image.converge(connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
 
@@ -85,34 +85,34 @@ def test_only_what_nobody_on_the_way_can_write_is_called_verified(
 ) -> None:
     secure = server.url.replace("http:", "https:")
     checksum = {"digest": f"sha256:{DIGEST}", "none": "none", "https list that leads to http": f"{secure}/moved/SUMS"}
-    said: dict[str, t.Any] = {"url": f"{server.url}/disk.raw", "checksum": checksum.get(way, f"{secure}/SUMS")}
+    output: dict[str, t.Any] = {"url": f"{server.url}/disk.raw", "checksum": checksum.get(way, f"{secure}/SUMS")}
     if way in ("http list", "signature"):
-        said["checksum"] = f"{server.url}/SUMS"
+        output["checksum"] = f"{server.url}/SUMS"
     if way == "no certificate":
-        said["validate_certs"] = False
+        output["validate_certs"] = False
     if way == "signature":
         (tmp_path / "gnupg").mkdir()
         with signing(tmp_path / "gnupg", "vendor") as gpg:
             server.files["/SUMS.gpg"] = gpg(
                 "--local-user", "vendor@example.org", "--detach-sign", given=server.files["/SUMS"]
             )
-            said |= {
+            output |= {
                 "signature": f"{server.url}/SUMS.gpg",
                 "keyring": gpg("--armor", "--export", "vendor@example.org").decode(),
             }
     verified, asked = way in ("https list", "digest", "signature"), way != "none"
-    for result in (converged(connection, check_mode=True, **said), converged(connection, **said)):
+    for result in (converged(connection, check_mode=True, **output), converged(connection, **output)):
         assert result["verified"] is verified
         assert result["steps"][0].startswith(
             f"fetch image disk.raw, {'verified by sha256' if verified else 'NOT verified'}"
         )
         assert [("is NOT verified" in text) for text in result["warnings"]] == [True] * (asked and not verified)
     assert manifest(tmp_path)["verified"] is verified
-    again = converged(connection, **said)
+    again = converged(connection, **output)
     assert (again["changed"], again["verified"]) == (False, verified)
     assert len(again["warnings"]) == (asked and not verified)
     if asked:
-        assert converged(connection, url=said["url"], checksum=f"sha256:{DIGEST}")["verified"], (
+        assert converged(connection, url=output["url"], checksum=f"sha256:{DIGEST}")["verified"], (
             "the same content, asked for by its digest"
         )
 
@@ -128,8 +128,8 @@ def test_only_what_nobody_on_the_way_can_write_is_called_verified(
     ],
 )
 def test_what_a_list_proves(sums: str, origin: str, signed: bool, certified: bool, doubt: str) -> None:
-    said = inspect.doubt(sums, origin, signed=signed, certified=certified)
-    assert bool(said) == bool(doubt) and doubt in said
+    output = inspect.doubt(sums, origin, signed=signed, certified=certified)
+    assert bool(output) == bool(doubt) and doubt in output
 
 
 SECRET = "S3CRET"
@@ -152,11 +152,11 @@ def test_no_secret_of_an_address_is_told_or_kept(
     if trouble == "no address":
         url += " is it"
     try:
-        told = json.dumps([converged(connection, url=url, checksum=sums)])
+        result = json.dumps([converged(connection, url=url, checksum=sums)])
         assert not trouble
     except VirtError as error:
-        told = str(error)
-        assert trouble, told
-    assert SECRET not in told and re.search(r"http://127\.0\.0\.1:\d+/(disk\.raw|SUMS)\b", told), told
+        result = str(error)
+        assert trouble, result
+    assert SECRET not in result and re.search(r"http://127\.0\.0\.1:\d+/(disk\.raw|SUMS)\b", result), result
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert SECRET.encode() not in kept

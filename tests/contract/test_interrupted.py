@@ -218,12 +218,12 @@ def test_a_disk_killed_while_it_is_seeded_does_not_appear(customizer: Path) -> N
     whole = customizer.with_suffix("")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / ".cache")}
     with subprocess.Popen([sys.executable, "-c", CUSTOMIZE, customizer, whole], env=environment) as run:
-        said = Path(f"{customizer}.pid")
-        while not said.exists():
+        output = Path(f"{customizer}.pid")
+        while not output.exists():
             assert run.poll() is None
             time.sleep(0.05)
         run.kill()
-    work = Path("/proc") / said.read_text().strip()
+    work = Path("/proc") / output.read_text().strip()
     deadline = time.monotonic() + 30
     while work.exists() and "\nState:\tZ" not in (work / "status").read_text():
         assert time.monotonic() < deadline, "it is still at work on the disk, which the next run makes anew"

@@ -116,18 +116,18 @@ def ssh(variables: t.Mapping[str, t.Any], *before: str) -> dict[str, str]:
 
 def test_an_empty_home_accepts_no_unknown_key(project: Inventory) -> None:
     known: Variables = update(project)["_meta"]["hostvars"]
-    told = ssh(known["web1"])
-    assert told["knownhostscommand"] == f"/bin/echo web1 {KEY}"
-    assert (told["hostkeyalias"], told["stricthostkeychecking"]) == ("web1", "true")
-    assert told["userknownhostsfile"] == "/dev/null", "nothing of the machine that read the inventory"
+    result = ssh(known["web1"])
+    assert result["knownhostscommand"] == f"/bin/echo web1 {KEY}"
+    assert (result["hostkeyalias"], result["stricthostkeychecking"]) == ("web1", "true")
+    assert result["userknownhostsfile"] == "/dev/null", "nothing of the machine that read the inventory"
     # Two hypervisors say different things of it: neither is believed.
     assert "knownhostscommand" not in ssh(known["twin"]) and ssh(known["twin"])["stricthostkeychecking"] == "true"
     assert "ansible_ssh_common_args" not in known["old1"]
 
 
 def test_without_being_told_no_hypervisor_says_who_a_guest_is(project: Inventory) -> None:
-    told = ssh(update(project, CORRAL_VIRT_HOST_KEYS=None)["_meta"]["hostvars"]["web1"])
-    assert "knownhostscommand" not in told and told["stricthostkeychecking"] == "true"
+    result = ssh(update(project, CORRAL_VIRT_HOST_KEYS=None)["_meta"]["hostvars"]["web1"])
+    assert "knownhostscommand" not in result and result["stricthostkeychecking"] == "true"
 
 
 def test_a_job_that_checks_no_host_keys_checks_these(project: Inventory) -> None:
@@ -169,9 +169,9 @@ def test_what_is_known_here_is_believed_first(sources: str, lines: str, expected
     path = Path(KNOWN_HOSTS.replace("~", str(home)))
     path.parent.mkdir(parents=True)
     path.write_text(lines)
-    told = ssh(update(project, CORRAL_VIRT_HOST_KEYS=sources)["_meta"]["hostvars"]["web1"])
-    assert ("knownhostscommand" in told) is (expected == "record")
-    assert told["userknownhostsfile"] == ("/dev/null" if expected == "record" else str(path))
+    result = ssh(update(project, CORRAL_VIRT_HOST_KEYS=sources)["_meta"]["hostvars"]["web1"])
+    assert ("knownhostscommand" in result) is (expected == "record")
+    assert result["userknownhostsfile"] == ("/dev/null" if expected == "record" else str(path))
 
 
 def test_who_sets_the_check_keeps_it(project: Inventory) -> None:
@@ -203,9 +203,9 @@ def texts(place: Path) -> dict[str, str]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
 def test_certificates_without_a_home_leave_no_key(hosts: Hosts, homeless: Path) -> None:
-    told = hosts.certify(None, **texts(hosts.first), controller=True, force=True)
-    assert told["h1"]["changed"] and told["h2"]["changed"], hosts.stdout
-    assert {*told["h1"]["certificates"]} == {"libvirt", "qemu"}, "no certificate that would be gone at once"
+    result = hosts.certify(None, **texts(hosts.first), controller=True, force=True)
+    assert result["h1"]["changed"] and result["h2"]["changed"], hosts.stdout
+    assert {*result["h1"]["certificates"]} == {"libvirt", "qemu"}, "no certificate that would be gone at once"
     assert hosts.certify(None, **texts(hosts.first), controller=True)["h1"]["changed"] is False
     assert not [path for path in homeless.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
     assert not list(homeless.rglob("corral-ca")), "what was written down is gone with Ansible's other files"
@@ -214,8 +214,10 @@ def test_certificates_without_a_home_leave_no_key(hosts: Hosts, homeless: Path) 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")
 def test_certificates_without_a_home_and_without_an_authority(hosts: Hosts, homeless: Path) -> None:
     before = hosts.files("h1")
-    told = hosts.certify(None)["h1"]
-    assert told["failed"] and "the home directory cannot be written. Set ca_dir (pki_ca_dir of role pki" in told["msg"]
+    result = hosts.certify(None)["h1"]
+    assert (
+        result["failed"] and "the home directory cannot be written. Set ca_dir (pki_ca_dir of role pki" in result["msg"]
+    )
     assert hosts.files("h1") == before
 
 
@@ -225,11 +227,11 @@ def test_host_keys_without_a_home(homeless: Path, tmp_path: Path) -> None:
     play.hosts(hyper={"h1": {}})
 
     def keep(path: str) -> dict[str, t.Any]:
-        said = {"path": path, "keys": {"web1": KEY}}
-        return play.run({"corral.virt.virt_known_hosts": said, "register": "told", "ignore_errors": True})["h1"]
+        output = {"path": path, "keys": {"web1": KEY}}
+        return play.run({"corral.virt.virt_known_hosts": output, "register": "told", "ignore_errors": True})["h1"]
 
-    told = keep(KNOWN_HOSTS)
-    assert told["changed"] is False and "set guests_known_hosts (CORRAL_VIRT_KNOWN_HOSTS)" in told["msg"]
+    result = keep(KNOWN_HOSTS)
+    assert result["changed"] is False and "set guests_known_hosts (CORRAL_VIRT_KNOWN_HOSTS)" in result["msg"]
     assert keep("/dev/null/known_hosts")["failed"] is True or keep("~/other")["failed"] is True
     assert keep(str(tmp_path / "known_hosts"))["changed"] is True
 

@@ -46,14 +46,14 @@ class Hosts:
             (self.peer / f".{name}.json").write_text(manifest)
         return digest
 
-    def converge(self, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+    def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         params = {
             **{name: option.get("default") for name, option in image.OPTIONS.items()},
             "name": "tiny.qcow2",
             "origin": "hyper1",
         }
         world = image.World(t.cast(t.Any, None), lambda _uri: contextlib.nullcontext(PEER))
-        return image.converge(self.connection, {**params, **said}, Gate(check_mode=check_mode), world)
+        return image.converge(self.connection, {**params, **output}, Gate(check_mode=check_mode), world)
 
     def untouched(self) -> bool:
         return not [path for path in self.pool.rglob("*") if path.is_file() and path.name != "lock"]
@@ -127,8 +127,8 @@ def test_what_was_converted_there_is_taken_only_by_the_sum_of_its_bytes(hosts: H
         ):
             hosts.converge(checksum=wanted, check_mode=check_mode)
     assert hosts.untouched()
-    told = hosts.converge(checksum=f"sha256:{digest}")
-    assert (told["content"], told["verified"]) == (f"tiny.{digest[:12]}.qcow2", True)
+    result = hosts.converge(checksum=f"sha256:{digest}")
+    assert (result["content"], result["verified"]) == (f"tiny.{digest[:12]}.qcow2", True)
 
 
 @pytest.mark.parametrize("as_published", [True, False])
@@ -139,14 +139,16 @@ def test_without_a_checksum_it_is_the_word_of_the_peer_and_said_so(
     body = disk(tmp_path)
     digest = hashlib.sha256(body).hexdigest()
     hosts.offers(body, **({} if as_published else {"checksum": f"sha256:{'a' * 64}", "as_published": False}))
-    told = hosts.converge()
-    assert (told["content"], told["checksum"], told["verified"]) == (
+    result = hosts.converge()
+    assert (result["content"], result["checksum"], result["verified"]) == (
         f"tiny.{digest[:12]}.qcow2",
         f"sha256:{digest}",
         False,
     )
-    assert ["NOT verified: only qemu+tls://hyper1/system vouches for it" in text for text in told["warnings"]] == [True]
-    assert "NOT verified (only qemu+tls://hyper1/system vouches for it)" in told["steps"][0]
+    assert ["NOT verified: only qemu+tls://hyper1/system vouches for it" in text for text in result["warnings"]] == [
+        True
+    ]
+    assert "NOT verified (only qemu+tls://hyper1/system vouches for it)" in result["steps"][0]
 
 
 def test_what_a_peer_sends_is_inspected_although_its_sum_is_right(hosts: Hosts, tmp_path: Path) -> None:
@@ -187,9 +189,9 @@ def test_a_manifest_that_is_none_is_refused(hosts: Hosts, tmp_path: Path, lie: d
         path = hosts.peer / f".{name}.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **lie}))
     wishes: list[dict[str, t.Any]] = [{}, {"checksum": f"sha256:{digest}"}]
-    for said in wishes:
+    for output in wishes:
         with pytest.raises(VirtError, match=r"cannot read the manifest of|refusing image tiny\.qcow2 from|contains no"):
-            hosts.converge(**said)
+            hosts.converge(**output)
     assert hosts.untouched()
 
 
@@ -212,9 +214,9 @@ def test_a_content_without_manifest_is_recognised_by_its_bytes_alone(hosts: Host
     body = disk(tmp_path)
     digest = hosts.offers(body)
     content = f"tiny.{digest[:12]}.qcow2"
-    said: dict[str, t.Any] = {"checksum": f"sha256:{digest}", "current": False}
+    output: dict[str, t.Any] = {"checksum": f"sha256:{digest}", "current": False}
     (hosts.pool / content).write_bytes(body)
-    assert hosts.converge(**said)["changed"] is False
+    assert hosts.converge(**output)["changed"] is False
     kept = read_manifest((hosts.pool / f".{content}.json").read_text(), "")
     assert (kept.source, kept.sha256) == ("qemu+tls://hyper1/system", digest)
     (hosts.pool / f".{content}.json").unlink()
@@ -224,5 +226,5 @@ def test_a_content_without_manifest_is_recognised_by_its_bytes_alone(hosts: Host
     hosts.offers(body, sha256=hashlib.sha256(altered).hexdigest(), bytes=len(altered))
     for check_mode in (True, False):
         with pytest.raises(Refused, match="has other content, and this collection did not import it"):
-            hosts.converge(check_mode=check_mode, **said)
+            hosts.converge(check_mode=check_mode, **output)
     assert (hosts.pool / content).read_bytes() == altered

@@ -119,9 +119,9 @@ def test_what_a_killed_run_left_is_known_and_made_anew(
 ) -> None:
     create = storage.create
 
-    def die(*told: t.Any, **more: t.Any) -> None:
+    def die(*result: t.Any, **more: t.Any) -> None:
         if after == "created":
-            create(*told, **more)
+            create(*result, **more)
         raise Killed
 
     with monkeypatch.context() as patch:

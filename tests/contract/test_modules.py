@@ -21,10 +21,10 @@ SECRETS = ("hunter2-in-user-data", "vncpw123")
 
 def run(module: str, *, check_mode: bool = False, uri: str = HOST_URI, **arguments: t.Any) -> dict[str, t.Any]:
     """The module's answer."""
-    said = {"uri": uri, **arguments, "_ansible_check_mode": check_mode, "_ansible_diff": True}
+    output = {"uri": uri, **arguments, "_ansible_check_mode": check_mode, "_ansible_diff": True}
     done = subprocess.run(
         [sys.executable, str(ROOT / f"plugins/modules/{module}.py")],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": said}),
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": output}),
         env={**os.environ, "PYTHONPATH": str(ROOT / ".cache")},
         capture_output=True,
         text=True,
@@ -65,9 +65,9 @@ def test_every_problem_is_told_at_once() -> None:
         graphics={"port": 80},
     )
     assert result["failed"] is True
-    told = " ".join(result["problems"])
+    answer = " ".join(result["problems"])
     for about in ("name:", "uuid of", "image of", "disks[].name of", "mac of", "graphics.port", "vcpus.current of"):
-        assert about in told, about
+        assert about in answer, about
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_states_of_guests(tmp_path: Path) -> None:
     """In one call, and the tags only where they are asked for."""
     (tmp_path / "node.xml").write_text(TAGGED)
     uri = f"test://{tmp_path}/node.xml"
-    told = run("virt_state_info", uri=uri)
-    assert not told["changed"] and abs(told["clock"] - time.time()) < 60
-    assert [sorted(guest) for guest in told["domains"]] == [["name", "state", "uuid"]] * 2
-    assert [(guest["name"], guest["state"]) for guest in told["domains"]] == [
+    result = run("virt_state_info", uri=uri)
+    assert not result["changed"] and abs(result["clock"] - time.time()) < 60
+    assert [sorted(guest) for guest in result["domains"]] == [["name", "state", "uuid"]] * 2
+    assert [(guest["name"], guest["state"]) for guest in result["domains"]] == [
         ("by-hand", "running"),
         ("web1", "running"),
     ]
@@ -187,8 +187,8 @@ def test_info_of_what_guests_do() -> None:
 
     The host's memory is that of all of them.
     """
-    told = run("virt_domain_info", uri="test:///default", name="nobody", load=True)
-    assert told["domains"] == [] and told["host"] == {
+    result = run("virt_domain_info", uri="test:///default", name="nobody", load=True)
+    assert result["domains"] == [] and result["host"] == {
         "cpus": 16,
         "cpu_percent": None,
         "memory_mib": 3072,

@@ -44,7 +44,7 @@ class Hypervisors(Play):
         name = "corral.virt.virt_domains" if many else "corral.virt.virt_domain"
         task = {name: {"uri": "{{ libvirt }}", **arguments}, "register": "told", "ignore_errors": True, "when": when}
         self.told = self.run({**task, **({"loop": loop} if loop else {})}, options=options)
-        return {host: _short(told) for host, told in self.told.items()}
+        return {host: _short(result) for host, result in self.told.items()}
 
 
 def _short(told: dict[str, t.Any]) -> tuple[str, str]:
@@ -71,27 +71,27 @@ WEB1: dict[str, t.Any] = {"name": "web1", "vcpus": 1, "memory": 64}
 @pytest.mark.parametrize("options", [[], ["--check"], ["--forks", "1"]], ids=["run", "check", "one at a time"])
 def test_no_second_guest_of_a_name_is_made(hypervisors: Hypervisors, options: list[str]) -> None:
     hypervisors.have(["web1"], ["db1"], [])
-    told = hypervisors.make(**WEB1, title="new", options=options)
-    assert told["h1"][0] == "changed" and told["h2"] == told["h3"] == ("", "web1 is on h1")
+    result = hypervisors.make(**WEB1, title="new", options=options)
+    assert result["h1"][0] == "changed" and result["h2"] == result["h3"] == ("", "web1 is on h1")
 
 
 def test_nobody_makes_what_several_would_make(hypervisors: Hypervisors) -> None:
     hypervisors.have([], ["db1"])
-    told = hypervisors.make(**WEB1)
-    assert [state for state, _msg in told.values()] == ["failed", "failed"]
+    result = hypervisors.make(**WEB1)
+    assert [state for state, _msg in result.values()] == ["failed", "failed"]
     assert (
         "none of h1 and h2 has it, and 2 hosts would create it; select a host with --limit, or use playbook "
-        "corral.virt.create" in told["h1"][1]
+        "corral.virt.create" in result["h1"][1]
     )
 
 
 def test_a_host_that_does_not_answer_may_have_it(hypervisors: Hypervisors) -> None:
     hypervisors.have([], None, ["old"])
-    told = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64)
-    assert [state for state, _msg in told.values()] == ["failed", "failed", "failed"]
+    result = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64)
+    assert [state for state, _msg in result.values()] == ["failed", "failed", "failed"]
     assert (
         "cannot create agent-h1 on h1: h2 could not be queried and may have it (h2: cannot connect to test://"
-        in told["h1"][1]
+        in result["h1"][1]
     )
     assert hypervisors.make(name="old", title="new")["h3"][0] == "changed"
 
@@ -99,25 +99,25 @@ def test_a_host_that_does_not_answer_may_have_it(hypervisors: Hypervisors) -> No
 @pytest.mark.parametrize("options", [[], ["--forks", "1"]])
 def test_names_that_differ_are_made_everywhere(hypervisors: Hypervisors, options: list[str]) -> None:
     hypervisors.have([], ["db1"], [])
-    told = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, options=options)
-    assert [state for state, _msg in told.values()] == ["changed"] * 3
+    result = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, options=options)
+    assert [state for state, _msg in result.values()] == ["changed"] * 3
 
 
 def test_an_option_that_a_task_omits_says_nothing(hypervisors: Hypervisors) -> None:
     hypervisors.have([], ["db1"])
-    told = hypervisors.make(
+    result = hypervisors.make(
         name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, state="{{ nothing | default(omit) }}"
     )
-    assert [state for state, _msg in told.values()] == ["changed"] * 2
-    told = hypervisors.make(**WEB1, state="{{ nothing | default(omit) }}")
-    assert "none of h1 and h2 has it, and 2 hosts would create it" in told["h1"][1]
+    assert [state for state, _msg in result.values()] == ["changed"] * 2
+    result = hypervisors.make(**WEB1, state="{{ nothing | default(omit) }}")
+    assert "none of h1 and h2 has it, and 2 hosts would create it" in result["h1"][1]
 
 
 def test_the_only_host_of_a_task_makes_it(hypervisors: Hypervisors) -> None:
     hypervisors.have([], ["db1"])
     assert hypervisors.make(**WEB1, options=["--limit", "h2,localhost"])["h2"][0] == "changed"
-    told = hypervisors.make(**WEB1, when="inventory_hostname == 'h2'")
-    assert (told["h1"][0], told["h2"][0]) == ("skipped", "changed")
+    result = hypervisors.make(**WEB1, when="inventory_hostname == 'h2'")
+    assert (result["h1"][0], result["h2"][0]) == ("skipped", "changed")
     assert hypervisors.make(name="{{ item.name }}", vcpus=1, memory=64, loop=[{"name": "a", "on": "h1"}, {"name": "b", "on": "h2"}],
                             when="item.on == inventory_hostname")["h1"][0] == "changed"  # fmt: skip
 
@@ -131,23 +131,23 @@ def test_what_the_inventory_shows_elsewhere_is_told_to_a_single_host(hypervisors
 
 def test_nobody_chooses_between_two_of_a_name(hypervisors: Hypervisors) -> None:
     hypervisors.have(["web1"], ["web1"], [])
-    told = hypervisors.make(name="web1", state="running")
-    assert told["h1"] == told["h2"] and told["h1"][0] == "failed"
-    assert told["h1"][1].startswith("cannot tell which web1 is meant: it is on h1 and h2; select a host with --limit")
-    assert told["h3"] == ("", "web1 is on h1 and h2")
+    result = hypervisors.make(name="web1", state="running")
+    assert result["h1"] == result["h2"] and result["h1"][0] == "failed"
+    assert result["h1"][1].startswith("cannot tell which web1 is meant: it is on h1 and h2; select a host with --limit")
+    assert result["h3"] == ("", "web1 is on h1 and h2")
 
 
 def test_who_means_it_makes_as_many_as_there_are_hosts(hypervisors: Hypervisors) -> None:
     hypervisors.have(["web1"], [])
-    told = hypervisors.make(**WEB1, title="new", allow_duplicates=True)
-    assert [state for state, _msg in told.values()] == ["changed", "changed"]
+    result = hypervisors.make(**WEB1, title="new", allow_duplicates=True)
+    assert [state for state, _msg in result.values()] == ["changed", "changed"]
 
 
 def test_of_many_guests_each_is_judged_by_itself(hypervisors: Hypervisors) -> None:
     hypervisors.have(["a"], ["b"])
     domains = [{**WEB1, "name": name, "title": "new"} for name in ("a", "b", "c")]
-    told = hypervisors.make(domains=domains, many=True)
-    assert [state for state, _msg in told.values()] == ["failed", "failed"]
+    result = hypervisors.make(domains=domains, many=True)
+    assert [state for state, _msg in result.values()] == ["failed", "failed"]
     results = hypervisors.told["h1"]["results"]
     assert [(one["name"], bool(one.get("failed")), one["changed"]) for one in results] == [
         ("a", False, True),
@@ -159,16 +159,16 @@ def test_of_many_guests_each_is_judged_by_itself(hypervisors: Hypervisors) -> No
 
 def test_absent_is_done_everywhere(hypervisors: Hypervisors) -> None:
     hypervisors.have(["web1"], ["web1"], [])
-    told = hypervisors.make(name="web1", state="absent")
-    assert [state for state, _msg in told.values()] == ["changed", "changed", ""]
+    result = hypervisors.make(name="web1", state="absent")
+    assert [state for state, _msg in result.values()] == ["changed", "changed", ""]
 
 
 def test_what_is_wrong_is_still_said(hypervisors: Hypervisors) -> None:
     hypervisors.have([], [])
-    told = hypervisors.make(name="a/b", vcpus=1)
-    assert told["h1"][0] == "failed" and "not a valid name" in told["h1"][1]
-    told = hypervisors.make(name="{{ inventory_hostname }}", vcpus=1, memory=64, allow_duplicates="perhaps")
-    assert told["h1"][0] == "failed" and "allow_duplicates" in told["h1"][1]
+    result = hypervisors.make(name="a/b", vcpus=1)
+    assert result["h1"][0] == "failed" and "not a valid name" in result["h1"][1]
+    result = hypervisors.make(name="{{ inventory_hostname }}", vcpus=1, memory=64, allow_duplicates="perhaps")
+    assert result["h1"][0] == "failed" and "allow_duplicates" in result["h1"][1]
 
 
 def test_what_is_no_list_of_guests_is_refused(hypervisors: Hypervisors) -> None:

@@ -42,9 +42,9 @@ def host() -> Iterator[t.Any]:
         yield connection
 
 
-def run(host: t.Any, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def run(host: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     """Converge; options as Ansible hands them over."""
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(said)
+    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(output)
     assert not result.error_messages, result.error_messages
     gate = Gate(check_mode=check_mode)
     return noun.converge(host, NETWORK, LIBRARY, result.validated_parameters, gate)
@@ -58,14 +58,14 @@ def values(host: t.Any, path: str, name: str = "default") -> list[str]:
 
 @pytest.mark.parametrize("state", ["active", "present", "inactive"])
 def test_check_mode_says_what_a_real_run_does(host: t.Any, state: str) -> None:
-    said = {**EVERYTHING, "state": state}
+    output = {**EVERYTHING, "state": state}
     before = snapshot(host)
-    predicted = run(host, check_mode=True, **said)
+    predicted = run(host, check_mode=True, **output)
     assert snapshot(host) == before
-    assert run(host, **said) == predicted
+    assert run(host, **output) == predicted
     network = host.networkLookupByName("lab")
     assert (network.isActive(), network.autostart()) == (state == "active", True)
-    again = run(host, **said)
+    again = run(host, **output)
     assert (again["changed"], again["steps"], again["pending"]) == (False, [], [])
     assert again["network"] == predicted["network"]
     assert run(host, check_mode=True, name="lab", state="absent")["changed"]
@@ -79,24 +79,24 @@ def test_what_runs_is_updated(host: t.Any) -> None:
     dhcp: dict[str, t.Any] = {"ranges": [{"start": f"{GIVEN[:-1]}2", "end": f"{GIVEN[:-1]}254", "state": "absent"}]}
     dhcp["ranges"].append({"start": first, "end": last})
     dhcp["hosts"] = [{"ip": f"{GIVEN[:-1]}10", "mac": "52:54:00:00:00:10"}]
-    said: dict[str, t.Any] = {"name": "default", "ips": [{"address": GIVEN, "dhcp": dhcp}]}
-    said["dns"] = {"hosts": [{"ip": GIVEN, "hostnames": ["gateway"]}]}
+    output: dict[str, t.Any] = {"name": "default", "ips": [{"address": GIVEN, "dhcp": dhcp}]}
+    output["dns"] = {"hosts": [{"ip": GIVEN, "hostnames": ["gateway"]}]}
     uuid = host.networkLookupByName("default").UUIDString()
-    assert not run(host, **said)["pending"]
+    assert not run(host, **output)["pending"]
     assert values(host, "//range/@start") == [first]
     assert values(host, "//dhcp/host/@mac") == ["52:54:00:00:00:10"]
     assert values(host, "//dns/host/hostname/text()") == ["gateway"]
-    assert not run(host, **said)["changed"]
+    assert not run(host, **output)["changed"]
     dhcp["hosts"][0]["mac"] = "52:54:00:00:00:11"
-    said["portgroups"] = [{"name": "slow", "bandwidth": {"inbound": {"average": 100}}}]
-    run(host, **said)
+    output["portgroups"] = [{"name": "slow", "bandwidth": {"inbound": {"average": 100}}}]
+    run(host, **output)
     assert values(host, "//dhcp/host/@mac") == ["52:54:00:00:00:11"]
-    said["portgroups"][0]["bandwidth"]["inbound"]["average"] = 200
-    run(host, **said)
+    output["portgroups"][0]["bandwidth"]["inbound"]["average"] = 200
+    run(host, **output)
     assert values(host, "//portgroup//inbound/@average") == ["200"]
     dhcp["hosts"][0]["state"] = "absent"
-    said["portgroups"][0] = {"name": "slow", "state": "absent"}
-    run(host, **said)
+    output["portgroups"][0] = {"name": "slow", "state": "absent"}
+    run(host, **output)
     assert values(host, "//dhcp/host/@ip | //portgroup/@name") == []
     assert host.networkLookupByName("default").UUIDString() == uuid
 
@@ -123,13 +123,13 @@ def test_libvirt_knows_every_section(live: Live) -> None:
 def test_guests_are_not_cut_off(host: t.Any) -> None:
     before = snapshot(host)
     refused: list[dict[str, t.Any]] = [{"state": "inactive"}, {"state": "absent"}, {"mtu": 9000, "allow_restart": True}]
-    for said in refused:
+    for output in refused:
         for check_mode in (True, False):
             with pytest.raises(Refused, match=r"running guests would lose it: test; .* force: true"):
-                run(host, name="default", check_mode=check_mode, **said)
+                run(host, name="default", check_mode=check_mode, **output)
     assert snapshot(host) == before
-    told = run(host, name="default", state="inactive", force=True)
-    assert told["notes"] == ["guests lose network default until they are restarted: test"]
+    result = run(host, name="default", state="inactive", force=True)
+    assert result["notes"] == ["guests lose network default until they are restarted: test"]
     assert not host.networkLookupByName("default").isActive()
 
 
@@ -138,10 +138,10 @@ def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) ->
     for name in ("default", "lab"):
         found = stored.find(host, LIBRARY, name)
         assert found is not None
-        said = arguments(NETWORK, name, found)
-        assert said["ips"] and said["bridge"]
-        told = run(host, **said)
-        assert (told["changed"], told["pending"]) == (False, [])
+        output = arguments(NETWORK, name, found)
+        assert output["ips"] and output["bridge"]
+        result = run(host, **output)
+        assert (result["changed"], result["pending"]) == (False, [])
 
 
 def test_modules() -> None:
@@ -149,8 +149,8 @@ def test_modules() -> None:
     assert (seen["name"], seen["mode"], seen["active"], seen["leases"]) == ("default", "nat", True, [])
     assert seen["arguments"]["ips"][0]["address"] == GIVEN
     assert module("virt_network_info", uri="test:///default", name="nobody")["networks"] == []
-    told = module("virt_network", uri="test:///default", name="lan", vlan=[5000], mtu=1)
-    assert len(told["problems"]) == 2
+    result = module("virt_network", uri="test:///default", name="lan", vlan=[5000], mtu=1)
+    assert len(result["problems"]) == 2
 
 
 @pytest.mark.parametrize(

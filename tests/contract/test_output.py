@@ -51,9 +51,9 @@ def test_a_report_can_be_piped_into_jq(commands: Commands) -> None:
 
 def test_only_the_report_is_printed(commands: Commands) -> None:
     for action, kinds in (("list", {"guests"}), ("host_info", {"cpus", "pools"})):
-        told = run(commands, action, format="json")
-        report = json.loads(told.stdout)
-        assert (report["version"], report["kind"], told.returncode, told.stderr) == (1, action, 0, "")
+        result = run(commands, action, format="json")
+        report = json.loads(result.stdout)
+        assert (report["version"], report["kind"], result.returncode, result.stderr) == (1, action, 0, "")
         assert [host["name"] for host in report["hosts"]] == ["h1", "h2"] and kinds <= set(report["hosts"][0])
     assert run(commands, "list").stdout == "h1\n  running\n    web1\n  shutdown\n    web2\nh2\n  running\n    db1\n"
     table = run(commands, "query", format="table", guest="web2").stdout.splitlines()
@@ -72,41 +72,41 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
 
 
 def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
-    told = run(commands, "query", format="json", guest="nobody")
-    assert (told.stdout, told.returncode) == ("", 2)
-    assert told.stderr == "h1: cannot find guest nobody: none of h1, h2 has it\n"
+    result = run(commands, "query", format="json", guest="nobody")
+    assert (result.stdout, result.returncode) == ("", 2)
+    assert result.stderr == "h1: cannot find guest nobody: none of h1, h2 has it\n"
     other = commands.place / "h2.xml"
     text = other.read_text()
     other.unlink()
     try:
-        told = run(commands, "query", format="json")
+        result = run(commands, "query", format="json")
     finally:
         other.write_text(text)
-    assert json.loads(told.stdout)["hosts"][1] == {"name": "h2", "reached": False}
+    assert json.loads(result.stdout)["hosts"][1] == {"name": "h2", "reached": False}
     assert (
-        told.returncode == 2
-        and told.stderr.startswith("h2: cannot connect to test://")
-        and told.stderr.count("\n") == 1
+        result.returncode == 2
+        and result.stderr.startswith("h2: cannot connect to test://")
+        and result.stderr.count("\n") == 1
     )
 
 
 def test_a_report_is_written_as_a_whole(commands: Commands) -> None:
     out = commands.place / "hosts.json"
-    told = run(commands, "query", "--check", env={}, format="json", out="hosts.json")
-    assert f"the report would be in {out}" in told.stdout and not out.exists()
+    result = run(commands, "query", "--check", env={}, format="json", out="hosts.json")
+    assert f"the report would be in {out}" in result.stdout and not out.exists()
     out.write_text("somebody reads this")
     with out.open() as reader:
-        told = run(commands, "query", env={}, format="json", out="hosts.json")
+        result = run(commands, "query", env={}, format="json", out="hosts.json")
         assert reader.read() == "somebody reads this"
     assert (
-        f"the report is in {out}" in told.stdout
-        and '"version"' not in told.stdout
-        and told.stdout.count("failed=0") == 2
+        f"the report is in {out}" in result.stdout
+        and '"version"' not in result.stdout
+        and result.stdout.count("failed=0") == 2
     )
     assert json.loads(out.read_text())["kind"] == "query"
     assert [path.name for path in commands.place.iterdir() if path.name.startswith(".corral")] == []
-    told = run(commands, "query", format="json", out="hosts.json")
-    assert told.stdout == "" and "the report is in" in told.stderr
+    result = run(commands, "query", format="json", out="hosts.json")
+    assert result.stdout == "" and "the report is in" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_report_that_cannot_be_written_is_red(commands: Commands, out: str, wh
     if not device.is_symlink():
         device.symlink_to("/dev/null")
     for flags in ([], ["--check"]):
-        told = run(commands, "list", *flags, out=out)
-        assert told.returncode == 2 and why in told.stderr and told.stdout == ""
+        result = run(commands, "list", *flags, out=out)
+        assert result.returncode == 2 and why in result.stderr and result.stdout == ""
     assert device.readlink() == Path("/dev/null")
 
 
@@ -140,9 +140,9 @@ def test_an_answer_that_cannot_be_read_is_red(tmp_path: Path, form: str) -> None
     good = {"domains": [{"name": "web1", "state": "running"}]}
     results = {"good": good, **{f"odd{number}": {"domains": odd} for number, odd in enumerate(ODD)}}
     report = {"kind": "list", "results": results, "group": [*results], "format": form}
-    told = play.run({"corral.virt.virt_report": report, "register": "told", "ignore_errors": True})["h1"]
-    assert told["failed"] and told["msg"].startswith("the answer of odd0, odd1, odd2 cannot be read")
-    assert "web1" in told["text"] and "good" in told["text"]
+    result = play.run({"corral.virt.virt_report": report, "register": "told", "ignore_errors": True})["h1"]
+    assert result["failed"] and result["msg"].startswith("the answer of odd0, odd1, odd2 cannot be read")
+    assert "web1" in result["text"] and "good" in result["text"]
 
 
 @pytest.mark.parametrize("number", NO_NUMBERS, ids=str)
@@ -155,14 +155,14 @@ def test_what_is_no_number_is_an_answer_that_cannot_be_read(number: t.Any) -> No
 def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.hosts(hyper={"h1": {}})
-    told = play.run(
+    result = play.run(
         {
             "corral.virt.virt_report": {"kind": "steps", "results": {}, "group": [], "format": "json"},
             "register": "told",
             "ignore_errors": True,
         }
     )
-    assert told["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info"
+    assert result["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info"
 
 
 def test_a_report_stands_below_its_banner(commands: Commands) -> None:

@@ -38,10 +38,10 @@ def play(folder: Path, *tasks: t.Any, timeout_s: float = 60, **env: str) -> subp
 
 
 def test_all_commands_of_an_environment_say_the_same(tmp_path: Path) -> None:
-    said = [play(tmp_path, SHOW, GREETING="hello") for _command in range(3)]
+    output = [play(tmp_path, SHOW, GREETING="hello") for _command in range(3)]
     assert len(preloaded._SERVERS) == 1
-    assert len({(done.returncode, done.stdout, done.stderr) for done in said}) == 1
-    assert said[0].returncode == 0 and f"{tmp_path} hello True" in said[0].stdout
+    assert len({(done.returncode, done.stdout, done.stderr) for done in output}) == 1
+    assert output[0].returncode == 0 and f"{tmp_path} hello True" in output[0].stdout
     failed = [
         play(tmp_path, {"ansible.builtin.fail": {"msg": "no"}}, GREETING=greeting) for greeting in ("hello", "other")
     ]
@@ -72,8 +72,8 @@ def test_two_commands_share_no_numbers(tmp_path: Path) -> None:
         "    def v2_playbook_on_task_start(self, task, is_conditional):\n"
         "        print('NUMBER', task._uuid)\n"
     )
-    said = [play(tmp_path, SHOW).stdout.partition("NUMBER ")[2].split()[0] for _command in range(3)]
-    assert len(preloaded._SERVERS) == 1 and len(set(said)) == 3
+    output = [play(tmp_path, SHOW).stdout.partition("NUMBER ")[2].split()[0] for _command in range(3)]
+    assert len(preloaded._SERVERS) == 1 and len(set(output)) == 3
 
 
 def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:

@@ -114,9 +114,9 @@ def test_values_are_what_the_roles_take(project: str, tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     run(project, tmp_path, "ansible-playbook", "-i", "inventory/hosts.yml", str(tmp_path / "play.yml"))
     known, guests = options(), _actions.options("virt_domain")
-    told = sorted(tmp_path.glob("*.json"))
-    assert told
-    for path in told:
+    result = sorted(tmp_path.glob("*.json"))
+    assert result
+    for path in result:
         values = {
             name: value
             for name, value in json.loads(path.read_text()).items()

@@ -55,20 +55,20 @@ def nowhere(*_asked: object) -> t.NoReturn:
     raise AssertionError("nothing is fetched here")
 
 
-def converge(uri: str, gate: Gate | None = None, **said: t.Any) -> dict[str, t.Any]:
+def converge(uri: str, gate: Gate | None = None, **output: t.Any) -> dict[str, t.Any]:
     """As virt_image does."""
     gate, known = gate or Gate(check_mode=False), {**image.OPTIONS, **clone.OPTIONS}
-    params = {**{name: option.get("default") for name, option in known.items()}, **said}
+    params = {**{name: option.get("default") for name, option in known.items()}, **output}
     with opened(uri) as connection:
         if clone_spec.concerns(params):
             return clone.converge(connection, params, gate, lambda *_phase: None)
         return image.converge(connection, params, gate, image.World(nowhere, opened))
 
 
-def another(uri: str, **said: t.Any) -> subprocess.Popen[str]:
+def another(uri: str, **output: t.Any) -> subprocess.Popen[str]:
     """The same in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / ".cache")}
-    command = [sys.executable, "-c", COMMAND, uri, json.dumps(said)]
+    command = [sys.executable, "-c", COMMAND, uri, json.dumps(output)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
@@ -94,8 +94,8 @@ def place(tmp_path: Path) -> tuple[str, Path, str]:
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={size}", str(source), "4M"], check=True
         )
-        told = converge(uri, name="tiny.qcow2", src=str(source), remote_src=True)
-        contents.append(told["content"])
+        result = converge(uri, name="tiny.qcow2", src=str(source), remote_src=True)
+        contents.append(result["content"])
         if len(contents) == 1:
             (pool / "tiny.qcow2").unlink()  # so that it is brought anew
     old, new = contents
@@ -106,28 +106,28 @@ def place(tmp_path: Path) -> tuple[str, Path, str]:
 @pytest.mark.parametrize("way", [{}, {"clone": "copy"}, {"state": "rebased"}], ids=["overlay", "copy", "rebased"])
 def test_what_a_disk_is_being_made_from_is_kept(place: tuple[str, Path, str], way: dict[str, str]) -> None:
     uri, pool, old = place
-    told: list[dict[str, t.Any]] = []
+    result: list[dict[str, t.Any]] = []
     if way.get("state"):
         converge(uri, name="disk.qcow2", image="tiny.qcow2")
     removals: tuple[dict[str, t.Any], ...] = ({"prune": True}, {"state": "absent"})
-    gate = Meanwhile(lambda: told.extend(answer(another(uri, name="tiny.qcow2", **said)) for said in removals))
+    gate = Meanwhile(lambda: result.extend(answer(another(uri, name="tiny.qcow2", **output)) for output in removals))
     made = converge(uri, gate, name="disk.qcow2", image=old, **way)
     assert made["changed"] and (pool / old).is_file()
-    assert told[0]["notes"] == [f"kept {old}: a disk that is being created uses it"]
-    assert f"a disk that is being created uses {old}" in told[1]["failed"]
+    assert result[0]["notes"] == [f"kept {old}: a disk that is being created uses it"]
+    assert f"a disk that is being created uses {old}" in result[1]["failed"]
     subprocess.run(["qemu-img", "info", "--backing-chain", str(pool / "disk.qcow2")], check=True, capture_output=True)
 
 
 def test_what_a_guest_is_being_made_from_is_kept(place: tuple[str, Path, str]) -> None:
     uri, pool, old = place
-    told: list[dict[str, t.Any]] = []
+    result: list[dict[str, t.Any]] = []
     wanted = {"name": "box1", "vcpus": 1, "memory": 64, "interfaces": [], "disks": [{"name": "system", "image": old}]}
     with opened(uri, events=True) as connection:
         connection.storagePoolLookupByName("default").createXML(VOLUME.format(old))
-        gate = Meanwhile(lambda: told.append(answer(another(uri, name="tiny.qcow2", prune=True))))
+        gate = Meanwhile(lambda: result.append(answer(another(uri, name="tiny.qcow2", prune=True))))
         made = guest.converge(connection, domain_options.wanted(wanted), gate)
     assert made["changed"] and f"on {pool / old}" in " ".join(made["steps"])
-    assert told[0]["notes"] == [f"kept {old}: a disk that is being created uses it"] and (pool / old).is_file()
+    assert result[0]["notes"] == [f"kept {old}: a disk that is being created uses it"] and (pool / old).is_file()
     assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], (
         "afterwards it is held no more"
     )

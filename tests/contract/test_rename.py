@@ -34,15 +34,15 @@ def uuid(connection: t.Any) -> str:
 
 
 def test_a_guest_has_another_name_and_all_that_it_had(connection: t.Any, uuid: str) -> None:
-    before, said = snapshot(connection), {"name": "new", "renamed_from": "old", "uuid": uuid}
-    checked = run(connection, said, check_mode=True)
+    before, output = snapshot(connection), {"name": "new", "renamed_from": "old", "uuid": uuid}
+    checked = run(connection, output, check_mode=True)
     assert snapshot(connection) == before
-    done = run(connection, said)
+    done = run(connection, output)
     assert done == checked and done["steps"] == ["rename old to new"]
     assert done["diff"] == {"before": {"name": "old"}, "after": {"name": "new"}}
     assert connection.lookupByName("new").UUIDString() == uuid
     assert "old" not in [domain.name() for domain in connection.listAllDomains()]
-    again = run(connection, said)
+    again = run(connection, output)
     assert not again["changed"] and again["steps"] == []
     assert not run(connection, {**NEW, "name": "new"})["changed"], "its disk is the one that it had"
     removed = run(connection, {"name": "new", "state": "absent", "remove_storage": True})
@@ -50,19 +50,19 @@ def test_a_guest_has_another_name_and_all_that_it_had(connection: t.Any, uuid: s
 
 
 def test_it_changes_and_starts_under_its_new_name(connection: t.Any, uuid: str) -> None:
-    said = {"name": "new", "renamed_from": "old", "title": "The new one", "state": "running"}
-    checked = run(connection, said, check_mode=True)
-    done = run(connection, said)
+    output = {"name": "new", "renamed_from": "old", "title": "The new one", "state": "running"}
+    checked = run(connection, output, check_mode=True)
+    done = run(connection, output)
     assert done == checked and done["steps"] == ["rename old to new", "define new (title)", "start new"]
     domain = connection.lookupByName("new")
     assert domain.UUIDString() == uuid and domain.isActive() and "The new one" in domain.XMLDesc()
-    assert not run(connection, said)["changed"]
+    assert not run(connection, output)["changed"]
 
 
 def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
     run(connection, {**NEW, "name": "other", "state": "running"})
     before = snapshot(connection)
-    for said, kind, why in (
+    for output, kind, why in (
         ({"name": "other", "renamed_from": "old"}, Refused, "another guest has this name"),
         ({"name": "new", "renamed_from": "other"}, Refused, "it is running; shut it down first"),
         ({"name": "new", "renamed_from": "nobody"}, NotFound, "there is no guest nobody here"),
@@ -74,5 +74,5 @@ def test_what_is_refused_changes_nothing(connection: t.Any, uuid: str) -> None:
     ):
         for check_mode in (True, False):
             with pytest.raises(kind, match=why):
-                run(connection, said, check_mode=check_mode)
+                run(connection, output, check_mode=check_mode)
     assert snapshot(connection) == before

@@ -85,29 +85,29 @@ def bomb(path: Path) -> Path:
 
 @pytest.mark.parametrize("way", ["known size", "unknown size", "unpacked", "virtual size", "converted", "file"])
 def test_what_is_larger_than_max_size_is_refused_and_nothing_is_left(place: Place, server: Server, way: str) -> None:
-    said: dict[str, t.Any] = {"name": "disk.raw", "checksum": "none", "max_size": "1MiB", "reserve": "0"}
+    output: dict[str, t.Any] = {"name": "disk.raw", "checksum": "none", "max_size": "1MiB", "reserve": "0"}
     if way == "known size":
-        said["url"] = server.url + DISK
+        output["url"] = server.url + DISK
     elif way == "unknown size":
         server.lengthless = True
-        said["url"] = server.url + DISK
+        output["url"] = server.url + DISK
     elif way == "unpacked":
-        said["src"] = str(packed(place, bytes(3 * MIB)))
+        output["src"] = str(packed(place, bytes(3 * MIB)))
     elif way == "virtual size":
-        said |= {"name": "disk.qcow2", "src": str(make(place.sources / "disk.qcow2", "qcow2"))}
-        subprocess.run(["qemu-img", "resize", "-q", "-f", "qcow2", said["src"], "2M"], check=True)
+        output |= {"name": "disk.qcow2", "src": str(make(place.sources / "disk.qcow2", "qcow2"))}
+        subprocess.run(["qemu-img", "resize", "-q", "-f", "qcow2", output["src"], "2M"], check=True)
     elif way == "converted":
         subprocess.run(["qemu-img", "create", "-q", "-f", "vmdk", str(place.sources / "disk.vmdk"), "2M"], check=True)
-        said |= {"name": "disk.qcow2", "src": str(place.sources / "disk.vmdk")}
+        output |= {"name": "disk.qcow2", "src": str(place.sources / "disk.vmdk")}
     else:
         (place.sources / "disk.raw").write_bytes(bytes(2 * MIB))
-        said["src"] = str(place.sources / "disk.raw")
+        output["src"] = str(place.sources / "disk.raw")
     with pytest.raises(
         Refused, match=r"^refusing image disk\.\w+: it is larger than max_size, .* set a larger max_size"
     ):
-        place.converge(**said)
+        place.converge(**output)
     assert nothing_is_left(place)
-    assert place.converge(**{**said, "max_size": "4MiB"})["changed"]
+    assert place.converge(**{**output, "max_size": "4MiB"})["changed"]
 
 
 def test_a_download_that_does_not_fit_is_refused_before_it_comes(
@@ -133,14 +133,14 @@ def test_room_that_goes_meanwhile_ends_what_is_under_way(
     """Whoever sends it need not say how large it is."""
     free(20 * 1024, 20 * 1024, 4 * 1024)
     content = os.urandom(MIB) * 40
-    said: dict[str, t.Any] = {"name": "disk.raw", "checksum": "none"}
+    output: dict[str, t.Any] = {"name": "disk.raw", "checksum": "none"}
     if way == "sent":
         server.files[DISK], server.lengthless = content, True
-        said["url"] = server.url + DISK
+        output["url"] = server.url + DISK
     else:
-        said["src"] = str(packed(place, content))
+        output["src"] = str(packed(place, content))
     with pytest.raises(Refused, match=r"its pool has 4 GiB free, and 5 GiB must stay free"):
-        place.converge(**said)
+        place.converge(**output)
     assert nothing_is_left(place)
 
 
@@ -157,11 +157,11 @@ def test_a_conversion_that_does_not_fit_is_refused_before_it_begins(
     assert nothing_is_left(place)
 
 
-def cloned(place: Place, *, check_mode: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def cloned(place: Place, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     params = {name: option.get("default") for name, option in clone.OPTIONS.items()}
     others = {"name": "web1.qcow2", "pool": "default", "format": None, "reserve": None}
     return clone.converge(
-        place.connection, {**params, **others, **said}, Gate(check_mode=check_mode), lambda *_phase: None
+        place.connection, {**params, **others, **output}, Gate(check_mode=check_mode), lambda *_phase: None
     )
 
 

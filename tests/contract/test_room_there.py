@@ -41,9 +41,9 @@ def test_it_is_what_there_is_now(
         looked.append(connection)
         refresh(connection, pool)
 
-    def told(connection: object) -> list[dict[str, t.Any]]:
+    def result(connection: object) -> list[dict[str, t.Any]]:
         return [{**pool, "available_bytes": now if connection in looked else stale} for pool in pools(connection)]
 
     monkeypatch.setattr(storage, "refresh", look_anew)
-    monkeypatch.setattr(query, "pools", told)
+    monkeypatch.setattr(query, "pools", result)
     assert ("its disks: pool default of hyper2 has " in checked(source, dest)) is refused

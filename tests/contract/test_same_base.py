@@ -31,7 +31,7 @@ def pool(tmp_path: Path) -> Path:
     with workplace.locked(image):
         new = Path(workplace.path(image, "new"))
         new.write_bytes(DATA)
-        told = Manifest(
+        result = Manifest(
             CONTENT,
             hashlib.sha256(DATA).hexdigest(),
             len(DATA),
@@ -39,7 +39,7 @@ def pool(tmp_path: Path) -> Path:
             f"sha256:{'0' * 64}",
             "2026-01-01T00:00:00+00:00",
         )
-        files.publish(str(new), image, told)
+        files.publish(str(new), image, result)
     return tmp_path
 
 
@@ -64,10 +64,10 @@ def replaced(pool: Path) -> None:
 
 def earlier(pool: Path) -> None:
     """The manifest is one that an earlier version wrote."""
-    told = {
+    result = {
         key: value for key, value in dataclasses.asdict(manifest(pool)).items() if key not in ("inode", "changed_ns")
     }
-    (pool / BESIDE).write_text(json.dumps(told))
+    (pool / BESIDE).write_text(json.dumps(result))
 
 
 def timeless(pool: Path) -> None:
@@ -103,9 +103,9 @@ def test_what_is_written_while_it_is_read_is_not_vouched_for(pool: Path, monkeyp
     read = files.digest_of
 
     def late(path: str, *more: t.Any) -> str:
-        told = read(path, *more)
+        result = read(path, *more)
         changed(pool)
-        return told
+        return result
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "digest_of", late)
@@ -114,10 +114,10 @@ def test_what_is_written_while_it_is_read_is_not_vouched_for(pool: Path, monkeyp
 
 
 def test_without_a_manifest_nobody_knows(pool: Path) -> None:
-    told = manifest(pool)
+    result = manifest(pool)
     (pool / BESIDE).unlink()
     assert not verify(pool)
-    assert verify(pool, told), "another hypervisor tells what it must be"
+    assert verify(pool, result), "another hypervisor tells what it must be"
     assert verify(pool)
 
 
@@ -141,8 +141,8 @@ def judged(
     happens: t.Callable[[Path], None] = lambda _pool: None,
 ) -> tuple[disk_moves._Reader, str]:
     """What looks at the destination from the source, through libvirt, and the base there."""
-    told = dataclasses.replace(manifest(pool), fetched=fetched)
-    (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(told)))
+    result = dataclasses.replace(manifest(pool), fetched=fetched)
+    (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(result)))
     happens(pool)
 
     class Endpoints:

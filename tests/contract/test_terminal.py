@@ -82,15 +82,15 @@ def test_a_guest_that_calls_itself_what_it_likes_reaches_no_terminal(play: Play)
     play.hosts(hyper={"h1": {"uri": uri}})
     known = {"uri": uri}
     report: dict[str, t.Any] = {"results": {"h1": "{{ told }}"}, "group": ["h1"]}
-    told = play.run(
+    result = play.run(
         {"corral.virt.virt_domain_info": known, "register": "told"},
         {"ansible.builtin.debug": {"msg": "{{ told.domains[0].title }} {{ told.domains[0].description }}"}},
         {"corral.virt.virt_report": {**report, "kind": "query"}},
         {"corral.virt.virt_domain": {**known, "name": "web1", "title": "better"}, "diff": True},
         {"corral.virt.virt_domain": {"uri": "test:///no\x1b[31m.xml\x9b", "name": "web1"}, "ignore_errors": True},
     )
-    assert told["h1"]["domains"][0]["title"] == r"bad\x9b31m\x7f\u202e"
-    assert told["h1"]["domains"][0]["description"].endswith("\nmore")
+    assert result["h1"]["domains"][0]["title"] == r"bad\x9b31m\x7f\u202e"
+    assert result["h1"]["domains"][0]["description"].endswith("\nmore")
     assert r"bad\\x9b31m" in play.stdout and obeyed(play.stdout) == [], play.stdout
 
 
@@ -107,8 +107,8 @@ def messages() -> t.Iterator[tuple[Path, str]]:
             task for entry in entries for task in (entry.get("tasks", [entry]) if isinstance(entry, dict) else [])
         ]:
             for module in ("debug", "assert", "fail"):
-                said = task.get(f"ansible.builtin.{module}") or {}
-                text = str(said.get("msg") or said.get("fail_msg") or "")
+                output = task.get(f"ansible.builtin.{module}") or {}
+                text = str(output.get("msg") or output.get("fail_msg") or "")
                 for expression in re.findall(r"{{.*?}}", text, re.DOTALL):
                     if HOST_SAID.search(expression) or (
                         re.search(r"\bitem\b", expression) and HOST_SAID.search(str(task.get("loop")))

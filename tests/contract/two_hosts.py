@@ -123,8 +123,8 @@ def ends(source: Host, dest: Host) -> Endpoints:
 
 def options(**more: t.Any) -> dict[str, t.Any]:
     """Of virt_migrate."""
-    told = {key: option.get("default") for key, option in migrate_options.OPTIONS.items()}
-    return {**told, "name": "web1", "dest": "hyper2", **more}
+    result = {key: option.get("default") for key, option in migrate_options.OPTIONS.items()}
+    return {**result, "name": "web1", "dest": "hyper2", **more}
 
 
 def checked(source: Host, dest: Host) -> str:

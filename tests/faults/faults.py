@@ -74,12 +74,12 @@ class Place:
         for guest in scene.guests:
             guest.make(source)
         with Twice(scene.guests, scene.hosts) as twice:
-            told = self._hurt(case, scene)
+            result = self._hurt(case, scene)
             self._once(case, scene)
             try:
                 detail = self._repeated(case, scene)
             except Violation as error:
-                raise Violation(f"{error} (it had {told})") from None
+                raise Violation(f"{error} (it had {result})") from None
         if twice.seen:
             raise Violation(f"it ran on two hosts at once: {twice.seen}")
         counts = [self._written(scene, guest) for guest in scene.guests]
@@ -89,7 +89,7 @@ class Place:
         after.close()
         for host in self.hosts:
             self._same(host, before[host.name])
-        return f"{told}; {detail}; {' and '.join(map(str, counts))} sectors; {others} objects of others as before"
+        return f"{result}; {detail}; {' and '.join(map(str, counts))} sectors; {others} objects of others as before"
 
     def _hurt(self, case: Case, scene: Scene) -> str:
         """The run with the fault in it."""
@@ -139,12 +139,12 @@ class Place:
 
     def _told(self, case: Case, scene: Scene, run: Run, *, arrived: bool) -> str:
         """How the run ended, which is as it should."""
-        told = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
+        result = "arrived" if arrived else f"failed: {run.reason()}" if run.reason() else "failed"
         if (case.ends == ARRIVES and not arrived) or (case.ends == FAILS and arrived):
-            raise Violation(f"the run {told}: {scene.states()}")
+            raise Violation(f"the run {result}: {scene.states()}")
         if case.says and not re.search(case.says, re.sub(r"\s+", " ", run.output)):
             raise Violation(f"the run did not say '{case.says}': {run.reason()}")
-        return told
+        return result
 
     def _once(self, case: Case, scene: Scene) -> None:
         """At most one host executes a guest, and one has it; what was refused was not moved."""
@@ -176,8 +176,8 @@ class Place:
             homes += states
             if list(states.values()) != [case.finally_]:
                 raise Violation(f"{when}: {guest.name} is {states or 'nowhere'}")
-            told = scene.host(homes[-1]).virsh(f"dominfo {guest.uuid}")
-            if not re.search("Persistent: +yes", told) or ("enable" in told) != guest.autostart:
+            result = scene.host(homes[-1]).virsh(f"dominfo {guest.uuid}")
+            if not re.search("Persistent: +yes", result) or ("enable" in result) != guest.autostart:
                 raise Violation(f"{when}: {guest.name} is on {homes[-1]}, but not defined as it was")
         away = {
             "migrate": homes == [scene.dest.name],

@@ -135,9 +135,9 @@ class Foreign:
         return seen
 
     def _guest(self, uuid: str) -> dict[str, str]:
-        told = {"state": f"domstate --reason {uuid}", "definition": f"dumpxml --inactive {uuid}"}
-        told["autostart"] = f"dominfo {uuid} | grep Autostart"
-        seen = {key: self._host.virsh(f"{command} 2>/dev/null", ok=False) or _GONE for key, command in told.items()}
+        result = {"state": f"domstate --reason {uuid}", "definition": f"dumpxml --inactive {uuid}"}
+        result["autostart"] = f"dominfo {uuid} | grep Autostart"
+        seen = {key: self._host.virsh(f"{command} 2>/dev/null", ok=False) or _GONE for key, command in result.items()}
         return {**seen, "process": str(self._host.find("qemu-system", uuid=uuid))}
 
 

@@ -112,8 +112,8 @@ class Guest:
 
     def counter(self, host: Host) -> int:
         """The number that it writes next, read from its memory."""
-        said = host.virsh(f"qemu-monitor-command {self.uuid} --hmp 'xp /1wx {COUNTER:#x}'", ok=False)
-        word = said.rpartition(":")[2].strip()
+        output = host.virsh(f"qemu-monitor-command {self.uuid} --hmp 'xp /1wx {COUNTER:#x}'", ok=False)
+        word = output.rpartition(":")[2].strip()
         number = int(word, 16) if word.startswith("0x") else 0
         return number if number <= _JOURNAL_MIB * 2**20 // SECTOR else 0  # the BIOS had that memory before
 

@@ -86,8 +86,8 @@ def only_the_finish_reply_lost(scene: Scene) -> None:
     """Of the connection between the two libvirts, what is as large as the answer to Finish is lost from the
     switch-over on.
     """
-    told = scene.source.run(f"ss -Htnp state established dport = :{LIBVIRT} | grep -E 'libvirtd|rpc-'")
-    ports = [line.split()[2].rpartition(":")[2] for line in told.splitlines()]
+    result = scene.source.run(f"ss -Htnp state established dport = :{LIBVIRT} | grep -E 'libvirtd|rpc-'")
+    ports = [line.split()[2].rpartition(":")[2] for line in result.splitlines()]
     where = f"input ip saddr {scene.dest.address} tcp sport {LIBVIRT} tcp dport {{ {', '.join(ports)} }}"
     _drop(scene, [f"{where} meta length > {_LARGE}"], None)
     until(lambda: scene.dest.state(scene.guest.uuid) in ("paused", "running"), 30)

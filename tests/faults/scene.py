@@ -71,8 +71,8 @@ class Run:
     def reason(self) -> str:
         """What it said at the end that it failed."""
         text = re.sub(r"\s+", " ", re.sub(r"\nPLAY RECAP.*", "", self.output, flags=re.DOTALL))
-        told = re.findall(r"fatal: \[[^]]*\]: ((?:[Cc]annot|the module) .*?)(?= fatal: | TASK |$)", text)
-        return str((told or [text[-200:]])[-1]).strip('" |-')[:400]
+        result = re.findall(r"fatal: \[[^]]*\]: ((?:[Cc]annot|the module) .*?)(?= fatal: | TASK |$)", text)
+        return str((result or [text[-200:]])[-1]).strip('" |-')[:400]
 
 
 @dataclasses.dataclass

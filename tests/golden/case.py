@@ -114,8 +114,8 @@ def look_alike(xml: str, live: str | None = None, *, state: str = "shutdown", **
     """A guest as `look.find` would return it."""
     root = parse(xml)
     name, uuid = root.findtext("name"), root.findtext("uuid")
-    said: dict[str, t.Any] = {"persistent": True, "autostart": False, **more}
-    return FoundGuest(name=name, uuid=uuid, state=state, xml=xml, live_xml=live, **said)
+    output: dict[str, t.Any] = {"persistent": True, "autostart": False, **more}
+    return FoundGuest(name=name, uuid=uuid, state=state, xml=xml, live_xml=live, **output)
 
 
 def options(said: t.Mapping[str, t.Any]) -> GuestSpec:

@@ -52,12 +52,12 @@ def params(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def host(case: Case) -> NetworkHost:
     """What surrounds the network."""
-    said = case.data("host.yml")
+    output = case.data("host.yml")
     return NetworkHost(
-        frozenset(said["bridges"]) if "bridges" in said else None,
-        tuple(Neighbour(**{**one, "subnets": tuple(one["subnets"])}) for one in said.get("neighbours", ())),
-        tuple(User(name, running) for name, running in said.get("users", {}).items()),
-        said.get("version", 9_000_000),
+        frozenset(output["bridges"]) if "bridges" in output else None,
+        tuple(Neighbour(**{**one, "subnets": tuple(one["subnets"])}) for one in output.get("neighbours", ())),
+        tuple(User(name, running) for name, running in output.get("users", {}).items()),
+        output.get("version", 9_000_000),
     )
 
 
@@ -76,8 +76,8 @@ def play(case: Case, there: Found | None, wanted: t.Mapping[str, t.Any]) -> Outc
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in done.steps if isinstance(step, Define)]
     kept = there.xml if there and wanted.get("state") != "absent" else None
-    told = {"steps": [str(step) for step in done.steps], "pending": list(done.pending)}
-    report = {key: value for key, value in {**told, "notes": list(done.notes)}.items() if value}
+    result = {"steps": [str(step) for step in done.steps], "pending": list(done.pending)}
+    report = {key: value for key, value in {**result, "notes": list(done.notes)}.items() if value}
     after = defined[-1] if defined else kept
     changes = yaml.safe_load(yaml.safe_dump(listed(_changes.diff(done.changes))))
     return Outcome(after and normal(after), changes, report)

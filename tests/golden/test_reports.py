@@ -162,8 +162,8 @@ def test_an_answer_that_is_none_hides_no_other_host(answer: t.Any) -> None:
     report = _report_data.data("query", {"hyper1": answer, "hyper2": GUESTS["hyper1"]}, [], None)
     assert [(host["name"], host["reached"]) for host in report["hosts"]] == [("hyper1", False), ("hyper2", True)]
     assert "not reached" in _table.text(report).splitlines()[0] and "web1" in _table.text(report)
-    told = _report.text("list", {"hyper1": {"domains": None}, "hyper2": GUESTS["hyper1"]}, [], None)
-    assert told.startswith("hyper1\n  (its answer cannot be read)\nhyper2\n  running\n    web1")
+    result = _report.text("list", {"hyper1": {"domains": None}, "hyper2": GUESTS["hyper1"]}, [], None)
+    assert result.startswith("hyper1\n  (its answer cannot be read)\nhyper2\n  running\n    web1")
 
 
 def test_only_the_guests_that_are_asked_for() -> None:

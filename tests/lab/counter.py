@@ -40,9 +40,9 @@ class Counter:
         while len(self._arrivals) < 5:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
-                said = self._process.stderr.read() if self._process.stderr else ""
+                output = self._process.stderr.read() if self._process.stderr else ""
                 raise RuntimeError(
-                    f"the session in the guest did not count: {' '.join(self._ssh[:-1])}: {said.strip()}"
+                    f"the session in the guest did not count: {' '.join(self._ssh[:-1])}: {output.strip()}"
                 )
             time.sleep(_EVERY_S)
         return self

@@ -184,9 +184,9 @@ def hypervisors(
             *([] if image else ["--no-image"]),
         )
         lab.run(*lab_py, "down", "--name", name)
-        said = lab.run(*up, "--template", template, timeout_s=900)
+        output = lab.run(*up, "--template", template, timeout_s=900)
         lab.run(sys.executable, HERE / "demo.py", "config", "--name", name)
-        if "begins with the template" not in said:
+        if "begins with the template" not in output:
             _make(lab, roles, hosts)
             lab.run(*lab_py, "template", "--name", name, template)
             lab.run(*up)
@@ -233,9 +233,9 @@ def _content() -> str:
 def packages() -> list[str]:
     """What the roles install on a host of the lab, and what tests install there themselves."""
     role = ROOT / "roles/hypervisor"
-    told = yaml.safe_load((role / "vars/main.yml").read_text())["__hypervisor_families"]["Debian"]
+    result = yaml.safe_load((role / "vars/main.yml").read_text())["__hypervisor_families"]["Debian"]
     facts = {"architecture": platform.machine()}
-    named = [jinja2.Template(each).render(ansible_facts=facts) for each in (*told["packages"], *told["security"])]
+    named = [jinja2.Template(each).render(ansible_facts=facts) for each in (*result["packages"], *result["security"])]
     seeds = yaml.safe_load((role / "defaults/main.yml").read_text())["hypervisor_seed_packages"]
     return sorted({*named, *seeds, *WITNESSES})
 

@@ -46,8 +46,8 @@ def certify(lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, option
     """What role pki says."""
     book = lab.folder / "pki.json"
     book.write_text(json.dumps([{"hosts": "hyper", "roles": ["corral.virt.pki"]}]))
-    said = json.dumps({"pki_ca_dir": str(ca_dir), **(options or {})})
-    return lab.run("ansible-playbook", book, "-e", said, *flags, ok=ok)
+    output = json.dumps({"pki_ca_dir": str(ca_dir), **(options or {})})
+    return lab.run("ansible-playbook", book, "-e", output, *flags, ok=ok)
 
 
 def reached(lab: Hypervisors, ca_dir: Path, host: str = "hyper2", *, ok: bool = True) -> str:
@@ -68,11 +68,11 @@ def names(extension: str) -> set[str]:
 @pytest.mark.parametrize("flags", [["--check"], []], ids=["check", "run"])
 def test_a_second_controller_is_refused_and_shuts_nobody_out(lab: Hypervisors, second: Path, flags: list[str]) -> None:
     before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}
-    said = certify(lab, second, *flags, ok=False)
+    output = certify(lab, second, *flags, ok=False)
     ours = lab.run(
         "openssl", "x509", "-in", lab.folder / "ca/libvirt/1/ca-cert.pem", "-noout", "-fingerprint", "-sha256"
     )
-    assert ours.strip().partition("=")[2].replace(":", "").lower() in said and "Here: none yet" in said
+    assert ours.strip().partition("=")[2].replace(":", "").lower() in output and "Here: none yet" in output
     assert not second.parent.exists()
     assert {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")} == before
     assert reached(lab, lab.folder / "ca").strip() == "hyper2"
@@ -91,14 +91,14 @@ def test_the_files_of_the_first_controller_let_the_second_in(lab: Hypervisors, s
 
 
 def test_the_texts_of_the_authority_let_a_job_in(lab: Hypervisors, second: Path) -> None:
-    (said,) = (item for item in guide("tls") if "pki_ca_key" in item)
+    (output,) = (item for item in guide("tls") if "pki_ca_key" in item)
     vault = {f"vault_{option}": (lab.folder / "ca" / path).read_text() for option, path in PARTS.items()}
     (lab.folder / "vault.json").write_text(json.dumps(vault))
     given = ("-e", f"@{lab.folder / 'vault.json'}")  # Ansible shows what stands on its command line
-    shown = certify(lab, second, "-vvvv", "--diff", *given, options=said)
+    shown = certify(lab, second, "-vvvv", "--diff", *given, options=output)
     secret = [line for name, text in vault.items() if name.endswith("key") for line in text.splitlines()[1:-1]]
     assert not [line for line in secret if line in shown]
-    assert unchanged(certify(lab, second, *given, options=said))
+    assert unchanged(certify(lab, second, *given, options=output))
     assert reached(lab, second).strip() == "hyper2"
     assert not list(second.rglob("ca-key.pem"))
 
@@ -112,8 +112,12 @@ def test_with_the_texts_of_the_authority_a_host_is_revoked(lab: Hypervisors, sec
         lab.on("hyper1", f"openssl x509 -in /srv/hyper9/{path} -noout -serial").partition("=")[2]
         for path in CERTIFICATES
     }
-    said = {"pki_ca_dir": str(second), "revoke": "hyper9", **{f"pki_{option}": text for option, text in texts.items()}}
-    lab.run("ansible-playbook", "corral.virt.rotate_certificates", "-e", json.dumps(said))
+    output = {
+        "pki_ca_dir": str(second),
+        "revoke": "hyper9",
+        **{f"pki_{option}": text for option, text in texts.items()},
+    }
+    lab.run("ansible-playbook", "corral.virt.rotate_certificates", "-e", json.dumps(output))
     shown = lab.on(
         "hyper2", "for each in CA/cacrl.pem qemu/ca-crl.pem; do openssl crl -in /etc/pki/$each -noout -text; done"
     )
@@ -121,12 +125,12 @@ def test_with_the_texts_of_the_authority_a_host_is_revoked(lab: Hypervisors, sec
 
 
 def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
-    (said,) = (item for item in guide("tls") if "pki_extra_names" in item)
+    (output,) = (item for item in guide("tls") if "pki_extra_names" in item)
     show = "openssl x509 -in /etc/pki/libvirt/servercert.pem -noout -ext subjectAltName"
     address = lab.on("hyper1", "hostname -I").split()[0]
     assert names(lab.on("hyper1", show)) == {address, "hyper1"}
-    certify(lab, lab.folder / "ca", "--limit", "hyper1", options=said)
-    assert names(lab.on("hyper1", show)) == {address, "hyper1", *said["pki_extra_names"]}
+    certify(lab, lab.folder / "ca", "--limit", "hyper1", options=output)
+    assert names(lab.on("hyper1", show)) == {address, "hyper1", *output["pki_extra_names"]}
     taken = lab.on("hyper2", "hostname -I").split()[0]
     refused = certify(lab, lab.folder / "ca", "--limit", "hyper1", ok=False, options={"pki_extra_names": [taken]})
     assert f"{taken} belongs to hyper2 in the inventory" in refused

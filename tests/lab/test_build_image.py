@@ -36,8 +36,8 @@ def run(*command: str | Path, ok: bool = True) -> str:
 
 def playbook(*flags: str, ok: bool = True, **options: str | Path) -> str:
     """Build as a user would; what Ansible said, in one line."""
-    said = [part for name, value in options.items() for part in ("-e", f"{name}={value}")]
-    return re.sub(r"\s+", " ", run("ansible-playbook", "corral.virt.build_image", *said, *flags, ok=ok))
+    output = [part for name, value in options.items() for part in ("-e", f"{name}={value}")]
+    return re.sub(r"\s+", " ", run("ansible-playbook", "corral.virt.build_image", *output, *flags, ok=ok))
 
 
 def changes(said: str) -> int:
@@ -151,9 +151,9 @@ def test_again_changes_nothing_and_a_lost_sum_is_mended(built: Path, asked: dict
     assert changes(playbook(**asked)) == 1
     assert sorted((built.parent / "SHA256SUMS").read_text().splitlines()) == sorted(sums.splitlines())
     assert (built.stat().st_ino, built.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    said = playbook("--check", **asked, rebuild="true")
-    assert "would build" in said
-    assert changes(said) == 1
+    output = playbook("--check", **asked, rebuild="true")
+    assert "would build" in output
+    assert changes(output) == 1
 
 
 @pytest.mark.deep
@@ -161,8 +161,8 @@ def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(
     built: Path, asked: dict[str, t.Any], tmp_path: Path
 ) -> None:
     digest = run("sha256sum", built)
-    said = playbook(**{**asked, "customize": fails(tmp_path)}, rebuild="true", ok=False)
-    assert "cannot reach the registry" in said
+    output = playbook(**{**asked, "customize": fails(tmp_path)}, rebuild="true", ok=False)
+    assert "cannot reach the registry" in output
     assert run("sha256sum", built) == digest
     assert sorted(path.name for path in built.parent.iterdir()) == ["SHA256SUMS", "deb.qcow2"]
     assert str(built.parent) not in run("losetup", "--list") + Path("/proc/self/mounts").read_text()
@@ -170,8 +170,8 @@ def test_a_program_that_fails_leaves_the_old_image_and_nothing_else(
 
 @pytest.mark.deep
 def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_path: Path) -> None:
-    said = playbook(**{**asked, "dest": tmp_path / "images", "packages": "no-such-package"}, ok=False)
-    assert "no-such-package" in said
+    output = playbook(**{**asked, "dest": tmp_path / "images", "packages": "no-such-package"}, ok=False)
+    assert "no-such-package" in output
     assert list((tmp_path / "images").iterdir()) == []
 
 
@@ -196,9 +196,9 @@ def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_pa
 def test_what_cannot_be_built_is_refused_with_all_reasons(
     options: dict[str, str], says: list[str], tmp_path: Path
 ) -> None:
-    said = playbook(**{"image": "a.qcow2", "dest": str(tmp_path), **options}, ok=False)
+    output = playbook(**{"image": "a.qcow2", "dest": str(tmp_path), **options}, ok=False)
     for text in says:
-        assert text in said
+        assert text in output
     assert list(tmp_path.iterdir()) == []
 
 

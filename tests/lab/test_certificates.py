@@ -173,8 +173,8 @@ def test_every_certificate_is_for_one_purpose_and_the_authorities_differ(lab: Hy
         "virt-pki-validate"
     )
     for host in HOSTS:
-        *parts, said = lab.on(host, show).split("--\n")
-        assert len(parts) == len(PURPOSES) and "FAIL" not in said
+        *parts, output = lab.on(host, show).split("--\n")
+        assert len(parts) == len(PURPOSES) and "FAIL" not in output
         for (path, purpose), shown in zip(PURPOSES.items(), parts, strict=True):
             assert re.findall(r"Extended Key Usage: *(.*)\n *(.*)", shown) == [("critical", purpose)]
             unit = path.partition("/")[0]
@@ -196,8 +196,8 @@ def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:
         "qemu": ("qemu/server-cert.pem", "qemu/server-key.pem"),
     }
     for kind, (cert, key) in pairs.items():
-        said = served(lab, "hyper2", *(f"/etc/pki/{path}" for path in ("CA/cacert.pem", cert, key)))
-        assert ("running" in said) == (kind == "libvirt") and ("certificate" in said) == (kind == "qemu"), said
+        output = served(lab, "hyper2", *(f"/etc/pki/{path}" for path in ("CA/cacert.pem", cert, key)))
+        assert ("running" in output) == (kind == "libvirt") and ("certificate" in output) == (kind == "qemu"), output
     places = {name: lab.on("hyper2", f"cat /etc/pki/{name}") for name in ("CA/cacert.pem", "qemu/ca-cert.pem")}
     for purpose in ("server", "client"):
         (tmp_path / purpose).mkdir()
@@ -508,8 +508,8 @@ def test_the_keys_of_the_cas_have_a_passphrase(lab: Hypervisors, ca: Path, monke
         assert changes(role(lab)) == 0
         monkeypatch.delenv("CORRAL_VIRT_CA_PASSPHRASE")
         assert changes(role(lab)) == 0, "nothing is to be signed"
-        said = " ".join(lab.run(*ROTATE, ok=False).split())
-        assert "its key has a passphrase; set it with ca_passphrase" in said
+        output = " ".join(lab.run(*ROTATE, ok=False).split())
+        assert "its key has a passphrase; set it with ca_passphrase" in output
         assert everybody_reaches(lab, ca_dir=ca)
         monkeypatch.setenv("CORRAL_VIRT_CA_PASSPHRASE", "wrong")
         assert "cannot be decrypted with this passphrase" in " ".join(lab.run(*ROTATE, ok=False).split())

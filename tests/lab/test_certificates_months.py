@@ -116,8 +116,8 @@ def refused(lab: Hypervisors, cloud: Cloud) -> tuple[int, list[str]]:
         "date": f"{cloud.now:%Y-%m-%d %H:%M:%S}",
         "files": base64.b64encode(packed.getvalue()).decode(),
     }
-    told = t.cast(dict[str, t.Any], json.loads(lab.on("hyper1", "python3 /srv/ask.py", given=json.dumps(given))))
-    return told["asked"], told["said"]
+    result = t.cast(dict[str, t.Any], json.loads(lab.on("hyper1", "python3 /srv/ask.py", given=json.dumps(given))))
+    return result["asked"], result["said"]
 
 
 def test_everybody_reaches_everybody_in_every_month(lab: Hypervisors, cloud: Cloud) -> None:
@@ -130,8 +130,8 @@ def test_everybody_reaches_everybody_in_every_month(lab: Hypervisors, cloud: Clo
     for month in range(MONTHS + 1):
         for days in (0, 29):
             cloud.now += days * DAY
-            asked, said = refused(lab, cloud)
-            assert not said, f"month {month}, {cloud.now:%Y-%m-%d}: {said}"
+            asked, output = refused(lab, cloud)
+            assert not output, f"month {month}, {cloud.now:%Y-%m-%d}: {output}"
             connections += asked
         cloud.now += DAY
         cloud.play(*(host for host in cloud.hosts if not (host == "h3" and 12 <= month < 15)))
@@ -148,6 +148,6 @@ def test_the_clock_of_the_witnesses_is_the_one_that_is_set(lab: Hypervisors, clo
     """Else the other test would show nothing: after a year without a run, nobody reaches anybody."""
     cloud.play()
     cloud.now += 366 * DAY
-    asked, said = refused(lab, cloud)
-    assert len([line for line in said if "->" in line]) == asked == 9
-    assert any("expired" in line for line in said)
+    asked, output = refused(lab, cloud)
+    assert len([line for line in output if "->" in line]) == asked == 9
+    assert any("expired" in line for line in output)

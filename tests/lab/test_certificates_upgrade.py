@@ -138,8 +138,8 @@ def test_one_authority_becomes_two_while_a_guest_goes_round(
     client = save(tmp_path / "client", old["hyper3"], before)
     with travelling(lab, *HOSTS, least=6):
         if first:
-            said = role(lab, *first)
-            assert "waits for hyper3" in " ".join(said.split())
+            output = role(lab, *first)
+            assert "waits for hyper3" in " ".join(output.split())
             assert everybody_reaches(lab, ca_dir=ca)
         role(lab)
     after = trusted(lab)
@@ -150,7 +150,7 @@ def test_one_authority_becomes_two_while_a_guest_goes_round(
         assert not admitted(address(lab, host), client)
     for path, text in (("ca.pem", before), ("cert.pem", old["hyper2"].text), ("key.pem", old["hyper2"].secret)):
         lab.on("hyper2", f"mkdir -p /srv/kept && cat >/srv/kept/{path}", given=text)
-    said = served(lab, "hyper2", "/srv/kept/ca.pem", "/srv/kept/cert.pem", "/srv/kept/key.pem")
-    assert "running" not in said and "revoked" in said, said
+    output = served(lab, "hyper2", "/srv/kept/ca.pem", "/srv/kept/cert.pem", "/srv/kept/key.pem")
+    assert "running" not in output and "revoked" in output, output
     assert everybody_reaches(lab, ca_dir=ca)
     assert changes(role(lab)) == 0

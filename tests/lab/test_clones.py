@@ -135,8 +135,8 @@ def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
     module(name="web1-data.qcow2", image="tiny.qcow2")
     define("web1", disk)
     on("virsh blockpull web1 vda --bandwidth 1")  # as a killed run would leave it, but slow
-    said = module(name="web1-data.qcow2", state="flattened", job_timeout=2, ok=False)
-    assert "within 2 s; its backing file is unchanged" in said
+    output = module(name="web1-data.qcow2", state="flattened", job_timeout=2, ok=False)
+    assert "within 2 s; its backing file is unchanged" in output
     assert (
         "No current block job" in on("virsh blockjob web1 vda") and info(disk)["backing-filename"] == f"{IMAGES}/{OLD}"
     )
@@ -170,8 +170,8 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
             "clone": "copy",
             "reserve": "0",
         }
-        said = module(name="three.img", pool="small", ok=False, **three)
-        assert "more is needed, and 0 GiB must stay free (reserve)" in said
+        output = module(name="three.img", pool="small", ok=False, **three)
+        assert "more is needed, and 0 GiB must stay free (reserve)" in output
         on("rm /srv/small/ballast")
         assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
     finally:
@@ -320,8 +320,8 @@ def percents(output: str, name: str, doing: str) -> list[int]:
 def test_progress_of_a_copy_is_shown() -> None:
     arguments = {"name": "db1.qcow2", "image": "big.0123456789ab.raw", "clone": "copy"}
     output = LAB.run("ansible", "hyper1", "-m", "virt_image", "-a", json.dumps(arguments))
-    told = percents(output, "db1.qcow2", "copying")
-    assert told and told == sorted(told) and any(0 < percent < 100 for percent in told), output
+    result = percents(output, "db1.qcow2", "copying")
+    assert result and result == sorted(result) and any(0 < percent < 100 for percent in result), output
     assert on(f"ls -A {IMAGES} | grep -e db1 -e corral") == "db1.qcow2"
 
 

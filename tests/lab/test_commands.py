@@ -43,8 +43,8 @@ class Commands(Hypervisors):
 
     def do(self, action: str, *flags: str, ok: bool = True, **arguments: t.Any) -> str:
         """Run a playbook; what was printed, in one line."""
-        said = ("-e", json.dumps(arguments)) if arguments else ()
-        command = ("ansible-playbook", f"corral.virt.{action}", *self.ask_nobody, *said, *flags)
+        output = ("-e", json.dumps(arguments)) if arguments else ()
+        command = ("ansible-playbook", f"corral.virt.{action}", *self.ask_nobody, *output, *flags)
         return re.sub(r"\s+", " ", self.run(*command, ok=ok))
 
     def same(self, action: str, **arguments: t.Any) -> None:
@@ -77,8 +77,8 @@ class Commands(Hypervisors):
 
     def state(self, name: str) -> dict[str, str]:
         """What virsh says, by host."""
-        said = {host: self.on(host, f"virsh domstate --reason {name} 2>/dev/null || true") for host in HOSTS}
-        return {host: state for host, state in said.items() if state}
+        output = {host: self.on(host, f"virsh domstate --reason {name} 2>/dev/null || true") for host in HOSTS}
+        return {host: state for host, state in output.items() if state}
 
     def reboots(self, name: str) -> int:
         """How many events of that `virsh event` has seen; a reset of a guest gives several."""
@@ -103,8 +103,8 @@ def test_create_takes_every_option_by_its_name(lab: Commands) -> None:
     assert lab.state("web1") == {}
     checked = lab.do("create", "--check", **WISH)
     assert lab.state("web1") == {} and "reserved" not in checked
-    said = lab.do("create", **WISH, ansible_become=True)
-    assert "reserved" not in said
+    output = lab.do("create", **WISH, ansible_become=True)
+    assert "reserved" not in output
     ((host, state),) = lab.state("web1").items()
     assert state == "running (booted)"
     xml = lab.on(host, "virsh dumpxml web1")
@@ -124,14 +124,14 @@ def test_create_that_creates_nothing_is_red(lab: Commands) -> None:
     new = {**WISH, "guest": "new"}
     assert "--limit excludes hyper2" in lab.do("create", "--limit", "hyper1", **new, ok=False)
     assert "hyper9 is not a host of the group hyper" in lab.do("create", **new, host="hyper9", ok=False)
-    said = lab.do("create", **new, vcpu=2, enable_vnc=True, ok=False)
-    assert "did you mean vcpus?" in said and "enable_vnc: create does not take it" in said
+    output = lab.do("create", **new, vcpu=2, enable_vnc=True, ok=False)
+    assert "did you mean vcpus?" in output and "enable_vnc: create does not take it" in output
     assert lab.world() == before
 
 
 def test_commands_of_consoles_work_as_they_are_printed(lab: Commands) -> None:
-    said = lab.run("ansible-playbook", "corral.virt.console", *lab.ask_nobody, "-e", "guest=web1")
-    serial, display = re.findall(r"^  web1: (ssh .*)$", said, re.MULTILINE)
+    output = lab.run("ansible-playbook", "corral.virt.console", *lab.ask_nobody, "-e", "guest=web1")
+    serial, display = re.findall(r"^  web1: (ssh .*)$", output, re.MULTILINE)
     tunnel, viewer = display.split("; ")
     assert shows(serial, b"Connected to domain 'web1'")
     port = int(viewer.rpartition(":")[2])
@@ -192,8 +192,8 @@ def test_power_states(lab: Commands) -> None:
 
 def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     """web1 has no system: what is waited for is told, and then it is red, or forced."""
-    said = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
-    assert "waiting for web1 to shut down, at most 7 s: 5 s" in said and "did not do so within 7 s" in said
+    output = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
+    assert "waiting for web1 to shut down, at most 7 s: 5 s" in output and "did not do so within 7 s" in output
     assert [*lab.state("web1").values()] == ["running (booted)"]
     assert "it is running on" in lab.do("rename", guest="web1", to="web9", ok=False)
     lab.cycle("force_off", guest="web1")
@@ -234,11 +234,11 @@ def test_migrate_chooses_where_to(lab: Commands) -> None:
     ((here, _state),) = lab.state("web9").items()
     (there,) = {*HOSTS} - {here}
     before = lab.world()
-    said = lab.do("migrate", "--check", guest="web9")
-    assert f"web9: to {there}, live, " in said and "vda: full, " in said and lab.world() == before
+    output = lab.do("migrate", "--check", guest="web9")
+    assert f"web9: to {there}, live, " in output and "vda: full, " in output and lab.world() == before
     with sudo_that_asks(lab) as password:
-        said = lab.do("migrate", guest="web9", ansible_become_password=password)
-    assert re.search(rf"{here}: web9 is on {there}, after [\d.]+ s; downtime \d+ ms, [\d.]+ MiB sent", said)
+        output = lab.do("migrate", guest="web9", ansible_become_password=password)
+    assert re.search(rf"{here}: web9 is on {there}, after [\d.]+ s; downtime \d+ ms, [\d.]+ MiB sent", output)
     assert [*lab.state("web9")] == [there]
     lab.same("migrate", guest="web9", to=there)
 
@@ -285,8 +285,8 @@ def test_reports_and_maintenance(lab: Commands) -> None:
 
 def test_purge_takes_what_is_the_guests_and_nothing_else(lab: Commands) -> None:
     before, (host, *_none) = lab.world(), [*lab.state("web9")]
-    said = lab.do("purge", tag="front", ok=False)
-    assert f"purge would affect 1 guest ({host}: web9); to confirm: -e confirm=1" in said and lab.world() == before
+    output = lab.do("purge", tag="front", ok=False)
+    assert f"purge would affect 1 guest ({host}: web9); to confirm: -e confirm=1" in output and lab.world() == before
     lab.do("purge", "--check", guest="web9")
     assert lab.world() == before
     lab.do("purge", guest="web9", wait_timeout=5)

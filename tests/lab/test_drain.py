@@ -78,13 +78,13 @@ def guests(lab: Hypervisors) -> dict[str, set[str]]:
 def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None:
     lab.on("hyper1", "virsh snapshot-create-as kept before")
     before = world(lab)
-    said = book(lab, "drain", "-e host=hyper1 --check", ok=False)
+    output = book(lab, "drain", "-e host=hyper1 --check", ok=False)
     assert (
-        "These guests stay on hyper1" in said
-        and "kept: cannot migrate kept to" in said
-        and "keeps snapshots of it" in said
+        "These guests stay on hyper1" in output
+        and "kept: cannot migrate kept to" in output
+        and "keeps snapshots of it" in output
     )
-    assert not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in said]
+    assert not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in output]
     assert world(lab) == before
 
 
@@ -92,12 +92,12 @@ def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None
 def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) -> None:
     before = world(lab)
     for said_by in ("guests_cpu_overcommit=0.4", "maintenance_memory_overcommit=0.001"):
-        said = lab.run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", said_by, ok=False)
-        assert all(re.search(rf"{name}: .* left", said) for name in LEAVING)
+        output = lab.run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", said_by, ok=False)
+        assert all(re.search(rf"{name}: .* left", output) for name in LEAVING)
     book(lab, "undrain", "-e host=hyper1")
     assert world(lab) == before, "nobody left"
     for wrong, said_of_it in (("0", "must be above zero"), ("many", "maintenance_cpu_overcommit")):
-        said = lab.run(
+        output = lab.run(
             "ansible-playbook",
             "corral.virt.drain",
             "-e",
@@ -106,7 +106,7 @@ def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) ->
             f"maintenance_cpu_overcommit={wrong}",
             ok=False,
         )
-        assert said_of_it in said
+        assert said_of_it in output
     assert world(lab) == before, "it was refused before the host was marked"
 
 
@@ -114,12 +114,12 @@ def test_all_but_one_leave(lab: Hypervisors) -> None:
     """Two at a time; on their image, which came before them; and none where its like is."""
     counting = lab.start("ssh", "-F", str(lab.folder / "ssh_config"), "--", "hyper1", COUNT)
     try:
-        said = book(lab, "drain", "-e host=hyper1 -e reason=fan", ok=False)
+        output = book(lab, "drain", "-e host=hyper1 -e reason=fan", ok=False)
     finally:
         lab.on("hyper1", "rm /run/count-on")
         counting.communicate(timeout=30)
-    assert "kept: cannot migrate kept to" in said and not [
-        name for name in LEAVING - {"kept"} if f"{name}: cannot" in said
+    assert "kept: cannot migrate kept to" in output and not [
+        name for name in LEAVING - {"kept"} if f"{name}: cannot" in output
     ]
     assert max(map(int, lab.on("hyper1", "cat /run/counts").split())) == 2
     now = guests(lab)
@@ -167,13 +167,13 @@ def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
     assert world(lab) == before
     fixed, source, _dest = planned[0]
     lab.on(source, f"virsh snapshot-create-as {fixed} before")
-    said = re.sub(r"\s+", " ", book(lab, "rebalance", "-e max_moves=2"))
+    output = re.sub(r"\s+", " ", book(lab, "rebalance", "-e max_moves=2"))
     lab.on(source, f"virsh snapshot-delete {fixed} before")
     assert (
-        "the plan leaves them where they are" in said
-        and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in said
+        "the plan leaves them where they are" in output
+        and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in output
     )
-    instead = re.findall(r"(\w+) hyper\d -> hyper1 ", said.rpartition(" gain MiB ")[2])
+    instead = re.findall(r"(\w+) hyper\d -> hyper1 ", output.rpartition(" gain MiB ")[2])
     now = guests(lab)
     assert instead and fixed not in instead and now["hyper1"] == set(instead)
     assert not any({"web1", "web2"} <= there for there in now.values())
@@ -187,12 +187,12 @@ def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
     # 192.0.2.0/24 is nobody's (RFC 5737); a rule keeps even the attempt on this machine.
     lab.run("ip", "route", "add", "unreachable", "192.0.2.4/32")
     try:
-        said = book(lab, "rolling_update", "-e host=hyper1 -e reboot=never", ok=False)
+        output = book(lab, "rolling_update", "-e host=hyper1 -e reboot=never", ok=False)
     finally:
         dead.unlink()
         lab.run("ip", "route", "del", "unreachable", "192.0.2.4/32")
-    assert re.search(r"hyper1 : ok=\d+ changed=\d+ unreachable=0 failed=0", said)
-    assert re.search(r"hyper4 : ok=\d+ changed=0 unreachable=1", said)
+    assert re.search(r"hyper1 : ok=\d+ changed=\d+ unreachable=0 failed=0", output)
+    assert re.search(r"hyper4 : ok=\d+ changed=0 unreachable=1", output)
     assert guests(lab)["hyper1"] == set()
     lab.on("hyper1", f"test ! -e {MARK}")
     assert lab.on("hyper1", "apt-get -s upgrade").splitlines()[-1].startswith("0 upgraded, 0 newly installed")

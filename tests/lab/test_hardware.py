@@ -73,9 +73,9 @@ def play_and_tell(*tasks: dict[str, t.Any], check: bool = False) -> dict[str, t.
 def converge(domains: list[dict[str, t.Any]], *, check: bool = False) -> dict[str, dict[str, t.Any]]:
     """One call for all guests; the results by guest."""
     task = {"corral.virt.virt_domains": {"domains": domains}, "register": "told", "ignore_errors": True}
-    told = play_and_tell(task, check=check)
-    assert "results" in told, told
-    return {one["name"]: one for one in t.cast("list[dict[str, t.Any]]", told["results"])}
+    result = play_and_tell(task, check=check)
+    assert "results" in result, result
+    return {one["name"]: one for one in t.cast("list[dict[str, t.Any]]", result["results"])}
 
 
 def documents(*options: str) -> dict[str, t.Any]:
@@ -331,8 +331,8 @@ def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Ca
 def test_imported_arguments_change_nothing(running: Outcome) -> None:
     """Every guest of this host, described by its own arguments: nothing to do, in check mode and for real."""
     assert running.done
-    told = play_and_tell({"corral.virt.virt_domain_info": {"arguments": True}, "register": "told"})
-    found = [one["arguments"] for one in told["domains"]]
+    result = play_and_tell({"corral.virt.virt_domain_info": {"arguments": True}, "register": "told"})
+    found = [one["arguments"] for one in result["domains"]]
     assert {one["name"] for one in found} == {*OFFLINE, *LIVE}
     before = documents("--inactive", "--security-info")
     results = converge(found)

@@ -64,9 +64,14 @@ def digest(content: bytes) -> str:
 
 def image(server: Server, **more: t.Any) -> dict[str, t.Any]:
     """The task."""
-    said = {"name": "disk.qcow2", "url": server.url + DISK, "checksum": f"sha256:{digest(server.files[DISK])}", **more}
+    output = {
+        "name": "disk.qcow2",
+        "url": server.url + DISK,
+        "checksum": f"sha256:{digest(server.files[DISK])}",
+        **more,
+    }
     return {
-        "corral.virt.virt_image": {key: value for key, value in said.items() if value is not None},
+        "corral.virt.virt_image": {key: value for key, value in output.items() if value is not None},
         "register": "told",
     }
 
@@ -95,24 +100,26 @@ def is_there(lab: Hypervisors, host: str, content: bytes, directory: str = IMAGE
 
 def adhoc(lab: Hypervisors, server: Server, host: str = "hyper1", **more: t.Any) -> list[str | Path]:
     """The same as a command."""
-    said = image(server, **more)["corral.virt.virt_image"]
+    output = image(server, **more)["corral.virt.virt_image"]
     return [
         "ansible",
         host,
         "-m",
         "corral.virt.virt_image",
         "-a",
-        " ".join(f"{key}={value}" for key, value in said.items()),
+        " ".join(f"{key}={value}" for key, value in output.items()),
     ]
 
 
 def test_one_download_serves_both_hosts(lab: Hypervisors, server: Server, disk: bytes) -> None:
     predicted = lab.tell(image(server, fan_out=True), check=True)
     assert server.asked == [], "nothing is asked of it before anything is done"
-    told = lab.tell(image(server, fan_out=True))
-    assert {host: one["steps"] for host, one in told.items()} == {host: one["steps"] for host, one in predicted.items()}
+    result = lab.tell(image(server, fan_out=True))
+    assert {host: one["steps"] for host, one in result.items()} == {
+        host: one["steps"] for host, one in predicted.items()
+    }
     assert server.sent_bytes == len(disk)
-    sources = sorted(one["fetched_from"] for one in told.values())
+    sources = sorted(one["fetched_from"] for one in result.values())
     assert sources[0] == server.url + DISK and re.fullmatch(r"qemu\+tls://hyper[12]/system", sources[1])
     for host in HOSTS:
         assert is_there(lab, host, disk)
@@ -144,8 +151,8 @@ def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Se
     assert "it was damaged there or in transit" in re.sub(r"\s+", " ", refused)
     assert (in_pool(lab, "hyper2"), unfinished(lab, "hyper2")) == ({}, [])
     # With a source beside, that is asked instead, and the user is told.
-    told = lab.run(*adhoc(lab, server, "hyper", fan_out="true"))
-    assert is_there(lab, "hyper2", disk), told
+    result = lab.run(*adhoc(lab, server, "hyper", fan_out="true"))
+    assert is_there(lab, "hyper2", disk), result
 
 
 def test_a_file_of_the_controller_goes_to_one_host(
@@ -156,10 +163,12 @@ def test_a_file_of_the_controller_goes_to_one_host(
     sent = image(server, url=None, checksum=None, src=str(local), fan_out=True)
     predicted = lab.tell(sent, check=True)
     assert [unfinished(lab, host) for host in HOSTS] == [[], []]
-    told = lab.tell(sent)
-    assert {host: one["steps"] for host, one in told.items()} == {host: one["steps"] for host, one in predicted.items()}
-    assert sorted(one["fetched_from"] for one in told.values())[0] == str(local)
-    assert sorted(one["fetched_from"] for one in told.values())[1].startswith("qemu+tls://")
+    result = lab.tell(sent)
+    assert {host: one["steps"] for host, one in result.items()} == {
+        host: one["steps"] for host, one in predicted.items()
+    }
+    assert sorted(one["fetched_from"] for one in result.values())[0] == str(local)
+    assert sorted(one["fetched_from"] for one in result.values())[1].startswith("qemu+tls://")
     assert all(is_there(lab, host, disk) for host in HOSTS)
     assert not any(one["changed"] for one in lab.tell(sent).values())
     wrong = lab.run(*adhoc(lab, server, url=None, src=local, name="x.qcow2", checksum=f"sha256:{'0' * 64}"), ok=False)
@@ -278,9 +287,9 @@ def test_the_download_goes_on_when_the_controller_dies(lab: Hypervisors, server:
 def test_two_controllers_at_the_same_time(lab: Hypervisors, server: Server, disk: bytes) -> None:
     server.rate_bytes_s = 20 * MIB
     both = [lab.start(*adhoc(lab, server)) for _controller in range(2)]
-    said = [one.communicate(timeout=120)[0] for one in both]
-    assert [one.returncode for one in both] == [0, 0], said
-    assert sorted("CHANGED" in text for text in said) == [False, True], said
+    output = [one.communicate(timeout=120)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0], output
+    assert sorted("CHANGED" in text for text in output) == [False, True], output
     assert is_there(lab, "hyper1", disk)
     assert server.sent_bytes == len(disk)
 
@@ -299,8 +308,8 @@ def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
     )
     lab.on("hyper1", make, given=guest)
     try:
-        said = lab.run(*adhoc(lab, server, pool="small", reserve="0"), ok=False)
-        assert "more is needed, and 0 GiB must stay free (reserve)" in re.sub(r"\s+", " ", said)
+        output = lab.run(*adhoc(lab, server, pool="small", reserve="0"), ok=False)
+        assert "more is needed, and 0 GiB must stay free (reserve)" in re.sub(r"\s+", " ", output)
         assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
         assert unfinished(lab, "hyper1", "/srv/small") == []
         assert int(lab.on("hyper1", "df --output=used -k /srv/small").split()[1]) < 1024
@@ -413,8 +422,8 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
 
     Before `prune`, Debian publishes a newer image.
     """
-    said = guide("images")
-    tasks, variables = [one for one in said if "name" in one], [one for one in said if "name" not in one]
+    output = guide("images")
+    tasks, variables = [one for one in output if "name" in one], [one for one in output if "name" not in one]
     assert len(tasks) >= 10 and [*variables[0]] == ["virt_images"]
     first = next(index for index, task in enumerate(tasks) if "prune" in task["corral.virt.virt_image"])
     proxy = "http://proxy.example.org:3128"

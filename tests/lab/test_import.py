@@ -110,8 +110,8 @@ def lab() -> Iterator[Hypervisors]:
     """A hypervisor with the guests of others, and one that has only copies of their disks."""
     with hypervisors("import", hosts=2) as found:
         for number, (name, inside) in enumerate(GUESTS.items()):
-            said = inside.replace("NAME", name.replace(" ", "")).replace("NUMBER", f"{number:x}")
-            xml = f"<domain type='qemu'><name>{name}</name>{said.replace('& ', '&amp; ')}</domain>"
+            output = inside.replace("NAME", name.replace(" ", "")).replace("NUMBER", f"{number:x}")
+            xml = f"<domain type='qemu'><name>{name}</name>{output.replace('& ', '&amp; ')}</domain>"
             for host in ("hyper1", "hyper2"):
                 found.on(host, f"qemu-img create -q -f qcow2 {IMAGES}/{name.replace(' ', '')}.qcow2 16M")
             found.on("hyper1", "virsh define /dev/stdin", given=xml)
@@ -128,11 +128,11 @@ def seen(lab: Hypervisors, host: str, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for element in root.iter(etree.Element):
         place = "/".join(reversed([element.tag, *(one.tag for one in element.iterancestors())]))
-        for said in (
+        for output in (
             *(f"{place}@{key}={value}" for key, value in element.attrib.items()),
             f"{place}={element.text or ''}".strip(),
         ):
-            found[said] = found.get(said, 0) + 1
+            found[output] = found.get(output, 0) + 1
     return found
 
 
@@ -171,8 +171,10 @@ def test_guests_are_imported_and_made_again_elsewhere(lab: Hypervisors, tmp_path
     lab.play(read, {"corral.virt.virt_domains": {"domains": domains}}, hosts="hyper2")
     for name in GUESTS:
         after = seen(lab, "hyper2", names.get(name, name))
-        differ = {said for said in {*before[name], *after} if before[name].get(said, 0) != after.get(said, 0)}
-        assert {said for said in differ if not said.startswith(("domain/name=", "domain/os/nvram"))} == set(), name
+        differ = {output for output in {*before[name], *after} if before[name].get(output, 0) != after.get(output, 0)}
+        assert {output for output in differ if not output.startswith(("domain/name=", "domain/os/nvram"))} == set(), (
+            name
+        )
         if name not in NOT_STARTED:
             lab.on("hyper2", f"virsh start {names.get(name, name)} && virsh destroy {names.get(name, name)}")
 
@@ -191,8 +193,8 @@ def test_a_display_with_a_password_waits_for_it(lab: Hypervisors, tmp_path: Path
         "-e",
         "form=host_vars",
     )
-    said = lab.run(*command, "-e", f"out={tmp_path}")
-    assert f"{LOCKED}: set vault_locked_graphics_password (ansible-vault)" in said and "hunter2" not in said
+    output = lab.run(*command, "-e", f"out={tmp_path}")
+    assert f"{LOCKED}: set vault_locked_graphics_password (ansible-vault)" in output and "hunter2" not in output
     written = (tmp_path / f"{LOCKED}.yml").read_text()
     assert yaml.safe_load(written)["virt_guest"]["graphics"]["password"] == "{{ vault_locked_graphics_password }}"
     lab.on("hyper1", f"virsh undefine {LOCKED}")
@@ -231,8 +233,8 @@ def test_what_salt_describes_is_predicted_made_and_predicted_again(lab: Hypervis
     site = ("ansible-playbook", "-i", lab.folder / "inventory", "-i", tmp_path / "inventory", "corral.virt.site")
 
     def changes(*flags: str) -> dict[str, int]:
-        told = lab.run(*site, *flags)
-        return {host: int(count) for host, count in re.findall(r"^(hyper\d)\s.*changed=(\d+)", told, re.MULTILINE)}
+        result = lab.run(*site, *flags)
+        return {host: int(count) for host, count in re.findall(r"^(hyper\d)\s.*changed=(\d+)", result, re.MULTILINE)}
 
     assert changes("--check")["hyper1"] > 0
     assert lab.on("hyper1", "virsh list --all --uuid | sort") == before and "salt" not in lab.on("hyper1", "ls /srv")

@@ -225,8 +225,8 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
     definition = lab.on("hyper1", f"virsh dumpxml --inactive {kind}")
     pool = SHARED if kind == "shared" else IMAGES
     for to in ("hyper2", "hyper1"):
-        told = guest.move(to)
-        assert ("mode: offline" if kind == "shared" else "mode: cold") in told
+        result = guest.move(to)
+        assert ("mode: offline" if kind == "shared" else "mode: cold") in result
         assert guest.on() == {to: "shut off"}
         lab.on(to, f"qemu-img check {pool}/{kind}-system.qcow2")
         if kind != "shared":
@@ -255,8 +255,8 @@ def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest])
 def test_an_image_that_is_missing_there_is_brought_first(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """So that the guest's own clusters travel, and no more; the name of the image is not touched there."""
     lab.on("hyper1", f"rm -f {IMAGES}/small* {IMAGES}/.small*; virsh pool-refresh default")
-    told = guests["delta"].move("hyper1")
-    assert "how: delta" in told
+    result = guests["delta"].move("hyper1")
+    assert "how: delta" in result
     names = lab.on("hyper1", f"ls {IMAGES}").split()
     assert [name for name in names if name.startswith("small.")] and "small.qcow2" not in names
     guests["delta"].intact()
@@ -268,8 +268,8 @@ def test_a_base_that_was_written_to_there_is_not_stood_on(lab: Hypervisors, gues
         "hyper2",
         f"chmod u+w {IMAGES}/{content}; printf x | dd of={IMAGES}/{content} bs=1 seek=9000000 conv=notrunc status=none",
     )
-    told = guests["delta"].move("hyper2")
-    assert "how: full" in told and "was written to" in told
+    result = guests["delta"].move("hyper2")
+    assert "how: full" in result and "was written to" in result
     guests["delta"].intact()
     lab.on("hyper2", f"qemu-img info -U {IMAGES}/delta-system.qcow2 | grep -c backing | grep -qx 0")
 

@@ -107,14 +107,14 @@ def world(lab: Hypervisors) -> dict[str, str]:
 
 def counter(lab: Hypervisors, host: str) -> int:
     """The number that the guest writes next, from its memory."""
-    said = lab.on(host, f"virsh qemu-monitor-command {NAME} --hmp 'xp /1wx {COUNTER:#x}'")
-    return int(said.rpartition(":")[2], 16)
+    output = lab.on(host, f"virsh qemu-monitor-command {NAME} --hmp 'xp /1wx {COUNTER:#x}'")
+    return int(output.rpartition(":")[2], 16)
 
 
 def command(host: str, *flags: str, **options: t.Any) -> list[str]:
     """The module, called where the guest is, or was."""
-    said = json.dumps({"name": NAME, "dest": there(host), **options})
-    return ["ansible", host, "-m", "corral.virt.virt_migrate", "-a", said, *flags]
+    output = json.dumps({"name": NAME, "dest": there(host), **options})
+    return ["ansible", host, "-m", "corral.virt.virt_migrate", "-a", output, *flags]
 
 
 def told(lab: Hypervisors, host: str, *flags: str, **options: t.Any) -> dict[str, t.Any]:
@@ -164,11 +164,11 @@ def moved(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.An
 def stayed(lab: Hypervisors, **options: t.Any) -> tuple[str, list[tuple[str, t.Any]]]:
     """It began to move and was given up: all is as it was. What was said, and what its QEMU heard before the end."""
     here, before, _planned = checked(lab, options)
-    said = refused(lab, here, **options)
+    output = refused(lab, here, **options)
     assert on(lab) == {here: "running"} and world(lab) == before
     commands = heard(lab, here)
     (end,) = [number for number, (word, _its) in enumerate(commands) if word == "migrate_cancel"]
-    return said, commands[:end]
+    return output, commands[:end]
 
 
 def heard(lab: Hypervisors, host: str) -> list[tuple[str, t.Any]]:
@@ -176,8 +176,8 @@ def heard(lab: Hypervisors, host: str) -> list[tuple[str, t.Any]]:
     lines = lab.on(
         host, f"""grep -hoE '(SEND_MSG.* msg=|RECV_EVENT.* event=)[{{].*' {LOG} | grep -v '"query-'"""
     ).splitlines()
-    said = [json.loads(line[line.index("{") :]) for line in lines]
-    return [(one.get("execute") or one["event"], one.get("arguments") or one.get("data") or {}) for one in said]
+    output = [json.loads(line[line.index("{") :]) for line in lines]
+    return [(one.get("execute") or one["event"], one.get("arguments") or one.get("data") or {}) for one in output]
 
 
 def settings(commands: list[tuple[str, t.Any]]) -> dict[str, list[t.Any]]:
@@ -277,8 +277,8 @@ GIVEN_UP: list[tuple[dict[str, t.Any], str, list[int]]] = [
 def test_it_is_given_up_when_it_was_said(
     lab: Hypervisors, options: dict[str, t.Any], why: str, limits: list[int]
 ) -> None:
-    said, commands = stayed(lab, **options)
-    assert why in said and "Seen on both hosts: still on the source" in said
+    output, commands = stayed(lab, **options)
+    assert why in output and "Seen on both hosts: still on the source" in output
     assert settings(commands)["downtime-limit"] == limits
 
 
@@ -381,11 +381,11 @@ def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hy
 
 def _refused_for_what_was_kept(lab: Hypervisors, host: str) -> None:
     before = world(lab)
-    said = refused(lab, host, "--check")
-    assert refused(lab, host) == said and world(lab) == before
+    output = refused(lab, host, "--check")
+    assert refused(lab, host) == output and world(lab) == before
     for disk in DISKS:
-        assert f"{disk} already exists on the destination, and no migration of this guest created it" in said
-    assert "if it is a leftover, inspect it and remove it there" in said
+        assert f"{disk} already exists on the destination, and no migration of this guest created it" in output
+    assert "if it is a leftover, inspect it and remove it there" in output
 
 
 @pytest.mark.deep

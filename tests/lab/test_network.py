@@ -49,11 +49,11 @@ def lab() -> Iterator[Hypervisors]:
         yield lab
 
 
-def network(lab: Hypervisors, *, check: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def network(lab: Hypervisors, *, check: bool = False, **output: t.Any) -> dict[str, t.Any]:
     """What virt_network answers."""
-    task = {"corral.virt.virt_network": said, "register": "told"}
-    told = lab.tell(task, hosts="hyper1", check=check)
-    return t.cast("dict[str, t.Any]", told["hyper1"])
+    task = {"corral.virt.virt_network": output, "register": "told"}
+    result = lab.tell(task, hosts="hyper1", check=check)
+    return t.cast("dict[str, t.Any]", result["hyper1"])
 
 
 def four_steps(lab: Hypervisors, said: dict[str, t.Any], look: t.Callable[[], str]) -> dict[str, t.Any]:
@@ -145,10 +145,10 @@ def test_a_guest_on_it_is_not_cut_off(lab: Hypervisors) -> None:
     assert "vnet" in lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif")
     before, server = document(lab, "--inactive"), dnsmasq(lab)
     refused: list[dict[str, t.Any]] = [{"state": "inactive"}, {"state": "absent"}, {"mtu": 1400, "allow_restart": True}]
-    for said in refused:
+    for output in refused:
         for flags in (("--check",), ()):
-            told = lab.module("corral.virt.virt_network", *flags, ok=False, name="lab", **said)
-            assert "running guests would lose it: box" in told and "force: true" in told
+            result = lab.module("corral.virt.virt_network", *flags, ok=False, name="lab", **output)
+            assert "running guests would lose it: box" in result and "force: true" in result
     assert document(lab, "--inactive") == before and dnsmasq(lab) == server
 
     pending = network(lab, name="lab", mtu=1400)
@@ -171,20 +171,20 @@ def test_what_is_there_is_described(lab: Hypervisors) -> None:
     )["hyper1"]["networks"][0]
     assert found["uuid"] == lab.on("hyper1", "virsh net-uuid lab") and found["leases"] == []
     assert "txts" not in found["dns"] and found["mtu"] == 1400
-    said = json.loads(json.dumps(found["arguments"]))
-    assert not network(lab, **said)["changed"]
+    output = json.loads(json.dumps(found["arguments"]))
+    assert not network(lab, **output)["changed"]
 
 
 def test_a_network_on_a_bridge_needs_the_bridge(lab: Hypervisors) -> None:
-    said: dict[str, t.Any] = {"name": "lan", "mode": "bridge", "bridge": "br7"}
-    told = lab.module("corral.virt.virt_network", ok=False, **said)
-    assert "this host has no such bridge" in told and "role corral.virt.bridge" in told
+    output: dict[str, t.Any] = {"name": "lan", "mode": "bridge", "bridge": "br7"}
+    result = lab.module("corral.virt.virt_network", ok=False, **output)
+    assert "this host has no such bridge" in result and "role corral.virt.bridge" in result
     lab.on("hyper1", "ip link add br7 type bridge")
     try:
-        assert network(lab, **said)["changed"]
+        assert network(lab, **output)["changed"]
         text = lab.on("hyper1", "virsh net-dumpxml lan")
         assert re.search(r"<forward mode='bridge'/>\s*<bridge name='br7'/>", text)
-        assert not network(lab, **said)["changed"]
+        assert not network(lab, **output)["changed"]
         network(lab, name="lan", state="absent")
     finally:
         lab.on("hyper1", "ip link delete br7")

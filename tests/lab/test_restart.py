@@ -124,11 +124,11 @@ def test_a_removed_host_is_shut_out_and_no_migration_is_disturbed(lab: Hyperviso
     moving = lab.start("ansible-playbook", str(book))
     try:
         until(lambda: lab.on("hyper1", f"{JOB} && echo yes || true"), timeout_s=60)
-        said = role(lab, hosts=HOSTS[:2])
+        output = role(lab, hosts=HOSTS[:2])
     finally:
-        told, _none = moving.communicate(timeout=120)
-    assert moving.returncode == 0, told
-    assert "web: migration to another host" in said and "web: migration to this host" in said
+        result, _none = moving.communicate(timeout=120)
+    assert moving.returncode == 0, result
+    assert "web: migration to another host" in output and "web: migration to this host" in output
     assert lab.on("hyper2", "virsh domstate web") == "running" and not lab.on("hyper1", "virsh list --all --name")
     assert all(started(lab, host) != before[host] for host in HOSTS[:2])
     assert not any(admitted(lab, "hyper3", server) for server in HOSTS[:2])
@@ -148,12 +148,12 @@ def test_a_job_that_does_not_end_leaves_the_restart_to_the_next_run(lab: Hypervi
     with copying(lab, host):
         for flags in (["--check"], []):
             conf = lab.on(host, f"cat {CONF}")
-            said = role(
+            output = role(
                 lab, "--limit", host, *flags, hosts=HOSTS[:2], **UNREVOKED, ok=bool(flags), hypervisor_restart_timeout=2
             )
-            assert ("would restart" in said) == bool(flags) and (lab.on(host, f"cat {CONF}") == conf) == bool(flags)
-        assert "web: block job on vda" in said and "not in effect yet" in said
-        assert f"ansible-playbook corral.virt.site --limit {host}" in said
+            assert ("would restart" in output) == bool(flags) and (lab.on(host, f"cat {CONF}") == conf) == bool(flags)
+        assert "web: block job on vda" in output and "not in effect yet" in output
+        assert f"ansible-playbook corral.virt.site --limit {host}" in output
         assert started(lab, host) == before
         assert admitted(lab, "hyper3", host), "the daemon has the former list"
     assert "would restart" in role(lab, "--limit", host, "--check", hosts=HOSTS[:2], **UNREVOKED)
@@ -183,8 +183,8 @@ def test_a_run_of_virt_migrate_that_has_no_job_yet_is_waited_for(lab: Hypervisor
     lock = lab.start("ssh", "-F", str(lab.folder / "ssh_config"), "--", host, "flock /run/corral/web.lock sleep 1000")
     try:
         until(lambda: lab.on(host, "pgrep -f '^sleep 1000' || true"))
-        said = role(lab, "--limit", host, hosts=HOSTS[:2], ok=False, hypervisor_restart_timeout=0)
-        assert "web: a run of virt_migrate" in said
+        output = role(lab, "--limit", host, hosts=HOSTS[:2], ok=False, hypervisor_restart_timeout=0)
+        assert "web: a run of virt_migrate" in output
     finally:
         lab.on(host, "pkill -f '^sleep 1000'")
         lock.communicate(timeout=30)
@@ -217,7 +217,7 @@ def test_a_daemon_that_failed_is_started_and_the_first_start_of_the_socket_waits
 
 
 def test_names_of_the_guide_are_admitted(lab: Hypervisors) -> None:
-    (said,) = (item for item in guide("tls") if "pki_controllers" in item)
-    role(lab, "--limit", "hyper1", **said)
+    (output,) = (item for item in guide("tls") if "pki_controllers" in item)
+    role(lab, "--limit", "hyper1", **output)
     listed = json.loads(lab.on("hyper1", f"sed -n 's/^tls_allowed_dn_list = //p' {CONF}"))
-    assert listed == [f"O=corral.virt,OU=libvirt,CN={name}" for name in sorted({*HOSTS, *said["pki_controllers"]})]
+    assert listed == [f"O=corral.virt,OU=libvirt,CN={name}" for name in sorted({*HOSTS, *output["pki_controllers"]})]

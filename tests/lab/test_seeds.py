@@ -27,15 +27,15 @@ SECRET = f"{MARK}-secret's\nsecond-line-of-{MARK}"
 KEYS = "{{ [virt_lab_ssh_public_key] }}"
 
 
-def guest(name: str, *, check: bool = False, **said: t.Any) -> dict[str, t.Any]:
+def guest(name: str, *, check: bool = False, **output: t.Any) -> dict[str, t.Any]:
     """The module's answer for one guest; its secret is nowhere in what was printed."""
-    task = {"corral.virt.virt_domain": {"name": name, **said}, "register": "told", "ignore_errors": True}
+    task = {"corral.virt.virt_domain": {"name": name, **output}, "register": "told", "ignore_errors": True}
     by_host, printed = LAB.tell_all(task, hosts="hyper1", flags=["-vvv", "--diff", *(["--check"] if check else [])])
     assert MARK not in printed
-    told = t.cast("dict[str, t.Any]", by_host["hyper1"])
-    if told.get("ssh_host_key"):
-        (LAB.folder / f"{name}.known").write_text(f"{name} {told['ssh_host_key']}\n")
-    return told
+    result = t.cast("dict[str, t.Any]", by_host["hyper1"])
+    if result.get("ssh_host_key"):
+        (LAB.folder / f"{name}.known").write_text(f"{name} {result['ssh_host_key']}\n")
+    return result
 
 
 def network(number: int) -> dict[str, t.Any]:
@@ -138,15 +138,15 @@ def test_a_changed_seed_is_ignored_or_refused() -> None:
 
 
 def test_a_changed_seed_is_written_once_and_waits_for_the_next_boot() -> None:
-    said = {**SECOND, "on_change": "next_boot"}
+    output = {**SECOND, "on_change": "next_boot"}
     seed = f"{IMAGES}/s1-seed.iso"
     assert not int(on(f"grep -c /root/again {seed}; true"))
-    done = guest("s1", cloud_init=said)
+    done = guest("s1", cloud_init=output)
     assert done["changed"] and done["pending"] == ["cloud_init: the new seed is read at the next boot"]
     assert int(on(f"grep -c /root/again {seed}; true")) and seed in on(
         "virsh domblklist s1; virsh domblklist s1 --inactive"
     )
-    assert not guest("s1", cloud_init=said)["changed"]
+    assert not guest("s1", cloud_init=output)["changed"]
 
 
 @pytest.mark.deep
@@ -181,8 +181,8 @@ def test_a_copy_of_a_guest_is_a_machine_of_its_own() -> None:
     original.
     """
     before = on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-*")
-    said: dict[str, t.Any] = {"clone_of": "s1", "state": "running", "cloud_init": {"network_config": network(113)}}
-    made = guest("s2", **said)
+    output: dict[str, t.Any] = {"clone_of": "s1", "state": "running", "cloud_init": {"network_config": network(113)}}
+    made = guest("s2", **output)
     assert not made.get("failed"), made["msg"]
     assert made["ssh_host_key"] not in (LAB.folder / "s1.known").read_text()
     look = (
@@ -190,7 +190,7 @@ def test_a_copy_of_a_guest_is_a_machine_of_its_own() -> None:
     )
     hostname, machine, *rest = inside("s2", "ops", 113, look, until=".113").split()
     assert hostname == "s2" and rest[:2] == SECRET.split() and not any(address.endswith(".111") for address in rest[2:])
-    assert not guest("s2", **said)["changed"]
+    assert not guest("s2", **output)["changed"]
     assert on(f"virsh dumpxml s1; md5sum {IMAGES}/s1-*") == before, "its original is as it was"
     on("virsh destroy s2")
     guest("s1", state="running", wait_for_ip="any")
@@ -205,24 +205,24 @@ def test_a_copy_of_a_guest_is_a_machine_of_its_own() -> None:
 def test_a_run_killed_half_way_is_finished_by_the_next(seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed as soon as a file appears: the guest is off, and what it was to be is made by the next run."""
     least = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [{"name": "system"}, {"name": "more"}]}
-    said: dict[str, t.Any] = {**least, "cloud_init": FIRST}
+    output: dict[str, t.Any] = {**least, "cloud_init": FIRST}
     monkeypatch.setenv("ANSIBLE_PIPELINING", "0")  # its process has a name then
     find = "until at=$(pgrep -f '^[^ ]*python[^ ]* .*[A]nsiballZ_virt_domain'); do :; done"
     # It is known before the file is there: a busy machine must not give it time to go on.
     kill = f"{find}; until [ -e {IMAGES}/k1-{seen} ]; do :; done; kill -9 $at && echo killed"
     with LAB.start("ssh", "-F", LAB.folder / "ssh_config", "--", "hyper1", kill) as killer:
         time.sleep(1)
-        LAB.play({"corral.virt.virt_domain": {"name": "k1", **said}}, ok=False)
+        LAB.play({"corral.virt.virt_domain": {"name": "k1", **output}}, ok=False)
         assert killer.communicate(timeout=60)[0].strip() == "killed"
     assert on("virsh domstate k1") == "shut off"
     assert "making>" in on("virsh dumpxml k1")
     if seen == "seed.iso":
         assert "Cannot access storage file" in on("virsh start k1 2>&1", ok=False)
     assert "set its cloud_init again" in guest("k1", **dict[str, t.Any](least))["msg"]
-    assert not guest("k1", **said).get("failed")
+    assert not guest("k1", **output).get("failed")
     assert on("virsh domstate k1") == "running"
     assert "making>" not in on("virsh dumpxml k1")
-    assert not guest("k1", **said)["changed"]
+    assert not guest("k1", **output)["changed"]
     assert not guest("k1", state="absent", remove_storage=True, force=True, wait_timeout=1).get("failed")
     assert "k1" not in on(f"ls {IMAGES}")
 

@@ -174,13 +174,13 @@ def test_guest_that_hears_late_is_asked_again() -> None:
 
 
 def test_deaf_guest_runs_on_unless_forced(deaf: str) -> None:
-    said = module(name=deaf, state="shutdown", wait_timeout=2, ok=False)
-    assert "cannot shut down deaf: it did not do so within 2 s" in said
-    assert "in its firmware or has nothing to boot from" in said, "SeaBIOS has read one sector"
+    output = module(name=deaf, state="shutdown", wait_timeout=2, ok=False)
+    assert "cannot shut down deaf: it did not do so within 2 s" in output
+    assert "in its firmware or has nothing to boot from" in output, "SeaBIOS has read one sector"
     assert state(deaf) == "running (booted)"
-    said = module(name=deaf, state="rebooted", wait_timeout=2, ok=False)
-    assert "cannot reboot deaf: it did not do so within 2 s" in said
-    assert "set force: true to reset it then" in said
+    output = module(name=deaf, state="rebooted", wait_timeout=2, ok=False)
+    assert "cannot reboot deaf: it did not do so within 2 s" in output
+    assert "set force: true to reset it then" in output
     before = kinds(deaf)
     module(name=deaf, state="rebooted", wait_timeout=2, force=True)
     assert "reboot" not in before
@@ -217,15 +217,15 @@ def test_reboot_and_reset(plain: str) -> None:
 
 def test_address_from_a_lease() -> None:
     define("pxe", devices=NETWORK, os_more="<boot dev='network'/>")
-    said = module(name="pxe", state="running", wait_for_ip="lease", wait_timeout=60)
+    output = module(name="pxe", state="running", wait_for_ip="lease", wait_timeout=60)
     (leased,) = re.findall(r"(192\.168\.122\.\d+)/", on("virsh domifaddr pxe"))
-    assert f"addresses: - {leased}" in said
+    assert f"addresses: - {leased}" in output
 
 
 def test_reason_why_there_is_no_address() -> None:
     says = b"one\r\n\x1b[31mpanic:\x1b[0m \x07no <root>\r\n" + b"x" * 150 + b"\r\n"
     define("why", boot_sector(obeys=False, says=says), devices=NETWORK + AGENT + CONSOLE.format("why"))
-    said = module(name="why", state="running", wait_for_ip="any", wait_timeout=4, ok=False)
+    output = module(name="why", state="running", wait_for_ip="any", wait_timeout=4, ok=False)
     for words in (
         "no address of why within 4 s",
         "disk reads since its start: 1, so it is still in its firmware or has nothing to boot from",
@@ -236,18 +236,18 @@ def test_reason_why_there_is_no_address() -> None:
         "one | panic: no <root> | xxx",
         "already done: start why",
     ):
-        assert words in said, words
-    assert "\x1b" not in said
+        assert words in output, words
+    assert "\x1b" not in output
 
 
 def test_reason_on_a_bridge_and_off() -> None:
     define("wired", devices=BRIDGE)
-    said = module(name="wired", state="running", wait_for_ip="lease", wait_timeout=1, ok=False)
-    assert "no libvirt network gives it leases (use any)" in said
+    output = module(name="wired", state="running", wait_for_ip="lease", wait_timeout=1, ok=False)
+    assert "no libvirt network gives it leases (use any)" in output
     # Again and again: a busy machine looks at it late, and starts it anew.
     on("setsid -f sh -c 'for turn in 1 2 3 4 5 6; do sleep 4; virsh destroy wired; done' >/dev/null 2>&1 </dev/null")
-    said = module(name="wired", state="running", wait_for_ip="any", wait_timeout=60, ok=False)
-    assert "no address of wired: it powered off in the meantime" in said
+    output = module(name="wired", state="running", wait_for_ip="any", wait_timeout=60, ok=False)
+    assert "no address of wired: it powered off in the meantime" in output
 
 
 KEPT = "/var/lib/libvirt/qemu/{snapshot,checkpoint}/* /var/lib/libvirt/qemu/{save,nvram} /var/lib/libvirt/swtpm"
@@ -298,8 +298,8 @@ def test_absent_takes_only_what_the_guest_owns() -> None:
     define("borrower", devices=disk(f"{IMAGES}/owner-lent.qcow2", "vdb"))
     on(f"qemu-img create -q -f qcow2 -b owner-stood-on.qcow2 -F qcow2 {IMAGES}/overlay.qcow2")
     assert "kept disk" in module("--check", name="owner", state="absent")
-    said = module(name="owner", state="absent", remove_storage=True)
-    assert "kept disk /var/lib/libvirt/images/owner-lent.qcow2 of owner: guest borrower uses it" in said
+    output = module(name="owner", state="absent", remove_storage=True)
+    assert "kept disk /var/lib/libvirt/images/owner-lent.qcow2 of owner: guest borrower uses it" in output
     assert before - set(on(f"ls {IMAGES}").split()) == {"owner-system.qcow2", "owner-data.qcow2"}
     assert "owner-lent" in on("virsh vol-list default")
     assert "CHANGED" not in module(name="owner", state="absent", remove_storage=True)

@@ -394,9 +394,9 @@ def test_two_controllers_move_the_same_guest() -> None:
         )
         for _controller in range(2)
     ]
-    said = [one.communicate(timeout=PLAY_S)[0] for one in both]
-    assert any(one.returncode == 0 for one in both), said
-    for one, text in zip(both, said, strict=True):
+    output = [one.communicate(timeout=PLAY_S)[0] for one in both]
+    assert any(one.returncode == 0 for one in both), output
+    for one, text in zip(both, output, strict=True):
         assert one.returncode == 0 or "another run is migrating it" in re.sub(r"\s+", " ", text), text
     assert holders() == [(dest, "running")]
     assert "web1" not in on(source, f"ls {IMAGES}")
@@ -471,9 +471,9 @@ def run_past_hang(*command: str) -> None:
         run(*command)
     except AssertionError:
         host = next((host for host, _state in holders(DYNAMIC)), None)
-        told = on(host, f"virsh domstats --vcpu --interface {DYNAMIC}") if host else ""
-        busy_s = [int(time_ns) / 10**9 for time_ns in re.findall(r"vcpu\.\d\.time=(\d+)", told)]
-        if not host or "net.0.tx.pkts=0\n" not in told or len(busy_s) != 2 or min(busy_s) < HUNG_S:
+        result = on(host, f"virsh domstats --vcpu --interface {DYNAMIC}") if host else ""
+        busy_s = [int(time_ns) / 10**9 for time_ns in re.findall(r"vcpu\.\d\.time=(\d+)", result)]
+        if not host or "net.0.tx.pkts=0\n" not in result or len(busy_s) != 2 or min(busy_s) < HUNG_S:
             raise
         on(host, f"virsh reset {DYNAMIC}")
         run(*command)
@@ -532,12 +532,15 @@ def test_guest_that_claims_what_is_anothers_is_not_believed() -> None:
     run(
         "ansible", DYNAMIC, "-m", "shell", "-a", f"systemd-run --on-active=1 sh -c '{lie}; networkctl reconfigure $nic'"
     )
-    said = ""
+    output = ""
     deadline = time.monotonic() + COMMAND_S
-    while not ("assigned to victim" in said and "192.0.2.9 (packets): br0 has" in said) and time.monotonic() < deadline:
-        said = re.sub(r"\s+", " ", run("ansible", host, "-m", "virt_addresses", "-a", f"names={DYNAMIC}"))
-        assert "CHANGED" not in said
-    assert f"{prefix}.150 (packets): it is assigned to victim" in said
+    while (
+        not ("assigned to victim" in output and "192.0.2.9 (packets): br0 has" in output)
+        and time.monotonic() < deadline
+    ):
+        output = re.sub(r"\s+", " ", run("ansible", host, "-m", "virt_addresses", "-a", f"names={DYNAMIC}"))
+        assert "CHANGED" not in output
+    assert f"{prefix}.150 (packets): it is assigned to victim" in output
     on(host, "virsh -q undefine victim")
     assert facts(DYNAMIC)["ansible_host"] == address
     run("ansible", DYNAMIC, "-m", "wait_for_connection", "-a", "timeout=120")
@@ -556,8 +559,8 @@ def test_another_address_is_found_by_query_and_one_that_was_taken_over_is_told()
     lab("reserve", "--name", NAME, "52:54:00:aa:00:02", before)
     define(other, PXE)
     on(other, "virsh -q start pxe")
-    said = run("ansible", other, "-m", "virt_addresses", "-a", "names=pxe wait_timeout=120")
-    assert before in said
+    output = run("ansible", other, "-m", "virt_addresses", "-a", "names=pxe wait_timeout=120")
+    assert before in output
     shown = run("ansible-inventory", "--host", DYNAMIC)
     assert "ansible_host" not in shown
     assert f"{before} of {DYNAMIC} on {host} now belongs to pxe" in re.sub(r"\s+", " ", shown)

@@ -31,8 +31,8 @@ def lab() -> Iterator[Commands]:
 
 def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
     # salt-run virt.host_info; virt.list: two hypervisors without guests.
-    told = lab.do("host_info")
-    assert all(host in told for host in HOSTS)
+    result = lab.do("host_info")
+    assert all(host in result for host in HOSTS)
     assert GUEST not in lab.do("list")
 
     # The image comes from the controller, to both hosts.
@@ -74,10 +74,10 @@ def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
     assert lab.state(GUEST) == {here: "running (unpaused)"}
 
     # virt.query tells where its screen is: the command works as it is printed.
-    told = lab.run(
+    result = lab.run(
         "ansible-playbook", "corral.virt.query", *lab.ask_nobody, "-e", f"guest={GUEST}", "-e", "format=seed"
     )
-    tunnel, port = re.findall(r"Graphics: vnc - (ssh -L .*); vncviewer localhost:(\d+)", told)[0]
+    tunnel, port = re.findall(r"Graphics: vnc - (ssh -L .*); vncviewer localhost:(\d+)", result)[0]
     with subprocess.Popen([*shlex.split(tunnel), "sleep 20"], stdin=subprocess.DEVNULL) as ssh:
         try:
             until(lambda: greeting(int(port)) == b"RFB 003.008\n")

@@ -101,11 +101,11 @@ def world(lab: Hypervisors) -> dict[str, object]:
 
 def test_check_mode_tells_and_changes_nothing(lab: Hypervisors) -> None:
     before = world(lab)
-    said = upgrade(lab, "-e reboot=always --check --diff")
-    assert "web1 -> hyper2: " in said and "web2 -> hyper1: " in said and "upgraded: dummy" in said
+    output = upgrade(lab, "-e reboot=always --check --diff")
+    assert "web1 -> hyper2: " in output and "web2 -> hyper1: " in output and "upgraded: dummy" in output
     for host in HOSTS:
-        assert re.search(rf"Upgrade packages \(apt\)\] \*+ [^\[]*changed: \[{host}\]", said)
-        assert re.search(rf"Reboot\] \*+ changed: \[{host}\]", said)
+        assert re.search(rf"Upgrade packages \(apt\)\] \*+ [^\[]*changed: \[{host}\]", output)
+        assert re.search(rf"Reboot\] \*+ changed: \[{host}\]", output)
     assert world(lab) == before
 
 
@@ -113,11 +113,11 @@ def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hyper
     """It is upgraded and rebooted by then, and its guests are elsewhere, once; the next host is as it was."""
     booted, there = boots(lab), packages(lab, "hyper2")
     lab.on("hyper1", FLEETING)
-    said = upgrade(lab, "-e reboot=always", ok=False)
-    assert LACKS in said
+    output = upgrade(lab, "-e reboot=always", ok=False)
+    assert LACKS in output
     assert (
         "hyper1 failed and stays in maintenance; the hosts after it are unchanged. Fix it and run the same command again."
-        in said
+        in output
     )
     assert '"reason": "upgrade"' in lab.on("hyper1", f"cat {MARK}")
     now = boots(lab)
@@ -131,8 +131,8 @@ def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hyper
 def test_what_it_lacks_is_not_forgotten(lab: Hypervisors) -> None:
     """Run again, the host begins without them."""
     booted = boots(lab)
-    said = upgrade(lab, "-e host=hyper1", ok=False)
-    assert LACKS in said
+    output = upgrade(lab, "-e host=hyper1", ok=False)
+    assert LACKS in output
     lab.on("hyper1", f"test -e {MARK}")
     assert boots(lab) == booted
 
@@ -162,8 +162,8 @@ def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
     """
     booted = boots(lab)
     lab.on("hyper1", f"{PUBLISH} publish dummy 3 '' false; touch /boot/vmlinuz-new")
-    said = upgrade(lab, "-e host=hyper1 -e running_only=true", ok=False)
-    assert "hyper1 failed and stays in maintenance" in said and "dummy" in said
+    output = upgrade(lab, "-e host=hyper1 -e running_only=true", ok=False)
+    assert "hyper1 failed and stays in maintenance" in output and "dummy" in output
     lab.on("hyper1", f"test -e {MARK}")
     assert boots(lab) == booted and guests(lab) == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
     lab.on("hyper1", f"{PUBLISH} publish dummy 4")

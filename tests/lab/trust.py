@@ -204,8 +204,8 @@ def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> li
     with tempfile.TemporaryDirectory() as folder:
         for host in hosts:
             others = [other for other in hosts if other != host]
-            said, _blank, files = inside(lab, host, ask.format(" ".join(others))).partition("\n\n")
-            found += [f"{host}: {line}" for line in said.split("\n") if line and line not in others]
+            output, _blank, files = inside(lab, host, ask.format(" ".join(others))).partition("\n\n")
+            found += [f"{host}: {line}" for line in output.split("\n") if line and line not in others]
             Path(folder, host).mkdir()
             subprocess.run(["tar", "-C", f"{folder}/{host}", "-xf", "-"], input=base64.b64decode(files), check=True)
         for (host, other), purpose in itertools.product(itertools.permutations(hosts, 2), ("server", "client")):
@@ -231,8 +231,8 @@ def unreachable(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> li
 
 def everybody_reaches(lab: Hypervisors, *hosts: str, ca_dir: Path | None = None) -> bool:
     """All do; else what was said."""
-    said = unreachable(lab, *hosts, ca_dir=ca_dir)
-    assert not said, said
+    output = unreachable(lab, *hosts, ca_dir=ca_dir)
+    assert not output, output
     return True
 
 

@@ -496,8 +496,8 @@ def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[st
         row["score"] = round(100 * row["killed"] / row["mutants"], 1)
         if alive:
             mutant = outcome.mutant
-            told = {"line": mutant.line, "before": mutant.before, "after": mutant.after, "status": outcome.status}
-            row["survivors"].append({"file": mutant.file, **told})
+            result = {"line": mutant.line, "before": mutant.before, "after": mutant.after, "status": outcome.status}
+            row["survivors"].append({"file": mutant.file, **result})
     total = {
         key: sum(row[key] for row in files.values())
         for key in ("mutants", "killed", "timeouts", "survived", "untested")
@@ -510,8 +510,8 @@ def show(result: dict[str, t.Any]) -> None:
     """Survivors, then the table."""
     for row in result["files"].values():
         for each in row["survivors"]:
-            told = " (no test runs this line)" if each["status"] == "untested" else ""
-            print(f"{each['file']}:{each['line']}: {each['before']} -> {each['after']}{told}")
+            answer = " (no test runs this line)" if each["status"] == "untested" else ""
+            print(f"{each['file']}:{each['line']}: {each['before']} -> {each['after']}{answer}")
     print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'score':>6}")
     for file, row in [*result["files"].items(), ("total", result["total"])]:
         name = file.removeprefix("plugins/module_utils/")

@@ -80,5 +80,5 @@ def _documented(options: t.Mapping[str, t.Any], below: str) -> t.Iterator[str]:
 
 def test_every_option_of_a_guest_is_documented() -> None:
     """A row without a text would show only when somebody asks for the documentation."""
-    told = yaml.safe_load(vars(ModuleDocFragment)["DOCUMENTATION"])["options"]
-    assert set(_documented(told, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))
+    result = yaml.safe_load(vars(ModuleDocFragment)["DOCUMENTATION"])["options"]
+    assert set(_documented(result, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))

@@ -70,8 +70,8 @@ def changes(xml: str, guest: GuestSpec) -> str:
 
 def imported(xml: str) -> dict[str, t.Any]:
     """The options that describe a document."""
-    said = {**arguments(xml, autostart=False), "name": "any"}
-    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(said)
+    output = {**arguments(xml, autostart=False), "name": "any"}
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(output)
     assert not result.error_messages
     return t.cast("dict[str, t.Any]", result.validated_parameters)
 
@@ -118,8 +118,8 @@ def network(xml: str) -> str:
 
 def network_import(xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    said = noun_arguments.arguments(NETWORK, "any", Found("", True, False, xml))
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(said)
+    output = noun_arguments.arguments(NETWORK, "any", Found("", True, False, xml))
+    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(output)
     assert not result.error_messages
     return noun.spec(NETWORK, result.validated_parameters).fields
 

@@ -95,8 +95,8 @@ def module(words: list[str]) -> None:
     name = words[words.index("-m") + 1]
     if name in OTHER_MODULES:
         return
-    told = shlex.split(words[words.index("-a") + 1]) if "-a" in words else []
-    given = {word.split("=", 1)[0] for word in told}
+    result = shlex.split(words[words.index("-a") + 1]) if "-a" in words else []
+    given = {word.split("=", 1)[0] for word in result}
     options = documented(name)
     assert given <= set(options)
     assert {option for option, spec in options.items() if spec.get("required")} <= given
@@ -106,12 +106,12 @@ def playbook(words: list[str]) -> None:
     """Whether a playbook takes these arguments, and has all that it requires."""
     action = _actions.action(words[0].removeprefix("corral.virt."))
     assert (payload.ROOT / f"playbooks/{action.name}.yml").exists()
-    told = [words[number + 1] for number, word in enumerate(words) if word == "-e"]
-    given = {one.split("=", 1)[0] for one in told if not one.startswith("{")}
-    given |= {key for one in told if one.startswith("{") for key in yaml.safe_load(one)}
+    result = [words[number + 1] for number, word in enumerate(words) if word == "-e"]
+    given = {one.split("=", 1)[0] for one in result if not one.startswith("{")}
+    given |= {key for one in result if one.startswith("{") for key in yaml.safe_load(one)}
     assert given <= set(action.arguments)
     assert {name for name, argument in action.arguments.items() if argument.required} <= given
-    for one in told:
+    for one in result:
         if not one.startswith("{"):
             name, _equals, value = one.partition("=")
             choices = action.arguments[name].spec.get("choices")
@@ -120,6 +120,6 @@ def playbook(words: list[str]) -> None:
 
 def test_the_guide_says_where_every_function_of_saltvirtweb_is() -> None:
     """And says of what is not there that it is not."""
-    told = {entry["salt"]: entry.get("note", "") for entry in salt_table.entries("web")}
+    result = {entry["salt"]: entry.get("note", "") for entry in salt_table.entries("web")}
     missing = ("VNC console in the browser (noVNC)", "drag and drop to migrate", "create form")
-    assert all("yet" in told[name] for name in missing)
+    assert all("yet" in result[name] for name in missing)

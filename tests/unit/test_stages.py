@@ -66,12 +66,12 @@ def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
         json.dumps({"name": name, "seconds": seconds, "tests": tests, "slow": {f"test_{tests}": 1.0}})
         for name, seconds, tests in rows
     ]
-    told = stages.files(lines)
-    assert told == [
+    result = stages.files(lines)
+    assert result == [
         {"name": "a.py", "seconds": 4.5, "tests": 3, "slow": {"test_2": 1.0, "test_1": 1.0}},
         {"name": "b.py", "seconds": 4, "tests": 1, "slow": {"test_1": 1.0}},
     ]
-    shown = stages.table([{"name": "units", "ok": False, "seconds": 8.25, "files": told}]).splitlines()
+    shown = stages.table([{"name": "units", "ok": False, "seconds": 8.25, "files": result}]).splitlines()
     assert [line.split() for line in shown] == [
         ["FAILED", "units", "8.2", "s"],
         ["4.5", "s", "a.py", "(3", "tests)"],

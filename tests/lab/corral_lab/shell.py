@@ -19,8 +19,8 @@ def run(*command: str | Path, text: str | None = None, ok: tuple[int, ...] = (0,
     """Run a program to its end and return what it printed."""
     done = subprocess.run(command, check=False, input=text, capture_output=True, text=True)
     if done.returncode not in ok:
-        said = (done.stderr or done.stdout).strip()[-2000:]
-        raise Problem(f"{' '.join(map(str, command))} failed ({done.returncode}): {said}")
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise Problem(f"{' '.join(map(str, command))} failed ({done.returncode}): {output}")
     return done.stdout
 
 

@@ -32,6 +32,11 @@ def test_a_part_of_the_authorities_is_refused(
     )
     refusal = task["ansible.builtin.assert"]
     own = yaml.safe_load((ROLES / "pki/vars/main.yml").read_text())
-    told = {**others, **dict.fromkeys(given, "PEM"), "__pki_given": own["__pki_given"], "message": refusal["fail_msg"]}
-    assert value(tmp_path, refusal["that"], [], told) is (not missing)
-    assert not missing or value(tmp_path, "message", [], told).startswith(f"{', '.join(missing)} missing")
+    result = {
+        **others,
+        **dict.fromkeys(given, "PEM"),
+        "__pki_given": own["__pki_given"],
+        "message": refusal["fail_msg"],
+    }
+    assert value(tmp_path, refusal["that"], [], result) is (not missing)
+    assert not missing or value(tmp_path, "message", [], result).startswith(f"{', '.join(missing)} missing")

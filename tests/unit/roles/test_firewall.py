@@ -16,6 +16,6 @@ def test_an_empty_list_does_not_cut_the_hypervisors_from_each_other(tmp_path: Pa
         for one in yaml.safe_load((ROLES / "firewall/tasks/main.yml").read_text())
         if "Refuse" in one["name"]
     )
-    for said, passes in (({"firewall_sources": []}, False), ({"firewall_sources": ["any"]}, True), ({}, True)):
-        assert value(tmp_path, f"({check['that']})", [], said) is passes
+    for output, passes in (({"firewall_sources": []}, False), ({"firewall_sources": ["any"]}, True), ({}, True)):
+        assert value(tmp_path, f"({check['that']})", [], output) is passes
     assert "[any]" in check["fail_msg"]

@@ -185,9 +185,9 @@ def test_what_is_recorded(
 ) -> None:
     """And recording it again changes nothing."""
     guest = web(*claims, seen=before)
-    told = plans.recorded(guest, guest.claims, (), now_s=200)
-    assert [(one.address, one.source, one.since) for one in told] == after
-    assert plans.recorded(dataclasses.replace(guest, seen=told), guest.claims, (), now_s=300) == told
+    result = plans.recorded(guest, guest.claims, (), now_s=200)
+    assert [(one.address, one.source, one.since) for one in result] == after
+    assert plans.recorded(dataclasses.replace(guest, seen=result), guest.claims, (), now_s=300) == result
 
 
 def test_with_a_guest_of_others_nothing_is_recorded_until_it_is_named() -> None:
@@ -246,9 +246,9 @@ def test_one_spelling() -> None:
 def test_each_interface_has_its_own_record() -> None:
     both = dataclasses.replace(web((X, "packets")), nics=(Nic(WEB, "vnet0", "br0"), Nic(DB, "vnet1", "br0")))
     both = dataclasses.replace(both, claims=(*both.claims, Claim(DB, Y, "packets")))
-    told = plans.recorded(both, both.claims, (), now_s=200)
-    assert [(one.mac, one.address) for one in told] == [(WEB, X), (DB, Y)]
-    assert plans.recorded(dataclasses.replace(both, seen=told), (), (), now_s=300) == told, "both silent: both stay"
+    result = plans.recorded(both, both.claims, (), now_s=200)
+    assert [(one.mac, one.address) for one in result] == [(WEB, X), (DB, Y)]
+    assert plans.recorded(dataclasses.replace(both, seen=result), (), (), now_s=300) == result, "both silent: both stay"
     twice = (*seen(WEB, X), *seen(WEB, Y))
     assert plans.recorded(web(seen=twice), (), (), now_s=300) == twice[:1], "a record has one address for each"
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.disk import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 Fields = t.Dict[str, t.Any]  # noqa: UP006  (Python 3.9)
@@ -49,22 +49,24 @@ def values(kind: Kind, odd: bool) -> st.SearchStrategy[t.Any]:
         return st.sampled_from(ODD)
     if kind.ends:
         low, high = kind.ends
-        return st.integers(low, min(high, low + 9)) | st.sampled_from(said.samples(kind))
+        return st.integers(low, min(high, low + 9)) | st.sampled_from(option_samples.samples(kind))
     if kind.form:
         letters = st.characters(min_codepoint=32, max_codepoint=0x17F, exclude_categories=("Cc", "Zl", "Zp"))
-        return st.sampled_from(said.samples(kind)) | st.from_regex(
+        return st.sampled_from(option_samples.samples(kind)) | st.from_regex(
             re.compile(kind.form, re.ASCII), fullmatch=True, alphabet=letters
         )
-    return st.sampled_from(said.samples(kind))
+    return st.sampled_from(option_samples.samples(kind))
 
 
 def known(row: Items) -> list[Fields]:
     """The identities of entries that guests already have."""
-    found = [row.identity(row.name(entry)) for xml in said.bases().values() for entry in row.elements(parse(xml))]
+    found = [
+        row.identity(row.name(entry)) for xml in option_samples.bases().values() for entry in row.elements(parse(xml))
+    ]
     return [identity for place, identity in enumerate(found) if identity not in found[:place]]
 
 
-KNOWN = {field: known(row) for field, row in said.TABLES[""].items() if isinstance(row, Items)}
+KNOWN = {field: known(row) for field, row in option_samples.TABLES[""].items() if isinstance(row, Items)}
 
 
 @st.composite
@@ -84,16 +86,16 @@ def value_of(row: Row, place: str) -> st.SearchStrategy[t.Any]:
 
 def in_one_place(disk: Fields) -> Fields:
     """A disk whose bytes are in one place: the first that is said; on the network by one protocol."""
-    table, told = DISKS.table, [field for field in disk if field.partition(".")[0] in PLACES]
+    table, result = DISKS.table, [field for field in disk if field.partition(".")[0] in PLACES]
     protocols = [
-        set(table[field].valid_with.get("network.protocol", ())) for field in told if field.startswith("network.")
+        set(table[field].valid_with.get("network.protocol", ())) for field in result if field.startswith("network.")
     ]
-    one = {field for field in told if field.partition(".")[0] == told[0].partition(".")[0]}
-    fits = not protocols or ("network.protocol" not in told and bool(set.intersection(*protocols)))
+    one = {field for field in result if field.partition(".")[0] == result[0].partition(".")[0]}
+    fits = not protocols or ("network.protocol" not in result and bool(set.intersection(*protocols)))
     return {
         field: value
         for field, value in disk.items()
-        if field not in told or (field in one and (fits or field == told[0]))
+        if field not in result or (field in one and (fits or field == result[0]))
     }
 
 
@@ -105,7 +107,7 @@ def entry_of(draw: st.DrawFn, row: Items, where: str) -> Fields:
     if there:
         entry.update(draw(st.sampled_from([{}, *there])))
     if draw(st.integers(0, 9)):
-        entry = said.furnished(row.table, in_one_place(entry) if where == "disks[]." else entry, where, row)
+        entry = option_samples.furnished(row.table, in_one_place(entry) if where == "disks[]." else entry, where, row)
     for key, kind in row.keys.items():
         entry.setdefault(key, draw(values(kind, odd=False)))
     return {**entry, "state": "absent"} if not draw(st.integers(0, 9)) else entry
@@ -114,43 +116,46 @@ def entry_of(draw: st.DrawFn, row: Items, where: str) -> Fields:
 @st.composite
 def guests(draw: st.DrawFn) -> Fields:
     """Options of a guest: a few things of one or two groups."""
-    table = said.TABLES[""]
+    table = option_samples.TABLES[""]
     groups = sorted({name.partition(".")[0] for name in table})
     fields: Fields = {}
     for group in draw(st.lists(st.sampled_from(groups), min_size=1, max_size=2, unique=True)):
         fields.update(
             draw(fields_of({name: one for name, one in table.items() if name.partition(".")[0] == group}, "", 4))
         )
-    options = said.saying(table, said.whole_guest(fields) if draw(st.integers(0, 9)) else fields)
+    options = option_samples.saying(table, option_samples.whole_guest(fields) if draw(st.integers(0, 9)) else fields)
     if not draw(st.integers(0, 4)):
-        display = said.TABLES["graphics"]
-        options["graphics"] = said.saying(display, said.furnished(display, draw(fields_of(display, "graphics.", 3))))
+        display = option_samples.TABLES["graphics"]
+        options["graphics"] = option_samples.saying(
+            display, option_samples.furnished(display, draw(fields_of(display, "graphics.", 3)))
+        )
     return options
 
 
 def outcomes(options: Fields) -> t.Iterator[str]:
     """What comes of it on each base: taken or refused; all else is a failure."""
     try:
-        guest = said.understood(options)
+        guest = option_samples.understood(options)
     except BadInput as error:
         assert all(problem.isprintable() for problem in error.problems)
-        yield from ["refused"] * len(said.bases())
+        yield from ["refused"] * len(option_samples.bases())
         return
-    for base, xml in said.bases().items():
+    for base, xml in option_samples.bases().items():
         try:
-            after = said.grafted(guest, xml)
+            after = option_samples.grafted(guest, xml)
         except BadInput as error:
             assert all(problem.isprintable() for problem in error.problems)
             yield "refused"
             continue
-        kept = said.stored(after.xml)
+        kept = option_samples.stored(after.xml)
         for outcome in (after.xml, kept):
-            assert not said.grafted(guest, outcome).changes, f"on {base} a second time changes something"
+            assert not option_samples.grafted(guest, outcome).changes, f"on {base} a second time changes something"
         yield "taken"
 
 
 @pytest.mark.skipif(
-    not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)"
+    not option_samples.SCHEMA.exists(),
+    reason=f"no {option_samples.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)",
 )
 def test_whatever_is_said() -> None:
     count: collections.Counter[str] = collections.Counter()
@@ -158,7 +163,7 @@ def test_whatever_is_said() -> None:
     @examples(150, suppress_health_check=list(HealthCheck))
     @given(guests())
     def run(options: Fields) -> None:
-        if not said.too_new(options):
+        if not option_samples.too_new(options):
             count.update(outcomes(copy.deepcopy(options)))
 
     run()

@@ -106,8 +106,8 @@ NUMBERS: dict[str, tuple[t.Callable[[t.Any], dict[str, t.Any]], str]] = {
 @pytest.mark.parametrize("value", [10**30, 10**5000, -(10**30)], ids=["30", "5000", "negative"])
 @pytest.mark.parametrize("place", NUMBERS)
 def test_a_number_out_of_range_is_told_with_option_value_and_limit(place: str, value: int) -> None:
-    said, limit = NUMBERS[place]
-    [problem] = problems(said(value))
+    output, limit = NUMBERS[place]
+    [problem] = problems(output(value))
     assert problem.startswith(f"{place}: must be a ") and limit in problem
     assert problem.endswith(f", not {_units.written(value)}")
 
@@ -174,10 +174,12 @@ def test_what_others_wrote_is_left_out(place: str) -> None:
         xml = foreign(place, value)
         domain.read_fields(xml)
         domain.sizes(xml)
-        options = {option: said for option, said in arguments(xml, autostart=False).items() if option != "xml"}
+        options = {option: output for option, output in arguments(xml, autostart=False).items() if option != "xml"}
         assert value not in str(options) or len(value) < 10
-        for said in ({"disks": [{"name": "a", "source": "/a"}]}, {"cpu": {"mode": "host-model"}}, EVERYTHING):
-            spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate({"name": "web1", **said}).validated_parameters)
+        for output in ({"disks": [{"name": "a", "source": "/a"}]}, {"cpu": {"mode": "host-model"}}, EVERYTHING):
+            spec = wanted(
+                ArgumentSpecValidator(GUEST_OPTIONS).validate({"name": "web1", **output}).validated_parameters
+            )
             assert isinstance(spec, GuestSpec)
             validate.problems(xml, spec, domain.graft(xml, spec))
 

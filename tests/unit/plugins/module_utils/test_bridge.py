@@ -244,8 +244,8 @@ def test_a_new_bridge_is_a_switch() -> None:
     facts = host(addresses={"eth0": ("192.0.2.1", "2001:db8::1")})
     wanted = BridgeSpec("br0", timeout_s=30, filter_guests=True)
     steps, changes = bridge.decide(wanted, facts, CHANGE)
-    held = ("192.0.2.1", "2001:db8::1")
-    assert steps == [SwitchToBridge(CHANGE, held, 30)]
+    kept = ("192.0.2.1", "2001:db8::1")
+    assert steps == [SwitchToBridge(CHANGE, kept, 30)]
     text = "bridge br0 takes over 192.0.2.1, 2001:db8::1 from eth0 (networkd)"
     assert [str(step) for step in steps] == [text]
     assert changes == [

@@ -108,12 +108,12 @@ def test_what_does_not_go_together_is_refused(said: dict[str, t.Any], problems: 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    said = {"name": "a/b", "image": "c/d", "size": "much", "reserve": "more", "job_timeout": 0, "url": "http://x"}
+    output = {"name": "a/b", "image": "c/d", "size": "much", "reserve": "more", "job_timeout": 0, "url": "http://x"}
     with pytest.raises(BadInput, match=r"\w") as refused:
-        clone_spec.size_bytes({**SILENT, **said})
-    told = refused.value.problems
-    assert [problem.partition(":")[0] for problem in told[:4]] == ["name", "image", "reserve", "size"]
-    assert [problem.partition(":")[0].partition(" ")[0] for problem in told[4:]] == ["url", "format", "job_timeout"]
+        clone_spec.size_bytes({**SILENT, **output})
+    result = refused.value.problems
+    assert [problem.partition(":")[0] for problem in result[:4]] == ["name", "image", "reserve", "size"]
+    assert [problem.partition(":")[0].partition(" ")[0] for problem in result[4:]] == ["url", "format", "job_timeout"]
 
 
 @pytest.mark.parametrize(

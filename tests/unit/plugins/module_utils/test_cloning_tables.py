@@ -226,9 +226,9 @@ def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
     """By its name, or where the guest has it."""
     more = Disk("more", size_bytes=GIB)
     for name in ("system", "vda"):
-        said = Disk(name, fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")
-        first, last = cloning.described(COPY.with_fields(disks=(more, said)), [SYSTEM]).disks or ()
-        assert last == more and first == dataclasses.replace(said, copy_of=Original("web1", SYSTEM.path, "qcow2"))
+        output = Disk(name, fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")
+        first, last = cloning.described(COPY.with_fields(disks=(more, output)), [SYSTEM]).disks or ()
+        assert last == more and first == dataclasses.replace(output, copy_of=Original("web1", SYSTEM.path, "qcow2"))
         assert new_disk.site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
     [silent] = cloning.described(COPY, [SYSTEM]).disks or ()
     assert new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
@@ -353,14 +353,14 @@ def test_a_copy_is_a_new_instance_whatever_its_disk_has_seen() -> None:
 
 
 def test_what_keeps_the_seed_out_is_refused() -> None:
-    said = {"user_data": {"vendor_data": {"enabled": False}, "ssh_keys": {"rsa_private": "x"}}}
+    output = {"user_data": {"vendor_data": {"enabled": False}, "ssh_keys": {"rsa_private": "x"}}}
     with pytest.raises(BadInput, match=r"vendor_data\.enabled: false disables what gives a copy its own machine ID"):
-        seed_of(said)
+        seed_of(output)
 
 
 def test_what_the_user_says_of_the_network_goes_before() -> None:
-    said = {"network_config": {"config": "disabled"}}
-    assert json.loads(seeded(said)["network-config"]) == {"config": "disabled"}
+    output = {"network_config": {"config": "disabled"}}
+    assert json.loads(seeded(output)["network-config"]) == {"config": "disabled"}
     assert "network-config" not in seeded({}, macs=())
 
 
@@ -372,8 +372,8 @@ def test_all_that_is_told_to_a_copy_reaches_it() -> None:
         ({"vendor_data": script, "user_data": own_key}, ["text/plain", "text/cloud-boothook"]),
         ({"vendor_data": {"a": 1}, "user_data": own_key}, ["text/plain", "text/cloud-boothook"]),
     ]
-    for said, kinds in cases:
-        assert [part.get_content_type() for part in parts_of(seeded(said))] == kinds, said
+    for output, kinds in cases:
+        assert [part.get_content_type() for part in parts_of(seeded(output))] == kinds, output
     assert seeded({"user_data": own_key})["vendor-data"].startswith("#cloud-boothook\n")
 
 

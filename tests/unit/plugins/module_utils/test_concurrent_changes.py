@@ -87,7 +87,7 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
     shared = MigratingDisk("vda", "/srv/a", "shared", shared_on="nfs4")
     bad = MigratingDisk("vdb", "/srv/b", "auto", shareable=True)
     assert [move.how for move in ways("web1", "hyper2", [shared], active=True)] == ["shared"]
-    for disks, more, told in [
+    for disks, more, result in [
         ([shared, bad], {}, "disk vdb: it is shareable"),
         (
             [shared],
@@ -97,7 +97,7 @@ def test_every_disk_that_cannot_travel_is_told_at_once() -> None:
         ([shared], {"unknown": ["vdx"]}, "cannot migrate web1 to hyper2: disk_storage: the guest has no disk vdx"),
         ([bad], {"unknown": ["vdx"], "waiting": ["/a"]}, "to hyper2: disk /a is pending"),
     ]:
-        with pytest.raises(Refused, match=re.escape(told)):
+        with pytest.raises(Refused, match=re.escape(result)):
             ways("web1", "hyper2", disks, active=True, **t.cast("dict[str, t.Any]", more))
 
 
@@ -110,18 +110,18 @@ def test_what_is_only_read_goes_only_when_it_was_made_for_the_guest() -> None:
 
 
 def test_nothing_is_held_or_waited_for_but_by_who_does_it() -> None:
-    held: list[str] = []
+    kept: list[str] = []
 
     @contextlib.contextmanager
     def lock() -> t.Iterator[str]:
-        held.append("held")
+        kept.append("held")
         yield "web1"
-        held.append("released")
+        kept.append("released")
 
     with contextlib.ExitStack() as stack:
-        assert Gate(check_mode=True).hold(stack, lock) is None and held == []
-        assert Gate(check_mode=False).hold(stack, lock) == "web1" and held == ["held"]
-    assert held == ["held", "released"]
+        assert Gate(check_mode=True).hold(stack, lock) is None and kept == []
+        assert Gate(check_mode=False).hold(stack, lock) == "web1" and kept == ["held"]
+    assert kept == ["held", "released"]
     assert Gate(check_mode=True).rehearse(lambda: 5) == 5
     assert Gate(check_mode=False).rehearse(lambda: 5) is None
 

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
   <currentMemory unit='KiB'>1048576</currentMemory><vcpu current='1'>4</vcpu>
@@ -19,7 +19,7 @@ TITLE = {"title": "a"}  # a change that has nothing to do with the rest
 def among_options(options: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with options of virt_domain, before anything is looked at."""
     try:
-        said.understood(options)
+        option_samples.understood(options)
     except BadInput as error:
         return error.problems
     return []
@@ -27,7 +27,7 @@ def among_options(options: t.Mapping[str, t.Any]) -> list[str]:
 
 def in_definition(options: t.Mapping[str, t.Any], devices: str = "", top: str = "") -> list[str]:
     """What is wrong with a guest once these options are written into it."""
-    xml, spec = GUEST.format(devices=devices, top=top), said.understood(options)
+    xml, spec = GUEST.format(devices=devices, top=top), option_samples.understood(options)
     return validate.problems(xml, spec, domain.graft(xml, spec))
 
 

@@ -92,8 +92,8 @@ def test_the_deadline_holds_without_figures() -> None:
     found = [
         [f"{action.verb} {action.why}" for action in pilot.look(second, {})] for second in (9.9, 10, 19.9, 20, 30, 500)
     ]
-    told = "it took longer than timeout, {} s"
-    assert found == [[], ["suspend " + told.format(10)], [], ["abort " + told.format(20)], [], []]
+    result = "it took longer than timeout, {} s"
+    assert found == [[], ["suspend " + result.format(10)], [], ["abort " + result.format(20)], [], []]
 
 
 def test_what_can_work_is_told() -> None:

@@ -25,23 +25,23 @@ NETWORK = {
 }
 
 
-def commands(**said: t.Any) -> dict[str, str]:
-    seed = seeds.seed({"method": "virt_customize", **said}, guest="web1")
+def commands(**output: t.Any) -> dict[str, str]:
+    seed = seeds.seed({"method": "virt_customize", **output}, guest="web1")
     return dict(customize.commands(seed, guest="web1", keys={"ed25519": "KEY"}))
 
 
 def test_commands() -> None:
-    told = commands(
+    result = commands(
         user_data={"timezone": "Europe/Rome", "packages": ["vim", "nano"], "runcmd": ["a | b", ["c", "d e"]]}
     )
-    assert told["hostname"] == "web1"
-    assert (told["timezone"], told["firstboot-install"]) == ("Europe/Rome", "vim,nano")
-    assert told["firstboot"] == "#!/bin/sh\na | b\nc 'd e'\n"
+    assert result["hostname"] == "web1"
+    assert (result["timezone"], result["firstboot-install"]) == ("Europe/Rome", "vim,nano")
+    assert result["firstboot"] == "#!/bin/sh\na | b\nc 'd e'\n"
 
 
 def test_secrets_stand_only_in_scripts() -> None:
-    told = commands(user_data={"runcmd": [SECRET], "users": [{"name": "a", "plain_text_passwd": SECRET}]})
-    assert [option for option, value in told.items() if SECRET in value] == ["firstboot", "run"]
+    result = commands(user_data={"runcmd": [SECRET], "users": [{"name": "a", "plain_text_passwd": SECRET}]})
+    assert [option for option, value in result.items() if SECRET in value] == ["firstboot", "run"]
 
 
 def test_scripts_are_shell() -> None:
@@ -53,10 +53,10 @@ def test_scripts_are_shell() -> None:
         "ssh_authorized_keys": ["k"],
         "gecos": "it's",
     }
-    told = commands(
+    result = commands(
         user_data={"users": [user], "write_files": [{"path": "/a", "owner": "x y"}]}, network_config=NETWORK
     )
-    subprocess.run(["sh", "-n"], input=told["run"], text=True, check=True)
+    subprocess.run(["sh", "-n"], input=result["run"], text=True, check=True)
 
 
 def test_files_are_written_as_said(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ chmod -f 700 /usr/lib/virt-sysprep || :
 """
 
 
-def script(**said: t.Any) -> str:
+def script(**output: t.Any) -> str:
     """What runs in the image, after its start; what it writes is in `{}`."""
-    text = commands(**said)["run"]
+    text = commands(**output)["run"]
     assert text.startswith(START)
     return re.sub(
         r"echo (\S*) \| base64 -d", lambda found: f"{{{base64.b64decode(found[1]).decode()}}}", text[len(START) :]
@@ -172,9 +172,9 @@ SCRIPTS: list[tuple[dict[str, t.Any], str]] = [
 
 @pytest.mark.parametrize(("config", "expected"), SCRIPTS)
 def test_what_runs_in_the_image(config: dict[str, t.Any], expected: str) -> None:
-    said = script(user_data=config) if config else script()
+    output = script(user_data=config) if config else script()
     always = "" if "ssh_deletekeys" in config or not config else f"rm -f /etc/ssh/ssh_host_*\n{HOST_KEY}"
-    assert said == always + expected
+    assert output == always + expected
 
 
 ALL_OF_A_NIC = {
@@ -229,14 +229,14 @@ KEYFILES: list[tuple[dict[str, t.Any] | None, str]] = [
 @pytest.mark.parametrize(("nic", "expected"), KEYFILES)
 def test_networks_as_either_program_reads_them(nic: dict[str, t.Any] | None, expected: str) -> None:
     network = {"version": 2, "ethernets": {"other": {"dhcp4": True}, "nic": nic}}
-    said = script(network_config=network)[len(f"rm -f /etc/ssh/ssh_host_*\n{HOST_KEY}") :]
+    output = script(network_config=network)[len(f"rm -f /etc/ssh/ssh_host_*\n{HOST_KEY}") :]
     other = (
         "[connection]\nid=corral "
         f"other\ntype=ethernet\nautoconnect-priority=100\n[match]\ninterface-name=other\n{NONE.format('auto')}"
     )
     ours = f"[connection]\nid=corral nic\ntype=ethernet\nautoconnect-priority=100\n{expected}"
     place = "/etc/NetworkManager/system-connections/corral-{}.nmconnection"
-    assert said == (
+    assert output == (
         "if command -v netplan >/dev/null; then rm -f /etc/netplan/*.yaml\n"
         + written("/etc/netplan/50-corral.yaml", json.dumps({"network": network}, sort_keys=True), "600")
         + "elif command -v NetworkManager >/dev/null; then\n"

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
   <currentMemory unit='KiB'>1048576</currentMemory><vcpu current='1'>4</vcpu>
@@ -24,7 +24,7 @@ def guest(devices: str = "", *, top: str = "", boot: str = "", os: str = "") -> 
 
 def problems(xml: str, options: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with the guest once these options of virt_domain are written into it."""
-    spec = said.understood(options)
+    spec = option_samples.understood(options)
     return validate.problems(xml, spec, domain.graft(xml, spec))
 
 
@@ -109,11 +109,11 @@ def in_use(devices: str, controller: str) -> bool:
     """Whether a controller cannot be removed."""
     kind, _dash, index = controller.rpartition("-")
     options = {"controllers": [{"type": kind, "index": int(index), "state": "absent"}]}
-    told = problems(guest(devices), options)
+    result = problems(guest(devices), options)
     reason = "devices are attached to it, or other controllers follow it; remove those first"
-    assert told in ([], [f"controllers[{controller}] of web1: {reason}"])
+    assert result in ([], [f"controllers[{controller}] of web1: {reason}"])
     assert f"<controller type='{kind}' index='{index}'" in devices, "there is nothing to remove"
-    return bool(told)
+    return bool(result)
 
 
 @pytest.mark.parametrize(

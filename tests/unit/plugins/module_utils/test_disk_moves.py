@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> MigratingDisk:
     whole = File(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
-    told = MigratingDisk(
+    result = MigratingDisk(
         "vda",
         f"{IMAGES}/web1.qcow2",
         mode,
@@ -32,7 +32,7 @@ def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> Migrati
         base=whole,
         base_there=whole,
     )
-    return dataclasses.replace(told, **more)
+    return dataclasses.replace(result, **more)
 
 
 def test_on_the_same_base_only_its_own_clusters_travel() -> None:

@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 UUID = "2ec115d7-3a88-3ceb-bc12-0ac909a6fd87"
 WAYS: dict[str, dict[str, t.Any]] = {
@@ -48,7 +48,7 @@ WAYS: dict[str, dict[str, t.Any]] = {
 
 def guest(way: str) -> t.Any:
     """A guest with such a disk, as options."""
-    return said.understood({"disks": [{"name": "a", "format": "raw", **WAYS[way]}]})
+    return option_samples.understood({"disks": [{"name": "a", "format": "raw", **WAYS[way]}]})
 
 
 def place(xml: str) -> dict[str, t.Any]:
@@ -63,21 +63,21 @@ PAIRS = [pair for pair in itertools.permutations(WAYS, 2) if pair != ("nbd", "nb
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_another_way_replaces_all_of_the_former(before: str, after: str) -> None:
-    found = said.grafted(guest(before), said.bases()["bare"]).xml
+    found = option_samples.grafted(guest(before), option_samples.bases()["bare"]).xml
     found = found.replace(
         "<target ", "<backingStore type='file'><format type='raw'/><source file='/b'/></backingStore><target ", 1
     )
-    told = said.grafted(guest(after), found)
+    told = option_samples.grafted(guest(after), found)
     assert place(told.xml) == WAYS[after]
-    assert not said.grafted(guest(after), said.stored(told.xml)).changes
+    assert not option_samples.grafted(guest(after), option_samples.stored(told.xml)).changes
     [disk] = parse(told.xml).findall("devices/disk")
     assert len(disk.findall("source")) == 1 and disk.find("backingStore") is None
     assert len(disk.findall(".//auth")) == ("auth" in WAYS[after].get("network", {}))
 
 
 def test_within_a_protocol_what_is_not_said_stays() -> None:
-    found = said.grafted(guest("nbd"), said.bases()["bare"]).xml
-    told = said.grafted(guest("nbd on a socket"), found)
+    found = option_samples.grafted(guest("nbd"), option_samples.bases()["bare"]).xml
+    told = option_samples.grafted(guest("nbd on a socket"), found)
     assert place(told.xml)["network"] == {**WAYS["nbd on a socket"]["network"], "tls": True}
     assert [str(change) for change in told.changes] == ["disks[a].network.socket: (unset) -> /run/nbd.sock"]
 
@@ -103,38 +103,40 @@ def test_within_a_protocol_what_is_not_said_stays() -> None:
 )
 def test_what_is_incomplete_is_refused(options: dict[str, t.Any], reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        said.grafted(said.understood({"disks": [{"name": "a", "network": options}]}), said.bases()["new"])
+        option_samples.grafted(
+            option_samples.understood({"disks": [{"name": "a", "network": options}]}), option_samples.bases()["new"]
+        )
 
 
 def test_a_lun_on_the_network_is_of_iscsi() -> None:
     for way, taken in (("iscsi", True), ("rbd", False), ("http", False)):
-        wanted = said.understood({"disks": [{"name": "a", "device": "lun", **WAYS[way]}]})
+        wanted = option_samples.understood({"disks": [{"name": "a", "device": "lun", **WAYS[way]}]})
         if taken:
-            assert said.grafted(wanted, said.bases()["new"])
+            assert option_samples.grafted(wanted, option_samples.bases()["new"])
         else:
             with pytest.raises(BadInput, match="a lun on the network must be of protocol iscsi; use device: disk"):
-                said.grafted(wanted, said.bases()["new"])
+                option_samples.grafted(wanted, option_samples.bases()["new"])
 
 
 def test_an_nvme_device_is_one_of_its_namespaces() -> None:
-    wanted = said.understood({"disks": [{"name": "a", "nvme": {"address": "0000:01:00.0"}}]})
+    wanted = option_samples.understood({"disks": [{"name": "a", "nvme": {"address": "0000:01:00.0"}}]})
     with pytest.raises(BadInput, match=r"nvme.address requires nvme.namespace; the first one is 1"):
-        said.grafted(wanted, said.bases()["new"])
+        option_samples.grafted(wanted, option_samples.bases()["new"])
 
 
 def test_servers_and_login_go_when_that_is_said() -> None:
-    found = said.grafted(guest("rbd"), said.bases()["new"]).xml
+    found = option_samples.grafted(guest("rbd"), option_samples.bases()["new"]).xml
     less = {"protocol": "rbd", "hosts": [], "snapshot": "", "config": "", "auth": {"username": ""}}
-    told = said.grafted(said.understood({"disks": [{"name": "a", "network": less}]}), found)
+    told = option_samples.grafted(option_samples.understood({"disks": [{"name": "a", "network": less}]}), found)
     assert place(told.xml) == {"network": {"protocol": "rbd", "name": "pool/a"}}
-    [source] = parse(said.stored(told.xml)).findall("devices/disk/source")
+    [source] = parse(option_samples.stored(told.xml)).findall("devices/disk/source")
     assert not len(source)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_new_disk_comes_back_from_an_import(way: str) -> None:
-    made = said.grafted(guest(way), said.bases()["new"]).xml
-    assert place(said.stored(made)) == WAYS[way]
+    made = option_samples.grafted(guest(way), option_samples.bases()["new"]).xml
+    assert place(option_samples.stored(made)) == WAYS[way]
     assert "<disk" not in (arguments(made, autostart=False).get("xml") or "")
 
 
@@ -142,22 +144,26 @@ def test_a_new_disk_comes_back_from_an_import(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_an_empty_text_ejects_a_medium_wherever_it_is(way: str, option: str) -> None:
     drive = {"name": "a", "format": "raw", "device": "cdrom"}
-    found = said.grafted(said.understood({"disks": [{**drive, **WAYS[way]}]}), said.bases()["bare"]).xml
-    wanted = said.understood({"disks": [{**drive, option: ""}]})
-    told = said.grafted(wanted, found)
+    found = option_samples.grafted(
+        option_samples.understood({"disks": [{**drive, **WAYS[way]}]}), option_samples.bases()["bare"]
+    ).xml
+    wanted = option_samples.understood({"disks": [{**drive, option: ""}]})
+    told = option_samples.grafted(wanted, found)
     assert [(change.where, change.after) for change in told.changes] == [(f"disks[a].{option}", "")]
     [disk] = parse(told.xml).findall("devices/disk")
     assert disk.find("source") is None and disk.find(".//auth") is None and disk.get("type") == "file"
-    assert not said.grafted(wanted, said.stored(told.xml)).changes
+    assert not option_samples.grafted(wanted, option_samples.stored(told.xml)).changes
 
 
 @pytest.mark.parametrize("policy", ["", "optional"])
 def test_an_empty_drive_of_a_running_guest_has_nothing_to_eject(policy: str) -> None:
     """libvirt prints a source without a place for it, with the number of its node in QEMU."""
     drive = {"name": "a", "device": "cdrom", **({"startup_policy": policy} if policy else {})}
-    wanted = said.understood({"disks": [{**drive, "source": ""}]})
-    full = said.grafted(said.understood({"disks": [{**drive, "source": "/srv/a.iso"}]}), said.bases()["bare"]).xml
-    told = said.grafted(wanted, full)
+    wanted = option_samples.understood({"disks": [{**drive, "source": ""}]})
+    full = option_samples.grafted(
+        option_samples.understood({"disks": [{**drive, "source": "/srv/a.iso"}]}), option_samples.bases()["bare"]
+    ).xml
+    told = option_samples.grafted(wanted, full)
     assert [(change.where, change.after) for change in told.changes] == [("disks[a].source", "")]
     root = parse(told.xml)
     [disk] = root.findall("devices/disk")
@@ -166,4 +172,4 @@ def test_an_empty_drive_of_a_running_guest_has_nothing_to_eject(policy: str) -> 
     for old in disk.findall("source"):
         disk.remove(old)
     disk.append(disk.makeelement("source", {"index": "2", **({"startupPolicy": policy} if policy else {})}))
-    assert not said.grafted(wanted, text(root)).changes
+    assert not option_samples.grafted(wanted, text(root)).changes

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 EVIL = [
     "../../x",
@@ -48,7 +48,7 @@ NAMES = [
 
 def option_at(path: tuple[str, ...]) -> t.Mapping[str, t.Any]:
     """The option at a place."""
-    options: t.Mapping[str, t.Any] = said.OPTIONS
+    options: t.Mapping[str, t.Any] = option_samples.OPTIONS
     for step in path[:-1]:
         options = options[step]["options"]
     return t.cast("t.Mapping[str, t.Any]", options[path[-1]])
@@ -74,7 +74,7 @@ def identity(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def saying(path: tuple[str, ...], value: object) -> dict[str, t.Any]:
     """Options of a guest with a value at one place."""
     root: dict[str, t.Any] = {"vcpus": 1, "memory": 64}
-    place, options = root, said.OPTIONS
+    place, options = root, option_samples.OPTIONS
     for step in path[:-1]:
         inner: dict[str, t.Any] = identity(options[step]["options"]) if options[step]["type"] == "list" else {}
         place[step] = [inner] if options[step]["type"] == "list" else inner
@@ -83,7 +83,7 @@ def saying(path: tuple[str, ...], value: object) -> dict[str, t.Any]:
     return root
 
 
-TEXTS = [path for path in said.PLACES if takes_text(path)]
+TEXTS = [path for path in option_samples.PLACES if takes_text(path)]
 # Where text has no form: some of the above is taken.
 FREE = {
     "title", "description", "cpu.model", "machine", "features.hyperv.vendor_id", "disks.volume", "disks.serial", "channels.name",
@@ -101,8 +101,8 @@ def words_of(xml: str) -> set[str]:
 def stands(path: tuple[str, ...], value: str) -> bool:
     """Whether a value is taken at a place; it must stand there as inert text then."""
     try:
-        guest = said.understood(saying(path, value))
-        after = said.grafted(guest, said.bases()["new"])
+        guest = option_samples.understood(saying(path, value))
+        after = option_samples.grafted(guest, option_samples.bases()["new"])
     except BadInput as error:
         assert all(problem.isprintable() for problem in error.problems), "an escape sequence reaches the terminal"
         return False
@@ -113,7 +113,7 @@ def stands(path: tuple[str, ...], value: str) -> bool:
     assert not etree.fromstring(after.xml).findall(".//x"), "a text became an element"
     kept = words_of(after.xml)
     assert value in kept or set(value.split("/")) <= kept or path == ("image",), "a text was changed on its way"
-    assert not said.grafted(guest, after.xml).changes, "what was written does not come back as it was"
+    assert not option_samples.grafted(guest, after.xml).changes, "what was written does not come back as it was"
     return True
 
 
@@ -131,7 +131,7 @@ def test_a_path_is_absolute_and_goes_nowhere_else(path: tuple[str, ...]) -> None
         with pytest.raises(
             BadInput, match=rf"{path[-1]} of .*: (must be an absolute path without '\.\.'|control characters)"
         ):
-            said.understood(saying(path, value))
+            option_samples.understood(saying(path, value))
 
 
 @pytest.mark.parametrize("place", NAMES)
@@ -141,7 +141,7 @@ def test_names_are_always_checked(place: str) -> None:
         with pytest.raises(
             BadInput, match=rf"^[^:]*{option}[^:]*: (must be|control characters|.* is not a valid name|.* is a path, )"
         ):
-            said.understood(saying(tuple(place.split(".")), value))
+            option_samples.understood(saying(tuple(place.split(".")), value))
 
 
 @pytest.mark.parametrize(
@@ -166,19 +166,19 @@ def test_names_are_always_checked(place: str) -> None:
 )
 def test_the_escape_hatch_has_a_frame(xml: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        said.understood({"xml": xml})
+        option_samples.understood({"xml": xml})
 
 
-@pytest.mark.parametrize("base", said.bases())
+@pytest.mark.parametrize("base", option_samples.bases())
 def test_the_escape_hatch_adds_once(base: str) -> None:
-    guest = said.understood(
+    guest = option_samples.understood(
         {"xml": "<domain><features><pae/></features><devices><redirdev bus='usb' type='pty'/></devices></domain>"}
     )
-    before = said.bases()[base]
-    after = said.grafted(guest, before)
+    before = option_samples.bases()[base]
+    after = option_samples.grafted(guest, before)
     assert after.xml.count("<redirdev") == before.count("<redirdev") + 1
     assert "<pae/>" in after.xml
-    assert not said.grafted(guest, after.xml).changes
+    assert not option_samples.grafted(guest, after.xml).changes
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,10 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
                 "disks": [
                     {
                         "name": "a",
-                        "network": {"protocol": "rbd", "auth": {"secret_uuid": said.UUID, "secret_usage": "b"}},
+                        "network": {
+                            "protocol": "rbd",
+                            "auth": {"secret_uuid": option_samples.UUID, "secret_usage": "b"},
+                        },
                     }
                 ]
             },
@@ -302,7 +305,7 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
 )
 def test_refusals(options: dict[str, t.Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        said.understood(options)
+        option_samples.understood(options)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -314,14 +317,14 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         "boot": {"kernel": "k"},
     }
     with pytest.raises(BadInput, match="of web1: ") as caught:
-        said.understood(options)
-    told = " ".join(caught.value.problems)
+        option_samples.understood(options)
+    result = " ".join(caught.value.problems)
     for about in ("vcpus.current of", "memory.current of", "uuid of", "disks[].name of", "serial", "boot.kernel of"):
-        assert about in told, told
+        assert about in result, result
 
 
 def test_secrets_are_marked() -> None:
-    marked = {".".join(path) for path in said.PLACES if option_at(path).get("no_log")}
+    marked = {".".join(path) for path in option_samples.PLACES if option_at(path).get("no_log")}
     assert marked == {"xml", "graphics.password", *(f"cloud_init.{document}" for document in seeds.DOCUMENTS)}
 
 

@@ -10,17 +10,18 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils import said
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 pytestmark = pytest.mark.skipif(
-    not said.SCHEMA.exists(), reason=f"no {said.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)"
+    not option_samples.SCHEMA.exists(),
+    reason=f"no {option_samples.SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)",
 )
 
 Fields = t.Mapping[str, t.Any]
 EACH = {
     f"{table} {option}".strip(): (table, fields)
-    for table, rows in said.TABLES.items()
-    for option, fields in said.each(rows)
+    for table, rows in option_samples.TABLES.items()
+    for option, fields in option_samples.each(rows)
 }
 
 
@@ -37,11 +38,11 @@ def group(name: str) -> str:
 def converges(options: Fields, base: str) -> bool:
     """Whether the options are taken; what they lead to must be what libvirt keeps, and what they ask for."""
     try:
-        guest = said.understood(options)
-        after = said.grafted(guest, said.bases()[base])
+        guest = option_samples.understood(options)
+        after = option_samples.grafted(guest, option_samples.bases()[base])
     except BadInput:
         return False
-    assert not said.grafted(guest, said.stored(after.xml)).changes, (
+    assert not option_samples.grafted(guest, option_samples.stored(after.xml)).changes, (
         f"a second time changes something: {options} on {base}"
     )
     return True
@@ -50,10 +51,14 @@ def converges(options: Fields, base: str) -> bool:
 def sayings(name: str, *, alone: bool) -> list[Fields]:
     """Options of a guest with each value of one of them; with what that needs beside it, or alone."""
     table, fields = EACH[name]
-    rows = said.TABLES[table]
-    full = fields if alone else [said.furnished(rows, one) if table else said.whole_guest(one) for one in fields]
-    options = [said.saying(rows, one) for one in full]
-    return [{table: one} if table else one for one in options if not said.too_new(one)]
+    rows = option_samples.TABLES[table]
+    full = (
+        fields
+        if alone
+        else [option_samples.furnished(rows, one) if table else option_samples.whole_guest(one) for one in fields]
+    )
+    options = [option_samples.saying(rows, one) for one in full]
+    return [{table: one} if table else one for one in options if not option_samples.too_new(one)]
 
 
 @pytest.mark.parametrize("of", GROUPS)

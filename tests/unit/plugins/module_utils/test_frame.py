@@ -65,8 +65,8 @@ def granted(
     """What a DHCP server sends."""
     bootp = b"\2\1\6\0" + bytes(12) + ip(address) + bytes(8) + packed(mac) + bytes(202)
     assert len(bootp) == 236
-    told = bytes([54, 4, 192, 0, 2, 1, 0, 53, 1, kind, 255]) if options is None else options
-    return ipv4("192.0.2.1", struct.pack("!HHHH", *ports, 0, 0) + bootp + b"\x63\x82\x53\x63" + told)
+    result = bytes([54, 4, 192, 0, 2, 1, 0, 53, 1, kind, 255]) if options is None else options
+    return ipv4("192.0.2.1", struct.pack("!HHHH", *ports, 0, 0) + bootp + b"\x63\x82\x53\x63" + result)
 
 
 SEEN = {

@@ -94,12 +94,12 @@ class Host:
 
 
 def there(**more: t.Any) -> FoundGuest:
-    said: dict[str, t.Any] = {"state": "shutdown", "persistent": True, "autostart": False, **more}
-    return FoundGuest("web1", UUID, xml=(GOLDEN / "found/web1.xml").read_text(), **said)
+    output: dict[str, t.Any] = {"state": "shutdown", "persistent": True, "autostart": False, **more}
+    return FoundGuest("web1", UUID, xml=(GOLDEN / "found/web1.xml").read_text(), **output)
 
 
-def planned(host: Host, **said: t.Any) -> GuestPlan:
-    return guest.plan(options({"name": "web1", **said}), host)
+def planned(host: Host, **output: t.Any) -> GuestPlan:
+    return guest.plan(options({"name": "web1", **output}), host)
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ SUMS = "https://there/SUMS"
 URL = {"url": "https://there/debian-12.qcow2", "checksum": DIGEST}
 
 
-def params(**said: t.Any) -> dict[str, t.Any]:
-    return {**{name: option.get("default") for name, option in OPTIONS.items()}, "name": "debian-12.qcow2", **said}
+def params(**output: t.Any) -> dict[str, t.Any]:
+    return {**{name: option.get("default") for name, option in OPTIONS.items()}, "name": "debian-12.qcow2", **output}
 
 
 @pytest.mark.parametrize(

@@ -279,9 +279,9 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
 @pytest.mark.parametrize("case", KEPT)
 def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
     xml = document(*KEPT[case])
-    told = imported(xml, autostart=False, least=least)
-    assert told.not_imported == []
-    again = made(told.arguments)
+    result = imported(xml, autostart=False, least=least)
+    assert result.not_imported == []
+    again = made(result.arguments)
     for section in ("devices", "."):
         there = overlay.Children(again.find(section) if section != "." else again)
         parts = overlay.told_apart_first(parse(xml).find(section))
@@ -290,7 +290,7 @@ def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
             for chosen in element.xpath("self::video/model/@primary"):
                 chosen.getparent().attrib.pop("primary")
             assert there.has(element) or (one_video(again) and element.tag == "video"), etree.tostring(element)
-    assert changes(xml, told.arguments) == []
+    assert changes(xml, result.arguments) == []
 
 
 def one_video(root: t.Any) -> bool:
@@ -301,9 +301,9 @@ def one_video(root: t.Any) -> bool:
 @pytest.mark.parametrize("name", ["Windows 10", "_x", "büro", "a&b", "-v", "{{ x }}", "x" * 200])
 def test_a_name_is_kept_as_it_is(name: str) -> None:
     xml = document(name=name.replace("&", "&amp;"))
-    told = imported(xml, autostart=True)
-    assert told.arguments["name"] == name and told.arguments["autostart"] is True and len(told.arguments) > 5
-    assert changes(xml, told.arguments) == []
+    result = imported(xml, autostart=True)
+    assert result.arguments["name"] == name and result.arguments["autostart"] is True and len(result.arguments) > 5
+    assert changes(xml, result.arguments) == []
 
 
 WITHHELD = {
@@ -339,10 +339,10 @@ WITHHELD = {
 @pytest.mark.parametrize("case", WITHHELD)
 def test_what_needs_a_secret_is_not_made_without_it(case: str) -> None:
     devices, paths, why = WITHHELD[case]
-    told = imported(document(devices), autostart=False)
-    assert [one["path"] for one in told.not_imported] == paths and told.not_imported[-1]["why"] == why
-    assert "S3CRET" not in repr(told) and "graphics" not in told.arguments
-    again = made(told.arguments)
+    result = imported(document(devices), autostart=False)
+    assert [one["path"] for one in result.not_imported] == paths and result.not_imported[-1]["why"] == why
+    assert "S3CRET" not in repr(result) and "graphics" not in result.arguments
+    again = made(result.arguments)
     assert not [one for path in paths for one in again.findall(path.removeprefix("/domain/"))]
 
 
@@ -361,7 +361,7 @@ def least(xml: str) -> dict[str, t.Any]:
 
 def test_the_least_is_what_an_admin_would_write() -> None:
     """Of a guest as this collection makes it, nothing is told that it has anyway."""
-    said = {
+    output = {
         "name": "web1",
         "vcpus": 2,
         "memory": "512MiB",
@@ -370,7 +370,7 @@ def test_the_least_is_what_an_admin_would_write() -> None:
         "disks": [{"name": "system", "source": "/a.qcow2"}],
         "interfaces": [{"name": "eth0", "bridge": "br0", "mac": MAC}],
     }
-    assert least(etree.tostring(made(said), encoding="unicode")) == said
+    assert least(etree.tostring(made(output), encoding="unicode")) == output
 
 
 HOST = "<host name='h.example.org' port='{}'/>"
@@ -428,21 +428,21 @@ def test_servers_that_share_a_name_are_told_in_libvirts_words() -> None:
         "<disk type='network' device='disk'><driver name='qemu' type='raw'/><source protocol='rbd' name='pool/a'>"
         "<host name='h' port='3300'/><host name='h' port='6789'/></source><target dev='vda' bus='virtio'/></disk>"
     )
-    said = least(xml)
-    assert changes(xml, said) == []
-    assert [host.get("port") for host in made(said).findall("devices/disk/source/host")] == ["3300", "6789"]
+    output = least(xml)
+    assert changes(xml, output) == []
+    assert [host.get("port") for host in made(output).findall("devices/disk/source/host")] == ["3300", "6789"]
 
 
 def test_what_a_new_guest_would_have_and_this_one_has_not_is_said() -> None:
-    said = least(document())
-    assert said["rng"] == {"model": "none"} and said["features"] == {"acpi": False, "apic": False}
-    assert said["channels"] == [{"name": "org.qemu.guest_agent.0", "state": "absent"}]
-    assert said["serials"] == [{"port": 0, "state": "absent"}] and said["disks"] == said["interfaces"] == []
+    output = least(document())
+    assert output["rng"] == {"model": "none"} and output["features"] == {"acpi": False, "apic": False}
+    assert output["channels"] == [{"name": "org.qemu.guest_agent.0", "state": "absent"}]
+    assert output["serials"] == [{"port": 0, "state": "absent"}] and output["disks"] == output["interfaces"] == []
 
 
 def test_the_uuid_is_told_on_request() -> None:
-    told: Import = imported(document(), autostart=False, uuid=True)
-    assert told.arguments["uuid"] == UUID and "uuid" not in imported(document(), autostart=False).arguments
+    result: Import = imported(document(), autostart=False, uuid=True)
+    assert result.arguments["uuid"] == UUID and "uuid" not in imported(document(), autostart=False).arguments
 
 
 def test_the_firmware_that_libvirt_chose_is_chosen_again() -> None:
@@ -451,8 +451,8 @@ def test_the_firmware_that_libvirt_chose_is_chosen_again() -> None:
         "<firmware><feature enabled='yes' name='secure-boot'/></firmware><loader readonly='yes' secure='yes' "
         "type='pflash'>/usr/share/OVMF/OVMF_CODE.secboot.fd</loader><nvram template='/usr/share/OVMF/V.fd'>/v.fd</nvram>"
     )
-    said = imported(document(os=os), autostart=False).arguments
-    assert (said["firmware"], said["nvram"]) == ("efi", {"path": "/v.fd"}) and "loader" not in said
+    output = imported(document(os=os), autostart=False).arguments
+    assert (output["firmware"], output["nvram"]) == ("efi", {"path": "/v.fd"}) and "loader" not in output
 
 
 def test_where_the_guest_sees_its_interface_is_kept() -> None:
@@ -467,8 +467,10 @@ def test_where_the_guest_sees_its_interface_is_kept() -> None:
 @pytest.mark.parametrize("beside", ["", "<entry name='manufacturer'>x</entry>"])
 def test_a_new_guest_need_not_have_the_uuid_of_the_old_one(beside: str) -> None:
     sysinfo = f"<sysinfo type='smbios'><system>{beside}<entry name='uuid'>{UUID}</entry></system></sysinfo>"
-    told = imported(document(beside=sysinfo, os="<smbios mode='sysinfo'/>"), autostart=False)
-    assert told.not_imported == [] and UUID not in told.arguments["xml"] and "<system/>" not in told.arguments["xml"]
+    result = imported(document(beside=sysinfo, os="<smbios mode='sysinfo'/>"), autostart=False)
+    assert (
+        result.not_imported == [] and UUID not in result.arguments["xml"] and "<system/>" not in result.arguments["xml"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -498,18 +500,18 @@ def test_a_piece_is_added_beside_its_like_once(there: str, xml: str, due: int) -
 @pytest.mark.parametrize("name", ["opt/com.example/password", "opt/x/tokens", "opt/io.systemd.credentials/a"])
 def test_a_secret_may_stand_in_a_path(name: str) -> None:
     entries = f"<entry name='{name}'>geheim</entry><entry name='opt/com.example/passage'>x</entry>"
-    told = imported(document(beside=f"<sysinfo type='fwcfg'>{entries}</sysinfo>"), autostart=False)
-    assert told.not_imported == [{"path": "/domain/sysinfo/entry[1]", "why": "it holds a secret"}]
-    assert "geheim" not in str(told) and "passage" in told.arguments["xml"]
+    result = imported(document(beside=f"<sysinfo type='fwcfg'>{entries}</sysinfo>"), autostart=False)
+    assert result.not_imported == [{"path": "/domain/sysinfo/entry[1]", "why": "it holds a secret"}]
+    assert "geheim" not in str(result) and "passage" in result.arguments["xml"]
 
 
 def test_no_half_of_an_argument_is_left() -> None:
     """What follows would be taken for the other half."""
     arguments = "".join(f"<qemu:arg value='{one}'/>" for one in ("-object", "secret,id=a,data=geheim", "-S"))
     arguments += "<qemu:env name='API_TOKEN' value='geheim'/>"
-    told = imported(document(beside=f"<qemu:commandline {QEMU}>{arguments}</qemu:commandline>"), autostart=False)
-    assert told.not_imported == [{"path": "/domain/commandline", "why": "it holds a secret"}]
-    assert "geheim" not in str(told) and "qemu" not in told.arguments.get("xml", "")
+    result = imported(document(beside=f"<qemu:commandline {QEMU}>{arguments}</qemu:commandline>"), autostart=False)
+    assert result.not_imported == [{"path": "/domain/commandline", "why": "it holds a secret"}]
+    assert "geheim" not in str(result) and "qemu" not in result.arguments.get("xml", "")
 
 
 @pytest.mark.parametrize(
@@ -522,8 +524,8 @@ def test_no_half_of_an_argument_is_left() -> None:
     ],
 )
 def test_what_is_refused_is_taken_away_alone(place: str, left: dict[str, t.Any]) -> None:
-    said = {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}
-    assert less(said, place) == left
+    output = {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}
+    assert less(output, place) == left
 
 
 def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,5 +91,5 @@ def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:
 def test_when_a_list_of_checksums_proves_something(
     sums: str, origin: str, signed: bool, certified: bool, doubt: str
 ) -> None:
-    told = inspect.doubt(sums, origin, signed=signed, certified=certified)
-    assert doubt in told and bool(told) == bool(doubt)
+    result = inspect.doubt(sums, origin, signed=signed, certified=certified)
+    assert doubt in result and bool(result) == bool(doubt)

@@ -386,8 +386,8 @@ def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatc
 class Domain:
     """A guest with what libvirt tells of it."""
 
-    def __init__(self, **told: t.Any) -> None:
-        self.told = {"isActive": 1, "jobStats": {"type": 0}, "state": [1, 1], "blockJobInfo": {}, **told}
+    def __init__(self, **result: t.Any) -> None:
+        self.told = {"isActive": 1, "jobStats": {"type": 0}, "state": [1, 1], "blockJobInfo": {}, **result}
 
     def name(self) -> str:
         return "web"

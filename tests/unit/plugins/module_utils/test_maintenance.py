@@ -17,9 +17,9 @@ def test_no_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("had", [{}, {"bridges": ["br0"], "pools": ["default"]}])
 def test_a_mark(tmp_path: Path, had: dict[str, list[str]]) -> None:
     path = tmp_path / "mark.json"
-    said = {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
-    path.write_text(json.dumps({**said, **had, "more": 1}))
-    assert maintenance.read(str(path)) == {**said, "bridges": [], "pools": [], **had}
+    output = {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
+    path.write_text(json.dumps({**output, **had, "more": 1}))
+    assert maintenance.read(str(path)) == {**output, "bridges": [], "pools": [], **had}
 
 
 @pytest.mark.parametrize("text", ["", "half {", "[]", "{}", "\x00", '{"reason": "", "since": "", "pools": 1}'])

@@ -49,8 +49,8 @@ class Steps:
 
 def whole_path(option: str, count: int) -> None:
     """From options to a new guest, to the same guest again, and back to options."""
-    said = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
-    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(said).validated_parameters)
+    output = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(output).validated_parameters)
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
     bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
     made = domain.graft(bare, spec)
@@ -79,20 +79,20 @@ def imported_xml(kind: str, count: int) -> None:
     os = "<os><type>hvm</type></os>"
     root = parse(f"<domain type='kvm'><name>g</name><memory>1</memory><vcpu>1</vcpu>{os}<devices/></domain>")
     root.find("devices").extend(parse(TOLD_IN_XML[kind](number)) for number in range(count))
-    told = arguments(text(root), autostart=False)
-    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(told).validated_parameters)
-    assert len(parse(told["xml"]).findall("devices/*")) == count
+    result = arguments(text(root), autostart=False)
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(result).validated_parameters)
+    assert len(parse(result["xml"]).findall("devices/*")) == count
     assert not domain.graft(text(root), spec).changes
 
 
 def least(option: str, count: int) -> None:
     """The least options of a guest that exists."""
-    said = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
-    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(said).validated_parameters)
+    output = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
+    spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(output).validated_parameters)
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
     bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
-    told = imported(domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
-    assert len(told) == count and set(told[0]) <= set(ENTRIES[option](0))
+    result = imported(domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
+    assert len(result) == count and set(result[0]) <= set(ENTRIES[option](0))
 
 
 def hosts(count: int) -> None:

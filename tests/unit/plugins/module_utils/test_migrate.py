@@ -126,9 +126,9 @@ def disk(how: str, *, flatten: bool = False) -> DiskMove:
 
 
 def move(*disks: DiskMove, active: bool = True, autostart: bool = False, **tuning: t.Any) -> Move:
-    told = Tuning(**tuning)
+    result = Tuning(**tuning)
     return Move(
-        "web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", told, active=active, autostart=autostart, disks=disks
+        "web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", result, active=active, autostart=autostart, disks=disks
     )
 
 

@@ -97,9 +97,9 @@ def test_what_cannot_be_is_refused_with_what_to_do(said: Said, told: str) -> Non
 
 @pytest.mark.parametrize("option", TYPES)
 def test_what_is_of_another_kind_is_refused_with_what_may_be(option: str) -> None:
-    value, told = TYPES[option]
+    value, result = TYPES[option]
     (problem,) = problems({option: value})
-    assert option in problem and told in problem
+    assert option in problem and result in problem
 
 
 def test_all_of_it_is_told_at_once() -> None:
@@ -107,8 +107,8 @@ def test_all_of_it_is_told_at_once() -> None:
         {"name": "a/b"}, {"dest": "a/b"}, {"bandwidth": 0}, {"max_downtime": 0}, {"timeout": 0}, {"disk_storage": {"vda": "half"}},
         {"postcopy_after": 5}, {"compression": ["zstd"]}, {"transport": "tunnelled", "storage": "full"},
     ]  # fmt: skip
-    together = {option: value for said in apart for option, value in said.items()}
-    assert sorted(problems(together)) == sorted(told for said in apart for told in problems(said))
+    together = {option: value for output in apart for option, value in output.items()}
+    assert sorted(problems(together)) == sorted(result for output in apart for result in problems(output))
 
 
 def test_what_goes_together_is_taken() -> None:
@@ -117,8 +117,8 @@ def test_what_goes_together_is_taken() -> None:
         {"postcopy": True, **dict.fromkeys(POSTCOPY_AFTER, 3)}, {"parallel": 2, "compression": ["zlib"]}, {"compression": ["xbzrle"]},
         {"transport": "tunnelled", "storage": "shared", "disk_storage": {"vda": "shared"}}, {"parallel": 2, "transport": "tls"},
     ]  # fmt: skip
-    for said in ways_out:
-        assert problems(said) == []
+    for output in ways_out:
+        assert problems(output) == []
 
 
 DEFAULTS = {option: spec.get("default") for option, spec in OPTIONS.items()}
@@ -151,7 +151,7 @@ def test_where_the_destination_is() -> None:
 
 
 def test_what_is_said_of_the_transfer_reaches_it() -> None:
-    said = {
+    output = {
         "transport": "plain",
         "bandwidth": 1,
         "max_downtime": 2,
@@ -166,7 +166,7 @@ def test_what_is_said_of_the_transfer_reaches_it() -> None:
         "timeout_action": "suspend",
         "stall_timeout": 7,
     }
-    assert tuning(said) == Tuning(
+    assert tuning(output) == Tuning(
         transport="plain",
         bandwidth_mib_s=1,
         max_downtime_ms=2,
@@ -210,7 +210,7 @@ def said_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> None:
-    assert option in {*ANY_TEXT, *TYPES, *(each for said, _told in REFUSED for each in said)}
+    assert option in {*ANY_TEXT, *TYPES, *(each for output, _told in REFUSED for each in output)}
     assert any(option in said_in(ROOT / "tests/lab" / name) for name in SHOWN)
 
 

@@ -34,10 +34,10 @@ def test_the_problems_of_all_are_told_at_once() -> None:
     wrong = params(*guests, at_once=0, timeout=0)
     with pytest.raises(BadInput, match="web1: missing") as caught:
         migrations.wishes(wrong)
-    told = " | ".join(caught.value.problems)
+    result = " | ".join(caught.value.problems)
     for part in ("web1: missing required arguments: dest", "a/b: name: ", "a/b: timeout: must be at least 1", "speed"):
-        assert part in told
-    assert "guests: web1 is given twice" in told and "at_once: must be at least 1, not 0" in told
+        assert part in result
+    assert "guests: web1 is given twice" in result and "at_once: must be at least 1, not 0" in result
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -71,8 +71,8 @@ def test_one_that_fails_stops_no_other() -> None:
         return {"name": wish["name"], "changed": False, "steps": [], "diff": {"before": {}, "after": {}}}
 
     results = migrations.each([{"name": name, "dest": "hyper2"} for name in ("web1", "db1", "web2")], 2, move)
-    told = migrations.summary(results)
-    assert (told["failed"], told["msg"], told["changed"]) == (True, "cannot migrate db1: no room", True)
-    assert [bool(one.get("failed")) for one in told["results"]] == [False, True, False]
-    assert told["steps"] == ["made its disk"] and told["diff"] == []
+    result = migrations.summary(results)
+    assert (result["failed"], result["msg"], result["changed"]) == (True, "cannot migrate db1: no room", True)
+    assert [bool(one.get("failed")) for one in result["results"]] == [False, True, False]
+    assert result["steps"] == ["made its disk"] and result["diff"] == []
     assert "failed" not in migrations.summary([results[0], results[2]])

@@ -320,5 +320,5 @@ MOVED = (
 )
 def test_rules_of_pools(before: Values, after: Values, found: Found | None, state: str, problem: str) -> None:
     changed = ("path",) if before.get("path") != after.get("path") else ()
-    said = told(after, *changed, rules=pool.RULES, found=found, before=before, state=state)
-    assert said == ([problem] if problem else [])
+    output = told(after, *changed, rules=pool.RULES, found=found, before=before, state=state)
+    assert output == ([problem] if problem else [])

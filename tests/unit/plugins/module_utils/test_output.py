@@ -65,13 +65,13 @@ def test_no_secret_of_xml_is_in_a_change(piece: str, shown: str) -> None:
     xml = f"<domain>{piece}</domain>"
     assert "S3CRET" in "".join(overlay.secrets(xml))
     root = parse("<domain><devices/><os><a/></os><x><a/></x></domain>")
-    told = str(overlay.merge(root, xml, SHAPE))
-    assert "S3CRET" not in told and shown in told
+    result = str(overlay.merge(root, xml, SHAPE))
+    assert "S3CRET" not in result and shown in result
     assert overlay.merge(root, xml, SHAPE) == []
     parent = parse(xml)[0].tag
     if parent != "devices":
-        told = str(overlay.merge(root, xml.replace("S3CRET", "an0ther"), SHAPE))
-        assert told != "[]" and "S3CRET" not in told and "an0ther" not in told
+        result = str(overlay.merge(root, xml.replace("S3CRET", "an0ther"), SHAPE))
+        assert result != "[]" and "S3CRET" not in result and "an0ther" not in result
 
 
 def test_what_is_no_xml_holds_no_secret() -> None:

@@ -214,8 +214,8 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
 def test_xml_becomes_part_of_the_definition(
     found: str, xml: str, after: str, changes: t.Sequence[tuple[str, object, object]]
 ) -> None:
-    written, told = made(found, xml)
-    assert told == changes
+    written, result = made(found, xml)
+    assert result == changes
     assert written == (after or content(parse(f"<domain>{found}</domain>")))
     assert made(written, xml)[1] == [], "a second time changes nothing"
 

@@ -40,8 +40,8 @@ def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
     ],
 )
 def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[str, t.Any], why: str) -> None:
-    told = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {})
-    assert told == "" if not why else why in told
+    result = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {})
+    assert result == "" if not why else why in result
     assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}) == "guest db1 uses it"
 
 
@@ -58,6 +58,6 @@ def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[st
 )
 def test_a_copy_that_broke_off_is_known_by_its_bytes(phase: str, size: int, begun: bool, why: str) -> None:
     seen, made = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": size}, Made(phase, SIZE, "17.5", PATH)
-    told = foreign(made, seen, {}, begun=lambda length: begun and length == size)
-    assert told == "" if not why else why in told
+    result = foreign(made, seen, {}, begun=lambda length: begun and length == size)
+    assert result == "" if not why else why in result
     assert foreign(made, seen, {PATH: "db1"}, begun=lambda _length: True) == "guest db1 uses it"

@@ -182,8 +182,8 @@ def test_all_of_it_is_refused_at_once() -> None:
     check(move, GUEST, SOURCE, DEST)
     cpu, ports = {"lacks": "no avx"}, {"deaf": "port 49152 of hyper2 cannot be reached"}
     lacking, silent = "cannot provide its CPU: no avx; set a CPU model that both hosts support", ports["deaf"]
-    for more, told in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
-        with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(told)}$"):
+    for more, result in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
+        with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(result)}$"):
             check(move, GUEST, SOURCE, DEST, **more)
     taken = dataclasses.replace(DEST, guests={"web1": ("cccc", "running")})
     with pytest.raises(Refused, match=r"another guest with this name .*; port 49152"):

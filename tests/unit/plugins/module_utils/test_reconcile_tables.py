@@ -200,8 +200,8 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
     ]:
         hosts = Hosts([(here, "absent")], reachable=reachable)
         monkeypatch.setattr(migrate, "state_there", hosts.state)
-        told = reconcile.clean_up(t.cast(t.Any, hosts), UUID)
-        assert (cleared, forgotten, told) == (([UUID], [f"source {UUID}"], ["/b stays"]) if acts else ([], [], []))
+        result = reconcile.clean_up(t.cast(t.Any, hosts), UUID)
+        assert (cleared, forgotten, result) == (([UUID], [f"source {UUID}"], ["/b stays"]) if acts else ([], [], []))
         cleared.clear()
         forgotten.clear()
 

@@ -59,13 +59,13 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 
 def test_kept_disks_are_named_with_the_reason() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
-    told = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
-    assert len(told) == 1 and "/b" in told[0] and "web1" in told[0] and "web2" in told[0]
+    answer = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
+    assert len(answer) == 1 and "/b" in answer[0] and "web1" in answer[0] and "web2" in answer[0]
     wish = GuestSpec("web1", state="absent")
-    told = absent(
+    answer = absent(
         wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session"
     ).notes
-    assert told == (
+    assert answer == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
     )

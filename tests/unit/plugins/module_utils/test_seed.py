@@ -136,8 +136,8 @@ def test_vendor_data_is_kept_beside_the_host_key() -> None:
 
 
 def test_host_keys_of_the_user_take_the_place_of_ours() -> None:
-    said = {"user_data": {"ssh_keys": {"rsa_private": "R", "ed25519_private": "E"}}}
-    seed = seeds.seed(said, guest="web1")
+    output = {"user_data": {"ssh_keys": {"rsa_private": "R", "ed25519_private": "E"}}}
+    seed = seeds.seed(output, guest="web1")
     assert list(seed.host_keys.items()) == [("ed25519", "E"), ("rsa", "R")]
     assert "vendor-data" not in seeds.files(seed, guest="web1", host_key=("E", "P"))
     seed = seeds.seed({"user_data": {"ssh_keys": {"ecdsa_private": "C"}}}, guest="web1")

@@ -32,9 +32,9 @@ NEW = DiskPlan((Disk("data"), Disk("system")), (EMPTY, OVERLAY), making=("/image
 OLD = DiskPlan((Disk("system"),))
 
 
-def seed(**said: t.Any) -> Seed:
+def seed(**output: t.Any) -> Seed:
     """As option `cloud_init` says it."""
-    return seeds.seed({"user_data": {"hostname": "a"}, **said}, guest="web1")
+    return seeds.seed({"user_data": {"hostname": "a"}, **output}, guest="web1")
 
 
 NOCLOUD, OFFLINE = seed(), seed(method="virt_customize")

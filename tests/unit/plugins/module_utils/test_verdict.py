@@ -135,12 +135,12 @@ def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
     verdict = judge(seen)
     try:
         verdicts.check(verdict, "web1", source="hyper1", dest="hyper2", moving="hyper3")
-        told = verdicts.task(seen, verdict)
+        result = verdicts.task(seen, verdict)
     except VirtError as error:
-        told = str(error)
+        result = str(error)
         assert isinstance(error, NotFound if state == "missing" else Refused)
     assert verdict.state == state and (
-        told == does if does in ("leave", "move", "reconcile", "finish") else does in told
+        result == does if does in ("leave", "move", "reconcile", "finish") else does in result
     )
 
 
@@ -383,11 +383,11 @@ def test_what_was_acted_upon_first_says_why() -> None:
 
 
 def test_only_a_guest_that_stays_moves_after_it_was_settled() -> None:
-    told = {
+    result = {
         action: verdicts.foreseen(seen_as(action))
         for action in ("clean_dest", "resume_source", "resume_dest", "nothing")
     }
-    assert told == {"clean_dest": True, "resume_source": True, "resume_dest": False, "nothing": False}
+    assert result == {"clean_dest": True, "resume_source": True, "resume_dest": False, "nothing": False}
     assert not verdicts.foreseen(seen_as("clean_dest", wait=True))
 
 

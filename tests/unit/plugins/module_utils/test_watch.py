@@ -43,8 +43,8 @@ def test_measures_are_told_with_their_value_and_reason() -> None:
     assert [action.verb for action in watch.tick(20, {"memory_iteration": 1}, {}, broken="", answers=False)] == [
         "abort"
     ]
-    told = watch.figures()["measures"]
-    assert told == [
+    result = watch.figures()["measures"]
+    assert result == [
         "downtime 300",
         "suspend (it took longer than timeout, 10 s)",
         "abort (it took longer than timeout, 20 s)",

@@ -37,7 +37,7 @@ class Cloud:
         self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
         self.inventory = "hosts.yml"
 
-    def visit(self, host: str, *, check_mode: bool = False, **said: t.Any) -> Told:
+    def visit(self, host: str, *, check_mode: bool = False, **output: t.Any) -> Told:
         """What the action says of one host."""
         gate = Gate(check_mode=check_mode)
 
@@ -47,32 +47,34 @@ class Cloud:
 
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
-        params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **said}
+        params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **output}
         return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(
             check=self.check
         )
 
-    def play(self, *hosts: str, **said: t.Any) -> dict[str, Told]:
+    def play(self, *hosts: str, **output: t.Any) -> dict[str, Told]:
         """As role pki does: every host, and once more for each step of a roll-over."""
-        once = said.pop("new_authority", False)
-        told = {
-            host: self.visit(host, new_authority=once and host == self.hosts[0], **said) for host in hosts or self.hosts
+        once = output.pop("new_authority", False)
+        result = {
+            host: self.visit(host, new_authority=once and host == self.hosts[0], **output)
+            for host in hosts or self.hosts
         }
-        again = {key: value for key, value in said.items() if key != "force"}
+        again = {key: value for key, value in output.items() if key != "force"}
         for _step in range(2):
-            if any(one["rolling"] for one in told.values()):
+            if any(one["rolling"] for one in result.values()):
                 assert not self.refusals(*hosts)
                 later = {host: self.visit(host, **again) for host in hosts or self.hosts}
-                told = {
-                    host: {**later[host], "changed": told[host]["changed"] or later[host]["changed"]} for host in later
+                result = {
+                    host: {**later[host], "changed": result[host]["changed"] or later[host]["changed"]}
+                    for host in later
                 }
-        return told
+        return result
 
     def revoke(
-        self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **said: t.Any
+        self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **output: t.Any
     ) -> Told:
         """`state: revoked`, which asks no host."""
-        params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **said}
+        params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **output}
         return Certifier(
             params, Gate(check_mode=False), lambda _params: {}, "", inventories, hosts, lambda: self.now
         ).revoke()

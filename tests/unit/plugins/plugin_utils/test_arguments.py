@@ -63,8 +63,8 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
 
 def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
     """The table says which; they are those that virt_domain has."""
-    said = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.arguments}
-    assert set(_actions.told()) == said & set(GUEST_OPTIONS)
+    output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.arguments}
+    assert set(_actions.told()) == output & set(GUEST_OPTIONS)
 
 
 def test_what_others_call_an_argument_leads_to_one() -> None:
@@ -220,8 +220,8 @@ def test_what_is_wrong_is_refused_with_what_is_right(action: str, given: Given, 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    told = problems("create", {"guest": "a/b", "vcpu": 1, "autostart": "perhaps", "domain": {"x": 1}})
-    assert [each.split(":")[0].split(" is ")[0] for each in told] == [
+    result = problems("create", {"guest": "a/b", "vcpu": 1, "autostart": "perhaps", "domain": {"x": 1}})
+    assert [each.split(":")[0].split(" is ")[0] for each in result] == [
         "vcpu",
         "argument 'autostart'",
         "guest",

@@ -25,8 +25,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
 GOAL = TlsSpec(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 
 
-def make(directory: Path, **said: t.Any) -> str:
-    authorities = Authorities(str(directory), **said)
+def make(directory: Path, **output: t.Any) -> str:
+    authorities = Authorities(str(directory), **output)
     for step in authorities.due("libvirt", days=365):
         authorities.make(step)
     return authorities.trust("libvirt", name="hyper1", gate=Gate(check_mode=False)).text
@@ -60,12 +60,12 @@ def test_a_host_gets_the_name_the_controller_chose_and_a_certificate_for_each_pu
     text = Authorities(str(tmp_path / "ca")).sign(csr, GOAL, days=90)
     purposes = []
     for one in map(read, each(text)):
-        said = files.describe(one)
-        assert (said.subject, said.names) == (GOAL.subject, GOAL.names)
+        output = files.describe(one)
+        assert (output.subject, output.names) == (GOAL.subject, GOAL.names)
         (extended,) = [extension for extension in one.extensions if isinstance(extension.value, x509.ExtendedKeyUsage)]
         assert extended.critical
         purposes += extended.value
-        assert (tmp_path / f"ca/issued/{said.serial}.pem").read_text().partition("\n")[2] in text
+        assert (tmp_path / f"ca/issued/{output.serial}.pem").read_text().partition("\n")[2] in text
     assert purposes == [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     assert len([*(tmp_path / "ca/issued").iterdir()]) == 2
 
@@ -186,8 +186,8 @@ def test_an_old_library_is_the_reason_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr("cryptography.__version__", version)
-    told = rf"requires cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
-    with pytest.raises(Unsupported, match=re.escape(told)):
+    result = rf"requires cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
+    with pytest.raises(Unsupported, match=re.escape(result)):
         Authorities(str(tmp_path / "ca"))
     files.need_library()
 

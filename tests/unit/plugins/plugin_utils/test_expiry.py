@@ -12,9 +12,9 @@ NOW = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
 
 
 def seen(place: Path, name: str, libvirt: str, qemu: str, *, ca: str = "2036-01-01", renew_before: int = 30) -> None:
-    said = {"ends": {"libvirt": f"{libvirt}T12:00:00Z", "qemu": f"{qemu}T12:00:00Z"}, "renew_before": renew_before}
+    output = {"ends": {"libvirt": f"{libvirt}T12:00:00Z", "qemu": f"{qemu}T12:00:00Z"}, "renew_before": renew_before}
     (place / "hosts").mkdir(exist_ok=True)
-    (place / f"hosts/{name}.json").write_text(json.dumps({**said, "authorities": {"libvirt": f"{ca}T12:00:00Z"}}))
+    (place / f"hosts/{name}.json").write_text(json.dumps({**output, "authorities": {"libvirt": f"{ca}T12:00:00Z"}}))
 
 
 def test_each_day_and_each_ca_is_one_sentence(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ def test_names_as_they_are_written(value: object, names: list[str]) -> None:
 
 def test_only_hosts_of_the_group_are_gone() -> None:
     assert [*_gone.unknown(["h1"], "hyper", ["h1", "h2"])] == []
-    said = [
+    output = [
         "gone: h9 is not a host of the group hyper; choose one of h1, h2",
         "gone: web1 is not a host of the group hyper; choose one of h1, h2",
     ]
-    assert [*_gone.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == said
+    assert [*_gone.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == output
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,10 @@ def test_only_hosts_of_the_group_are_gone() -> None:
     ],
 )
 def test_what_is_a_sign_of_life(why: str, alive: bool) -> None:
-    said = [*_gone.alive({"h1": why})]
-    assert bool(said) is alive and all(one.startswith("gone: h1 may be alive (") and "\n" not in one for one in said)
+    output = [*_gone.alive({"h1": why})]
+    assert bool(output) is alive and all(
+        one.startswith("gone: h1 may be alive (") and "\n" not in one for one in output
+    )
 
 
 def test_a_host_that_lets_us_in_is_not_gone() -> None:

@@ -21,14 +21,14 @@ def test_what_needs_nothing_stays(options: dict[str, t.Any]) -> None:
 
 
 def test_documents_become_texts() -> None:
-    said = {
+    output = {
         "name": "a",
         "vcpus": 1,
         "cloud_init": {"user_data": {"b": 1, "a": 2}, "meta_data": {"k": "v"}, "network_config": NETWORK},
     }
-    before = json.dumps(said)
-    options = prepared(said)
-    assert json.dumps(said) == before, "the caller's own data is changed"
+    before = json.dumps(output)
+    options = prepared(output)
+    assert json.dumps(output) == before, "the caller's own data is changed"
     seed = options["cloud_init"]
     assert seed["user_data"] == '#cloud-config\n{"a": 2, "b": 1}\n'
     assert json.loads(seed["meta_data"]) == {"k": "v"}
@@ -36,9 +36,9 @@ def test_documents_become_texts() -> None:
 
 
 def test_a_seed_is_the_same_whether_the_controller_helped_or_not() -> None:
-    said: dict[str, t.Any] = {"user_data": {"a": 1}, "meta_data": {"k": "v"}, "network_config": {"version": 2}}
-    helped = prepared({"name": "a", "cloud_init": said})["cloud_init"]
-    assert seeds.seed(helped, guest="a") == seeds.seed(said, guest="a")
+    output: dict[str, t.Any] = {"user_data": {"a": 1}, "meta_data": {"k": "v"}, "network_config": {"version": 2}}
+    helped = prepared({"name": "a", "cloud_init": output})["cloud_init"]
+    assert seeds.seed(helped, guest="a") == seeds.seed(output, guest="a")
 
 
 def test_user_data_as_text_is_not_touched() -> None:

@@ -63,8 +63,8 @@ def test_a_guest_without_a_name_is_told() -> None:
 
 
 def test_a_type_that_does_not_fit_is_told_with_the_guest() -> None:
-    [told] = problems(autostart="maybe")
-    assert told.startswith("web1: argument 'autostart' is of type str and we were unable to convert to bool")
+    [result] = problems(autostart="maybe")
+    assert result.startswith("web1: argument 'autostart' is of type str and we were unable to convert to bool")
 
 
 def test_no_secret_is_told() -> None:

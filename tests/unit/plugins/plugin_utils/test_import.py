@@ -60,8 +60,8 @@ def test_a_file_says_what_the_host_said(form: str) -> None:
 
 @pytest.mark.parametrize("text", EVIL)
 def test_no_text_of_a_host_is_a_template(text: str) -> None:
-    told = {"arguments": {**WEB1, "title": "x", "description": text}}
-    [written] = _import.files([_import.guest("web1", told)], "/x", "list").values()
+    result = {"arguments": {**WEB1, "title": "x", "description": text}}
+    [written] = _import.files([_import.guest("web1", result)], "/x", "list").values()
     variables = read(written)
     value = Templar(loader=DataLoader(), variables=variables).template(variables["virt_guests"])
     assert value[0]["description"] == text
@@ -70,7 +70,7 @@ def test_no_text_of_a_host_is_a_template(text: str) -> None:
 
 
 def test_a_secret_is_a_variable_of_the_vault() -> None:
-    told = {
+    result = {
         "arguments": {**WEB1, "name": "Web-1.x"},
         "withheld_arguments": {"graphics": {"type": "vnc", "listen": "127.0.0.1"}},
         "not_imported": [
@@ -79,8 +79,8 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
             {"path": "/domain/devices/disk[2]", "why": "it holds a secret"},
         ],
     }
-    guest = _import.guest("Web-1.x", told)
-    assert _import.notes("Web-1.x", told, guest) == [
+    guest = _import.guest("Web-1.x", result)
+    assert _import.notes("Web-1.x", result, guest) == [
         "Web-1.x: set vault_web_1_x_5ede09b9_graphics_password (ansible-vault)",
         "Web-1.x: /domain/devices/graphics[2]: it has a password",
         "Web-1.x: /domain/devices/disk[2]: it holds a secret",

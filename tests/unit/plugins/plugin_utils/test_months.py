@@ -48,11 +48,11 @@ def cloud(tmp_path: Path, keys: list[t.Any], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_first_play_makes_all_and_the_second_nothing(cloud: Cloud) -> None:
-    told = cloud.play()
-    assert all(one["changed"] and not one["rolling"] for one in told.values())
+    result = cloud.play()
+    assert all(one["changed"] and not one["rolling"] for one in result.values())
     assert not cloud.refusals()
-    told = cloud.play()
-    assert not any(one["changed"] for one in told.values()), told
+    result = cloud.play()
+    assert not any(one["changed"] for one in result.values()), result
 
 
 @pytest.mark.deep
@@ -90,12 +90,12 @@ def test_a_roll_over_waits_for_who_could_not_be_reached(cloud: Cloud) -> None:
     ]
     cloud.play("h1", "h2")
     assert not cloud.refusals()
-    told = cloud.play("h1", "h2")
-    assert told["h1"]["rolling"] == {"libvirt": ["h3"], "qemu": ["h3"]}, "nobody shows what h3 does not trust"
-    assert not any(one["changed"] for one in told.values())
-    told = cloud.play()
+    result = cloud.play("h1", "h2")
+    assert result["h1"]["rolling"] == {"libvirt": ["h3"], "qemu": ["h3"]}, "nobody shows what h3 does not trust"
+    assert not any(one["changed"] for one in result.values())
+    result = cloud.play()
     assert not cloud.refusals()
-    assert not any(one["rolling"] for one in told.values())
+    assert not any(one["rolling"] for one in result.values())
     assert (cloud.path("h1", "CA/cacert.pem")).read_text() == (cloud.place / "ca/libvirt/2/ca-cert.pem").read_text()
     assert not any(one["changed"] for one in cloud.play().values())
 
@@ -107,11 +107,11 @@ def test_a_revoked_host_is_refused_by_all_who_were_visited(cloud: Cloud) -> None
         for name in ("libvirt/clientcert.pem", "qemu/client-cert.pem", "libvirt/servercert.pem")
     }
     before = cloud.path("h1", "libvirt/servercert.pem").read_bytes()
-    told = cloud.revoke(name="h3")
-    assert told["changed"] and len(told["steps"]) == 4 and told["revoked"] == ["h3"]
+    result = cloud.revoke(name="h3")
+    assert result["changed"] and len(result["steps"]) == 4 and result["revoked"] == ["h3"]
     assert not cloud.revoke(name="h3")["changed"]
-    told = cloud.play("h1", "h2")
-    assert all(one["changed"] for one in told.values())
+    result = cloud.play("h1", "h2")
+    assert all(one["changed"] for one in result.values())
     assert cloud.path("h1", "libvirt/servercert.pem").read_bytes() == before, "the others keep theirs"
     assert not cloud.refusals("h1", "h2")
     for kind, name in (("libvirt", "libvirt/clientcert.pem"), ("qemu", "qemu/client-cert.pem")):
@@ -133,8 +133,8 @@ def test_who_leaves_the_inventory_is_revoked_and_who_is_in_another_one_is_not(cl
     cloud.play("h1", "h2")
     cloud.inventory = "other.yml"
     cloud.visit("h3")
-    told = cloud.revoke(inventories=["other.yml"], hypervisors=["h3"])
-    assert not told["changed"] and not told["warnings"], (
+    result = cloud.revoke(inventories=["other.yml"], hypervisors=["h3"])
+    assert not result["changed"] and not result["warnings"], (
         "another inventory has them, or one that told nothing this time"
     )
     cloud.inventory = "hosts.yml"
@@ -182,26 +182,26 @@ def test_a_list_that_no_ca_of_ours_signed_revokes_nobody(cloud: Cloud) -> None:
 
 def test_texts_of_both_authorities_serve_and_one_replaces_another_in_three_runs(cloud: Cloud) -> None:
     def texts(number: int, *also: int) -> dict[str, t.Any]:
-        said: dict[str, t.Any] = {}
+        output: dict[str, t.Any] = {}
         for authority, prefix in (("libvirt", ""), ("qemu", "qemu_")):
             place = cloud.place / f"made/{authority}"
-            said[f"{prefix}ca_certificate"] = "".join(
+            output[f"{prefix}ca_certificate"] = "".join(
                 (place / f"{one}/ca-cert.pem").read_text() for one in (*also, number)
             )
-            said[f"{prefix}ca_key"] = (place / f"{number}/ca-key.pem").read_text()
-        return said
+            output[f"{prefix}ca_key"] = (place / f"{number}/ca-key.pem").read_text()
+        return output
 
     made = Authorities(str(cloud.place / "made"), clock=lambda: cloud.now)
     for authority in ("libvirt", "qemu", "libvirt", "qemu"):
         made.make(made.another(authority))
     gone = "".join((cloud.place / f"made/{authority}/1/ca-cert.pem").read_text() for authority in ("libvirt", "qemu"))
     runs = [texts(1), texts(1, 2), texts(2, 1), {**texts(2), "retired_ca_certificates": gone}]
-    for said in runs:
+    for output in runs:
         for host in cloud.hosts:
-            assert cloud.visit(host, **said)["changed"]
+            assert cloud.visit(host, **output)["changed"]
             assert not cloud.refusals(*cloud.hosts[: cloud.hosts.index(host) + 1])
         for host in cloud.hosts:
-            assert not cloud.visit(host, **said)["changed"]
+            assert not cloud.visit(host, **output)["changed"]
     assert cloud.path("h1", "CA/cacert.pem").read_text() == texts(2)["ca_certificate"]
     assert not [*(cloud.place / "ca").rglob("ca-key.pem")]
     with pytest.raises(Refused, match="it belongs to another authority"):
@@ -221,8 +221,8 @@ def test_an_earlier_version_with_one_ca_for_both_goes_over_to_two(cloud: Cloud) 
     assert not cloud.refusals()
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.now += MONTH
-    told = cloud.play()
-    assert not any(one["rolling"] for one in told.values())
+    result = cloud.play()
+    assert not any(one["rolling"] for one in result.values())
     assert not cloud.refusals()
     assert not any(one["changed"] for one in cloud.play().values())
     libvirts, qemus = (set(each(cloud.path("h1", name).read_text())) for name in ("CA/cacert.pem", "qemu/ca-cert.pem"))
@@ -274,8 +274,8 @@ def test_a_run_that_is_killed_anywhere_divides_nobody(
     assert not cloud.refusals()
     cloud.play()
     assert not cloud.refusals()
-    told = cloud.play()
-    assert not any(one["changed"] or one["rolling"] for one in told.values())
+    result = cloud.play()
+    assert not any(one["changed"] or one["rolling"] for one in result.values())
 
 
 def test_restricted_cas_vouch_for_the_hosts_and_the_controller_and_refuse_others(cloud: Cloud) -> None:
@@ -298,8 +298,8 @@ def test_a_key_gets_its_passphrase_once_though_the_actions_of_several_hosts_find
     for step in 2 * authorities.unprotected():
         authorities.protect(step)
     assert not authorities.unprotected()
-    told = cloud.play(ca_passphrase="correct horse", force=True)
-    assert all(one["changed"] for one in told.values()) and not cloud.refusals()
+    result = cloud.play(ca_passphrase="correct horse", force=True)
+    assert all(one["changed"] for one in result.values()) and not cloud.refusals()
 
 
 def test_a_certificate_that_another_host_gives_up_meanwhile_is_still_seen(
@@ -376,8 +376,8 @@ def test_an_inventory_that_told_nothing_revokes_nobody(cloud: Cloud) -> None:
     cloud.visit("h2")
     assert not cloud.revoke(["h1"], inventories=["hosts.yml"], hypervisors=["h1"])["changed"]
     (cloud.place / "ca/hosts/h2.json").unlink()
-    told = cloud.revoke(["h1"], inventories=["hosts.yml"], hypervisors=["h1"])
-    assert not told["changed"] and "-e revoke=h2" in told["warnings"][0]
+    result = cloud.revoke(["h1"], inventories=["hosts.yml"], hypervisors=["h1"])
+    assert not result["changed"] and "-e revoke=h2" in result["warnings"][0]
 
 
 def test_a_removal_that_was_killed_is_ended_by_the_next_run(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,8 +421,8 @@ def test_what_was_revoked_stays_so_while_given_cas_replace_one_another(cloud: Cl
     cloud.visit("h3", **texts)
     cloud.revoke(name="h3", **texts)
     cloud.visit("h1", **texts)
-    for said in ((1, 1, 2), (2, 1, 2)):
-        cloud.visit("h1", **job(*said))
+    for output in ((1, 1, 2), (2, 1, 2)):
+        cloud.visit("h1", **job(*output))
         assert "revoked" in cloud.refused("h1", "libvirt", "client", cloud.path("h3", "libvirt/clientcert.pem"))
 
 

@@ -225,8 +225,8 @@ def test_every_guest_passes_the_check_of_virt_domain(trees: Trees) -> None:
         """
     )
     assert list(found) == ["web1"]
-    for told in found.values():
-        assert not ArgumentSpecValidator({**GUEST_OPTIONS, "host": {}}).validate(dict(told)).error_messages
+    for result in found.values():
+        assert not ArgumentSpecValidator({**GUEST_OPTIONS, "host": {}}).validate(dict(result)).error_messages
     for name in ("bad name/", "huge"):
         assert f"{name}:virt.running: the guest {name} is not written: " in trees.told
     assert "the guest none is not written: vcpus is missing; memory is missing" in trees.told
@@ -462,12 +462,12 @@ def test_what_a_top_file_says_goes_to_the_host(trees: Trees) -> None:
         ],
     }
     assert "virt_nic_profiles" in trees.read("host_vars/hyper2.yml")
-    for told in (
+    for result in (
         "hyper1, hyper2 each had a guest b",
         "lost.sls: top.sls gives it to no minion",
         "G@x:y: which minions",
     ):
-        assert told in trees.told
+        assert result in trees.told
     assert found.guests == ["a", "b", "c"]
 
 
@@ -532,8 +532,8 @@ def test_the_control_pillar_of_the_formula(trees: Trees) -> None:
         "graphics": {"type": "vnc"},
         "host": "hyper1.example.org",
     }
-    for told in ("ctl01:rng: ", "ctl02:size: ", "clouds:engine: ", "salt:minion: "):
-        assert told in trees.told
+    for result in ("ctl01:rng: ", "ctl02:size: ", "clouds:engine: ", "salt:minion: "):
+        assert result in trees.told
 
 
 def test_pools_and_the_daemon_of_the_formulas(trees: Trees) -> None:
@@ -603,7 +603,7 @@ def test_what_is_not_a_state_of_salt_virt_is_listed(trees: Trees) -> None:
         f: {module.run: [{name: virt.migrate}]}
         """
     )
-    for told in (
+    for result in (
         "a:cmd.run: it is not of Salt Virt",
         "b: it is no state",
         "c: it is no state",
@@ -612,7 +612,7 @@ def test_what_is_not_a_state_of_salt_virt_is_listed(trees: Trees) -> None:
         "extend: ",
         "f:module.run: ",
     ):
-        assert told in trees.told
+        assert result in trees.told
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(

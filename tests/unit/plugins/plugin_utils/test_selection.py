@@ -125,16 +125,18 @@ def test_hosts_that_were_not_asked_are_named() -> None:
 
 def test_a_guest_does_not_take_the_name_of_another_host() -> None:
     hosts = Hosts("hyper", ("h1", "h2"), strangers={"firewall": "firewall"})
-    (told,) = refused("rename", hosts=hosts, guest="web2", to="FIREWALL")
-    assert told.startswith(
+    (result,) = refused("rename", hosts=hosts, guest="web2", to="FIREWALL")
+    assert result.startswith(
         "cannot rename web2 to FIREWALL: firewall is a host of this inventory outside the group guests"
     )
 
 
 def test_of_two_guests_of_a_name_one_is_renamed() -> None:
     other, twin = Copy("h2", "web2", "u9", "shutdown"), Copy("h2", "web2", "u2", "shutdown")
-    told = refused("rename", [*GUESTS, other], guest="web2", to="web9")
-    assert told == ["web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"]
+    result = refused("rename", [*GUESTS, other], guest="web2", to="web9")
+    assert result == [
+        "web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"
+    ]
     assert hit("rename", [*GUESTS, other], guest="web2", to="web9", host="h2") == ["web2@h2"]
     assert refused("rename", [*GUESTS, twin], guest="web2", to="web9", host="h2")[0].startswith(
         "web2 is on h1 (off) and on h2 (off); its migration is"
@@ -150,8 +152,8 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
         assert refused("shutdown", [*GUESTS, other], guest=[name]) == [
             "web1 is on h1 (running) and on h2 (off); these are different guests: name the host with --limit"
         ]
-    (told,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
-    assert told.startswith(
+    (result,) = refused("shutdown", [*GUESTS, copy], guest=["web1"])
+    assert result.startswith(
         "web1 is on h1 (running) and on h2 (paused); its migration is in progress or was interrupted: finish"
     )
     assert refused("create", [*GUESTS, other], guest="web1")
@@ -244,9 +246,9 @@ def test_an_answer_of_another_shape_is_refused(result: object) -> None:
 
 def test_a_name_that_needs_quotes_is_written_as_json() -> None:
     there = (*GUESTS, Copy("h1", "Windows 10", "u5", "running"), Copy("h2", "{{ evil }}x", "u6", "running"))
-    [told] = refused("start", there, guest=["Windows"])
-    assert told.endswith(
+    [result] = refused("start", there, guest=["Windows"])
+    assert result.endswith(
         """; did you mean Windows 10 on h1? Write such a name as JSON: -e '{"guest": ["Windows 10"]}'"""
     )
-    [told] = refused("start", there, guest=["{{ evil }}"])
-    assert told.endswith("did you mean {{ evil }}x on h2?")
+    [result] = refused("start", there, guest=["{{ evil }}"])
+    assert result.endswith("did you mean {{ evil }}x on h2?")

@@ -144,16 +144,16 @@ def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: I
 
 def whole_guest(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Fields of the domain with what entries of lists need elsewhere: something to be plugged into, I/O threads."""
-    said = copy.deepcopy(furnished(domain.DOMAIN, fields))
-    for entry in said.get("interfaces", ()):
+    output = copy.deepcopy(furnished(domain.DOMAIN, fields))
+    for entry in output.get("interfaces", ()):
         if not {"type", "bridge", "network", "device", "address"} & set(entry):
             entry["network"] = "lan"
-    for entry in said.get("hostdevs", ()):
+    for entry in output.get("hostdevs", ()):
         if not {"type", "vendor", "bus", "address"} & set(entry):
             entry["address"] = "0000:06:00.0"
-    if any(entry.get("iothread") for field in ("disks", "controllers") for entry in said.get(field, ())):
-        said.setdefault("vcpus.iothreads", 2)
-    return said
+    if any(entry.get("iothread") for field in ("disks", "controllers") for entry in output.get(field, ())):
+        output.setdefault("vcpus.iothreads", 2)
+    return output
 
 
 def each(table: Table, where: str = "") -> t.Iterator[tuple[str, list[dict[str, t.Any]]]]:
@@ -162,9 +162,9 @@ def each(table: Table, where: str = "") -> t.Iterator[tuple[str, list[dict[str, 
         place = where + field
         if isinstance(row, Items):
             inside = place + "[]."
-            said = [(key, [{key: value} for value in samples(kind)]) for key, kind in row.keys.items()]
-            said += [(option[len(inside) :], entries) for option, entries in each(row.table, inside)]
-            for option, entries in dict(reversed(said)).items():
+            output = [(key, [{key: value} for value in samples(kind)]) for key, kind in row.keys.items()]
+            output += [(option[len(inside) :], entries) for option, entries in each(row.table, inside)]
+            for option, entries in dict(reversed(output)).items():
                 yield inside + option, [{field: [furnished(row.table, entry, inside, row)]} for entry in entries]
             yield inside + "state", [{field: [{**furnished(row.table, {}, inside, row), "state": "absent"}]}]
         else:
@@ -184,15 +184,15 @@ def too_new(options: t.Mapping[str, t.Any]) -> bool:
 
 def saying(table: Table, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Fields of a table as options: dots are levels."""
-    said: dict[str, t.Any] = {}
+    output: dict[str, t.Any] = {}
     for field, value in fields.items():
         *way, last = option_of(field).split(".")
-        place = said
+        place = output
         for step in way:
             place = place.setdefault(step, {})
         row = table.get(field)
         place[last] = [saying(row.table, entry) for entry in value] if isinstance(row, Items) else value
-    return said
+    return output
 
 
 def understood(said: t.Mapping[str, t.Any]) -> GuestSpec:
@@ -220,12 +220,12 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
     """
     found = domain.sizes(xml)
     if found["vcpus.maximum"] == 0:  # a new guest
-        said = guest.fields
+        output = guest.fields
         least = {
-            "vcpus.current": said.get("vcpus.maximum", 2),
-            "memory.current_kib": said.get("memory.maximum_kib", 524288),
+            "vcpus.current": output.get("vcpus.maximum", 2),
+            "memory.current_kib": output.get("memory.maximum_kib", 524288),
         }
-        guest, found = guest.with_fields(**{**least, **said}), {}
+        guest, found = guest.with_fields(**{**least, **output}), {}
     there = disk.by_name(xml)
     images = [item if item.name in there else _with_image(item) for item in guest.disks or ()]
     guest = completed(guest.with_fields(disks=images or None), found)
@@ -237,9 +237,9 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
 
 
 def _with_image(item: Disk) -> Disk:
-    said = item.fields
-    made = said.get("device", "disk") == "disk" and not item.places
-    return dataclasses.replace(item, fields={**said, "source": f"/images/{item.name}"}) if made else item
+    output = item.fields
+    made = output.get("device", "disk") == "disk" and not item.places
+    return dataclasses.replace(item, fields={**output, "source": f"/images/{item.name}"}) if made else item
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033  (Python 3.9)
