@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
@@ -23,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["describe_guest", "describe_guests", "describe_host"]
+__all__ = ["describe_guest", "describe_guests", "describe_host", "measured"]
 
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
@@ -101,6 +102,19 @@ def _seen(recorded: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
     """Where it was seen, with the interfaces that it has now."""
     macs = {nic.mac for nic in interface.nics(root)}
     return [entry.address for entry in map(Sighting.parse, recorded.get("seen", ())) if entry and entry.mac in macs]
+
+
+def measured(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
+    """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
+    before, began = figures.cpu_seconds(connection), time.monotonic()
+    time.sleep(seconds)
+    after, took = figures.cpu_seconds(connection), time.monotonic() - began
+    uses = {uuid: max(0.0, after[uuid] - before[uuid]) / took for uuid in before.keys() & after.keys()}
+    guests = [
+        {**guest, "cpu_use": uses.get(guest["uuid"], None if guest["state"] == "running" else 0.0)}
+        for guest in host["guests"]
+    ]
+    return {**host, "guests": guests}
 
 
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
