@@ -7,6 +7,8 @@ out.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -22,6 +24,7 @@ OPTIONS: dict[str, t.Any] = {
     "max_moves": {"type": "int"},
     "tolerance": {"type": "float", "default": 5.0},
     "stay": {"type": "list", "elements": "str", "default": []},
+    "by": {"type": "list", "elements": "str", "choices": ["memory", "vcpus", "cpu_use"], "default": list(balance.BY)},
 }
 
 
@@ -37,46 +40,76 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
             policy = _reported.policy(options, "max_moves", "tolerance")
+            counting = _reported.Counting.of(options["rules"], (task_vars or {}).get("groups"))
+            infos = _reported.usable(options["hosts"])
+            _check_by(options["by"], infos)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
-        infos = _reported.usable(options["hosts"])
-        hosts = [_reported.host(name, info, all_defined=options["all_defined"]) for name, info in infos.items()]
-        chosen = {option: options[option] for option in ("max_moves", "tolerance", "stay")}
-        residents = _residents(infos)
-        moves = balance.plan(hosts, residents, policy=policy, **chosen)
-        before = balance.imbalance(hosts, policy)
-        after = balance.imbalance(balance.moved(hosts, residents, moves), policy)
-        text = _table(moves, before, after)
+        count = functools.partial(_reported.host, all_defined=options["all_defined"], counting=counting)
+        planned = _planned(
+            [count(name, info) for name, info in infos.items()], _residents(infos, counting), policy, options
+        )
+        _terminal.say(planned["text"])
         begun = [
             {**move, "gain": 0.0, "cost_mib": 0}
             for move in _reported.unsettled(infos)
             if move["name"] not in options["stay"]
         ]
-        _terminal.say(text)
-        return {
-            **result,
-            "changed": False,
-            "imbalance": {"before": round(before, 1), "after": round(after, 1)},
-            "moves": begun
-            + [
-                {
-                    "name": move.guest,
-                    "source": move.source,
-                    "dest": move.dest,
-                    "gain": round(move.gain, 1),
-                    "cost_mib": move.cost_mib,
-                }
-                for move in moves
-            ],
-            "text": text,
-        }
+        return {**result, "changed": False, **planned, "moves": begun + planned["moves"]}
 
 
-def _residents(infos: t.Mapping[str, _reported.Info]) -> list[balance.Resident]:
+def _check_by(by: t.Sequence[str], infos: t.Mapping[str, _reported.Info]) -> None:
+    """Raises BadInput."""
+    if {"vcpus", "cpu_use"} <= set(by):
+        raise BadInput("by: vcpus and cpu_use are two measures of processors; use one of them")
+    unknown = [name for name, info in infos.items() if any(found.get("cpu_use") is None for found in info["guests"])]
+    if "cpu_use" in by and unknown:
+        raise BadInput(
+            f"by: the processor use of guests on {', '.join(unknown)} is not known; set cpu_seconds of virt_host_info"
+        )
+
+
+def _planned(
+    hosts: t.Sequence[placement.Host],
+    residents: t.Sequence[balance.Resident],
+    policy: placement.Policy,
+    options: t.Mapping[str, t.Any],
+) -> dict[str, t.Any]:
+    by = options["by"]
+    chosen = {option: options[option] for option in ("max_moves", "tolerance", "stay")}
+    moves = balance.plan(hosts, residents, policy=policy, by=by, **chosen)
+    homes = {move.guest: move.dest for move in moves}
+    then = [dataclasses.replace(one, host=homes.get(one.guest.name, one.host)) for one in residents]
+    before = balance.imbalance(hosts, policy, by=by, residents=residents)
+    after = balance.imbalance(balance.moved(hosts, residents, moves), policy, by=by, residents=then)
+    broken = [
+        printable(f"{' and '.join(names)} are both on {host}, and guests of group {word} stay apart")
+        for (host, word), names in balance.broken(residents).items()
+    ]
+    return {
+        "imbalance": {"before": round(before, 1), "after": round(after, 1)},
+        "broken": broken,
+        "moves": [_described(move) for move in moves],
+        "text": "\n".join([*broken, _table(moves, before, after)]),
+    }
+
+
+def _described(move: balance.Move) -> dict[str, t.Any]:
+    return {
+        "name": move.guest,
+        "source": move.source,
+        "dest": move.dest,
+        "gain": round(move.gain, 1),
+        "cost_mib": move.cost_mib,
+        **({"mends": move.mends} if move.mends else {}),
+    }
+
+
+def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counting) -> list[balance.Resident]:
     """Guests that run; those on their way are left alone."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
-        balance.Resident(_reported.guest(found), name, found["disk_mib"])
+        balance.Resident(_reported.guest(found, counting), name, found["disk_mib"], found.get("cpu_use") or 0.0)
         for name, info in infos.items()
         for found in info["guests"]
         if found["state"] in placement.ACTIVE and found["uuid"] not in moving

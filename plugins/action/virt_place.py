@@ -20,7 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders, _inventory, _reported, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-_OWN = ("host", "apart")  # of a guest, for its placement
+_OWN = ("host", "apart", "together", "prefer", "host_groups")  # of a guest, for its placement
+_DISK = "8GiB"  # of a guest whose disks are not given
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
@@ -50,7 +51,8 @@ class ActionModule(ActionBase):
             for item, known in zip(options["guests"], wrong, strict=True)
         ]
         try:
-            asked = _Asked.of(options, wrong)
+            counting = _reported.Counting.of(options["rules"], (task_vars or {}).get("groups"))
+            asked = _Asked.of(options, wrong, counting)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
@@ -96,19 +98,24 @@ class _Asked:
         return {guest["name"] for found in self.leave.values() for guest in found}
 
     @classmethod
-    def of(cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]]) -> _Asked:
+    def of(
+        cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]], counting: _reported.Counting
+    ) -> _Asked:
         """The same of the options, with the problems of each guest; raises BadInput."""
         usable = _reported.usable(options["hosts"])
         leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
-        guests = _guests(options["guests"], wrong, usable)
+        guests = _guests(options["guests"], wrong, usable, counting.overhead_mib)
         named = frozenset(guest.name for guest in guests)
         started = {
             guest.name: guest
             for guest, item in zip(guests, options["guests"], strict=True)
             if item.get("state") in _STARTS
         }
-        guests += [_reported.guest(guest) for found in leave.values() for guest in found if guest["name"] not in named]
-        count = functools.partial(_reported.host, started=started, all_defined=options["all_defined"])
+        leaving = [guest for found in leave.values() for guest in found if guest["name"] not in named]
+        guests += [_reported.guest(guest, counting) for guest in leaving]
+        count = functools.partial(
+            _reported.host, started=started, all_defined=options["all_defined"], counting=counting
+        )
         hosts = [count(name, info) for name, info in usable.items()]
         if missing := [name for name in options["leave"] if name not in usable]:
             raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
@@ -239,6 +246,7 @@ def _guests(
     items: t.Sequence[t.Mapping[str, t.Any]],
     wrong: t.Sequence[t.Sequence[str]],
     usable: t.Mapping[str, _reported.Info],
+    overhead_mib: int = 0,
 ) -> list[placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
     found, problems = list[placement.Guest](), list[str]()
@@ -250,7 +258,8 @@ def _guests(
         try:
             guest = _needs(item, exists=item.get("name") in there)
             copied = item.get("clone_of") and not _having(guest.name, usable)
-            found.append(_like(guest, _having(str(item["clone_of"]), usable)) if copied else guest)
+            guest = _like(guest, _having(str(item["clone_of"]), usable)) if copied else guest
+            found.append(dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib))
         except BadInput as error:
             problems += error.problems
     names = [str(item.get("name")) for item in items]
@@ -267,7 +276,10 @@ def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]
     [(host, original)] = holders.items()
     vcpus, memory_mib = guest.vcpus or original["vcpus"], guest.memory_mib or original["memory_mib"]
     none: frozenset[str] = frozenset()  # what its original is plugged into, the host has
-    return dataclasses.replace(guest, vcpus=vcpus, memory_mib=memory_mib, host=host, bridges=none, pools=none)
+    guest = dataclasses.replace(
+        guest, bridges=none, networks=none, pools=none, machines=none, cpu_models=none, disks=()
+    )
+    return dataclasses.replace(guest, vcpus=vcpus, memory_mib=memory_mib, host=host)
 
 
 def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
@@ -288,18 +300,45 @@ def _needs(item: t.Mapping[str, t.Any], *, exists: bool) -> placement.Guest:
     memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory
     for what, image in _images(item):
         _units.check_image(image, what=f"{what} of {name}")
-    # Other runs know it by a tag, so it is spelt as one: a text, and a name.
-    apart = _units.check_name(str(item["apart"]), what=f"apart of {name}") if item.get("apart") else None
+    # Other runs know these groups by tags, so they are spelt as such: texts, and names.
+    words = {
+        option: frozenset(_units.check_name(word, what=f"{option} of {name}") for word in _words(item.get(option)))
+        for option in ("apart", "together")
+    }
     interfaces = item.get("interfaces") or item.get("networks")
     bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     disks = item.get("disks")
-    pools = [POOL] if disks is None else [disk.get("pool") or POOL for disk in disks if not any(map(disk.get, PLACES))]
+    local = [{"size": _DISK}] if disks is None else [disk for disk in disks if not any(map(disk.get, PLACES))]
+    cpu = item.get("cpu")
+    models = [cpu["model"]] if isinstance(cpu, dict) and cpu.get("model") else []
     return placement.Guest(
         name=name,
         vcpus=int(vcpus or 0),
         memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
         host=item.get("host"),
-        apart=apart,
+        apart=words["apart"],
+        together=words["together"],
+        prefer=frozenset(_words(item.get("prefer"))),
         bridges=frozenset(bridges),
-        pools=frozenset(pools),
+        networks=frozenset(nic["network"] for nic in interfaces or () if nic.get("network")),
+        pools=frozenset(disk.get("pool") or POOL for disk in local),
+        disks=_sizes(local, name),
+        machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
+        cpu_models=frozenset(models),
+        groups=frozenset(_words(item.get("host_groups"))),
     )
+
+
+def _words(value: t.Any) -> list[str]:
+    """One word, or a list of them."""
+    return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
+
+
+def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:
+    """MiB by pool of those disks whose size is given."""
+    sizes: dict[str, int] = {}
+    for disk in disks:
+        if disk.get("size"):
+            pool = disk.get("pool") or POOL
+            sizes[pool] = sizes.get(pool, 0) + _units.kib_of(disk["size"], what=f"disk size of {name}") // 1024
+    return tuple(sorted(sizes.items()))

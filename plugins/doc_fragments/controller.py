@@ -40,4 +40,35 @@ options:
     description: Count every defined guest, including guests that are off and do not start with the host.
     type: bool
     default: false
+  rules:
+    description: Further rules for all guests.
+    type: dict
+    default: {}
+    suboptions:
+      reserve:
+        description: Memory of each host that no guest gets (V(8GiB)), or a dictionary of it by host. Defaults to
+          C(memory_reserved_mib), which is 512 MiB.
+        type: raw
+      guest_overhead:
+        description: Memory that each guest takes beside its own, for QEMU itself (V(64MiB)). By default none.
+        type: str
+      disk_overcommit:
+        description:
+          - Share of the capacity of a storage pool that may be promised. The disks of a new guest count with their full
+            size against what is free now, and what exceeds the capacity (V(1.5) allows half of it more).
+          - By default the room for disks is not checked.
+        type: float
+      failure_domains:
+        description: What fails as a whole, such as a rack, by host. Guests that stay apart go to different failure
+          domains where they can.
+        type: dict
+        default: {}
+      require_n_plus:
+        description:
+          - How many hosts may fail at once so that all their guests find room on the others. With C(failure_domains),
+            how many of these. Each such loss is simulated with the new guests placed, and new guests are refused, the
+            smallest first, until all guests survive it.
+          - The time grows with the number of combinations; V(1) on 100 hosts takes about a second.
+        type: int
+        default: 0
 """

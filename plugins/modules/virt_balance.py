@@ -44,6 +44,16 @@ options:
     type: list
     elements: str
     default: []
+  by:
+    description:
+      - What counts as load. V(memory) is the memory that guests may use, V(vcpus) the processors that they may use
+        (half as important beside V(memory)), V(cpu_use) the processors that they keep busy.
+      - V(cpu_use) requires O(corral.virt.virt_host_info#module:cpu_seconds), and excludes V(vcpus).
+      - Whatever the choice, no hypervisor is promised more than C(cpu_overcommit) and C(memory_overcommit) allow.
+    type: list
+    elements: str
+    choices: [memory, vcpus, cpu_use]
+    default: [memory, vcpus]
 seealso:
   - module: corral.virt.virt_place
 """
@@ -62,11 +72,16 @@ RETURN = r"""
 moves:
   description: The plan, best move first, with C(gain), the percentage points by which it lowers the imbalance of its
     two hosts, and the possible cost C(cost_mib) of memory and disks. Moves that an interrupted migration has started
-    come first (C(gain) 0).
+    come first (C(gain) 0), then those that part guests which must stay apart (C(mends) is their word).
   returned: success
   type: list
   elements: dict
   sample: [{name: web1, source: hyper1, dest: hyper2, gain: 7.3, cost_mib: 2358}]
+broken:
+  description: Guests that must stay apart and share a hypervisor, one line for each group and hypervisor.
+  returned: success
+  type: list
+  elements: str
 imbalance:
   description: C(before) and C(after) in percentage points.
   returned: success

@@ -27,6 +27,12 @@ options:
     type: list
     elements: str
     default: []
+  cpu_seconds:
+    description:
+      - Measure for so many seconds how many processors each running guest keeps busy. With V(0) nothing is measured.
+      - O(corral.virt.virt_balance#module:by) needs it for V(cpu_use).
+    type: float
+    default: 0
 seealso:
   - module: corral.virt.virt_domain_info
   - module: corral.virt.virt_place
@@ -111,6 +117,8 @@ host:
       description:
         - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being created)
           of every guest.
+        - With O(cpu_seconds), also cpu_use, the number of processors that the guest keeps busy (null if libvirt does
+          not know it).
         - While a migration record exists, also moving (destination host) and moving_from (UUID of the source host).
       type: list
       elements: dict
@@ -119,11 +127,15 @@ host:
 
 
 from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
-from ansible_collections.corral.virt.plugins.module_utils._front.describe_host import describe_host
+from ansible_collections.corral.virt.plugins.module_utils._front import describe_host
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
-OPTIONS = {**URI_OPTION, "baseline": {"type": "list", "elements": "str", "default": []}}
+OPTIONS = {
+    **URI_OPTION,
+    "baseline": {"type": "list", "elements": "str", "default": []},
+    "cpu_seconds": {"type": "float", "default": 0},
+}
 
 
 def main() -> None:
@@ -131,7 +143,9 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
-            host = describe_host(connection, cpus=module.params["baseline"])
+            host = describe_host.describe_host(connection, cpus=module.params["baseline"])
+            if module.params["cpu_seconds"]:
+                host = describe_host.measured(connection, host, module.params["cpu_seconds"])
     here = host["bridges"] is not None  # behind a remote connection is another host
     module.exit_json(changed=False, host={**host, "maintenance": maintenance.read() if here else None})
 

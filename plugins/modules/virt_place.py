@@ -28,9 +28,14 @@ options:
   guests:
     description:
       - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and
-        two keys for placement only. C(host) is the hypervisor that the guest must be on. C(apart) is a word; guests
-        with the same word never share a host. Tag guests with C(apart-WORD) so that later runs without them know it;
-        the role P(corral.virt.guests#role) does this.
+        these keys for placement only.
+      - C(host) is the hypervisor that the guest must be on. C(host_groups) are groups of the inventory; the hypervisor
+        must be in all of them. C(prefer) are hypervisors or groups; one of them is chosen where one has room.
+      - C(apart) is a word, or a list of words; guests with the same word never share a host. C(together) is the same
+        for guests that must share a host; they are placed all or none. Tag guests with C(apart-WORD) and
+        C(together-WORD) so that later runs without them know it; the role P(corral.virt.guests#role) does this.
+      - A host also needs the bridges, active networks and active pools that the guest uses, and its C(machine) and CPU
+        model (C(cpu)) where they are given.
     type: list
     elements: dict
     default: []

@@ -20,7 +20,14 @@ FILE = os.path.join(_HERE, "actions.yml")
 
 Spec = dict[str, t.Any]  # as Ansible's modules declare their options
 
-_PLACEMENT: Spec = {"host": {"type": "str"}, "apart": {"type": "str"}}  # of the role guests
+_WORDS: Spec = {"type": "list", "elements": "str"}
+_PLACEMENT: Spec = {  # of the role guests
+    "host": {"type": "str"},
+    "apart": _WORDS,
+    "together": _WORDS,
+    "prefer": _WORDS,
+    "host_groups": _WORDS,
+}
 
 
 @functools.cache

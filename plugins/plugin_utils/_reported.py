@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
-__all__ = ["OPTIONS", "guest", "host", "policy", "unsettled", "usable"]
+__all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
 
 Info = t.Mapping[str, t.Any]
 
@@ -20,7 +22,68 @@ OPTIONS: dict[str, t.Any] = {
     "cpu_overcommit": {"type": "float", "default": 4.0},
     "memory_overcommit": {"type": "float", "default": 1.0},
     "all_defined": {"type": "bool", "default": False},
+    "rules": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "reserve": {"type": "raw"},
+            "guest_overhead": {"type": "str"},
+            "disk_overcommit": {"type": "float"},
+            "failure_domains": {"type": "dict", "default": {}},
+            "require_n_plus": {"type": "int", "default": 0},
+        },
+    },
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Counting:
+    """What of a host may be promised, and what a guest counts for beside its own memory; groups of hosts."""
+
+    reserve_mib: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # by host; "" for all others
+    overhead_mib: int = 0
+    disk_overcommit: float | None = None
+    domains: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    groups: t.Mapping[str, frozenset[str]] | None = None
+
+    @classmethod
+    def of(cls, rules: t.Mapping[str, t.Any], groups: t.Mapping[str, t.Sequence[str]] | None) -> Counting:
+        """From the option `rules` and the groups of the inventory; raises BadInput."""
+        reserve = rules.get("reserve")
+        sizes = reserve if isinstance(reserve, dict) else {} if reserve is None else {"": reserve}
+        overcommit = rules.get("disk_overcommit")
+        if overcommit is not None and overcommit <= 0:
+            raise BadInput("rules.disk_overcommit: must be above zero")
+        if rules.get("require_n_plus", 0) < 0:
+            raise BadInput("rules.require_n_plus: must not be below zero")
+        known = [name for hosts in (groups or {}).values() for name in hosts]
+        return cls(
+            {name: _mib(size, f"rules.reserve of {name or 'all hosts'}") for name, size in sizes.items()},
+            _mib(rules.get("guest_overhead") or 0, "rules.guest_overhead"),
+            overcommit,
+            {str(name): str(domain) for name, domain in (rules.get("failure_domains") or {}).items()},
+            {name: frozenset(group for group in groups if name in groups[group]) for name in set(known)}
+            if groups
+            else None,
+        )
+
+    def reserved(self, name: str, own_mib: int) -> int:
+        """MiB of a host that no guest gets; its `own` figure where nothing is said."""
+        return self.reserve_mib.get(name, self.reserve_mib.get("", own_mib))
+
+    def disk_left(self, pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, float]:
+        """MiB by pool; nothing where disks are not counted, or the pool does not tell."""
+        if self.disk_overcommit is None:
+            return {}
+        return {
+            pool["name"]: (pool["available_bytes"] + (self.disk_overcommit - 1) * pool["capacity_bytes"]) / 1024**2
+            for pool in pools
+            if pool["active"] and pool.get("capacity_bytes")
+        }
+
+
+def _mib(size: t.Any, what: str) -> int:
+    return _units.kib_of(size, what=what) // 1024 if size else 0
 
 
 def policy(options: t.Mapping[str, t.Any], *others: str) -> placement.Policy:
@@ -29,7 +92,8 @@ def policy(options: t.Mapping[str, t.Any], *others: str) -> placement.Policy:
     low = [name for name, value in given.items() if value is not None and value <= 0]
     if low:
         raise BadInput(f"{', '.join(low)}: must be above zero")
-    return placement.Policy(options["cpu_overcommit"], options["memory_overcommit"])
+    losses = (options.get("rules") or {}).get("require_n_plus", 0)
+    return placement.Policy(options["cpu_overcommit"], options["memory_overcommit"], losses)
 
 
 def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:
@@ -58,39 +122,75 @@ def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
 
 
 def host(
-    name: str, info: Info, *, started: t.Mapping[str, placement.Guest] | None = None, all_defined: bool = False
+    name: str,
+    info: Info,
+    *,
+    started: t.Mapping[str, placement.Guest] | None = None,
+    all_defined: bool = False,
+    counting: Counting | None = None,
 ) -> placement.Host:
     """A hypervisor, and what is promised there: to guests that run, that start with it, or that are `started` now."""
-    vcpus, memory_mib = info["vcpus_used"], info["memory_used_mib"]
-    for found in info["guests"]:
-        wanted, active = (started or {}).get(found["name"]), found["state"] in placement.ACTIVE
-        if active or wanted or found.get("autostart") or all_defined:
-            own = (found["vcpus"], found["memory_mib"])
-            most = (max(own[0], wanted.vcpus), max(own[1], wanted.memory_mib)) if wanted else own
-            counted = own if active else (0, 0)  # by the host itself
-            vcpus, memory_mib = vcpus + most[0] - counted[0], memory_mib + most[1] - counted[1]
+    counting = counting or Counting()
+    held = _held(info, started or {}, all_defined, counting)
+    alone = [found for found in info["guests"] if found["state"] in placement.ACTIVE]  # in the host's own figures
+    more_vcpus = sum(guest.vcpus for guest in held) - sum(found["vcpus"] for found in alone)
+    more_mib = sum(guest.memory_mib for guest in held) - sum(found["memory_mib"] for found in alone)
     return placement.Host(
         name=name,
         cpus=info["cpus"],
-        memory_mib=info["memory_mib"] - info["memory_reserved_mib"],
-        vcpus_used=vcpus,
-        memory_used_mib=memory_mib,
+        memory_mib=info["memory_mib"] - counting.reserved(name, info["memory_reserved_mib"]),
+        vcpus_used=info["vcpus_used"] + more_vcpus,
+        memory_used_mib=info["memory_used_mib"] + more_mib,
         guests={found["name"]: _copy(found) for found in info["guests"]},
-        apart=frozenset(group for found in info["guests"] for group in _groups(found)),
+        residents=tuple(held),
+        apart=frozenset(word for found in info["guests"] for word in _groups(found, "apart-")),
+        together=frozenset(word for found in info["guests"] for word in _groups(found, "together-")),
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
-        pools=frozenset(pool["name"] for pool in info["pools"] if pool["active"]),
+        networks=_names(info, "networks", lambda network: network.get("active", True)),
+        pools=_names(info, "pools", lambda pool: pool["active"]),
+        disk_left_mib=counting.disk_left(info["pools"]),
+        machines=_offered(info.get("machines")),
+        cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),
+        groups=None if counting.groups is None else counting.groups.get(name, frozenset()),
+        domain=counting.domains.get(name, ""),
         maintenance=(info.get("maintenance") or {}).get("reason"),
     )
 
 
-def guest(found: Info) -> placement.Guest:
+def _held(
+    info: Info, started: t.Mapping[str, placement.Guest], all_defined: bool, counting: Counting
+) -> list[placement.Guest]:
+    """Guests that memory is promised to."""
+    held = []
+    for found in info["guests"]:
+        wanted = started.get(found["name"])
+        if found["state"] in placement.ACTIVE or wanted or found.get("autostart") or all_defined:
+            own = guest(found, counting)
+            if wanted:
+                vcpus, memory_mib = max(own.vcpus, wanted.vcpus), max(own.memory_mib, wanted.memory_mib)
+                own = dataclasses.replace(own, vcpus=vcpus, memory_mib=memory_mib)
+            held.append(own)
+    return held
+
+
+def _names(info: Info, key: str, usable: t.Callable[[t.Mapping[str, t.Any]], bool]) -> frozenset[str] | None:
+    """Of a host's objects; None where it does not tell."""
+    return None if info.get(key) is None else frozenset(item["name"] for item in info[key] if usable(item))
+
+
+def _offered(names: t.Sequence[str] | None) -> frozenset[str] | None:
+    return frozenset(names) if names else None
+
+
+def guest(found: Info, counting: Counting | None = None) -> placement.Guest:
     """A guest that exists."""
     return placement.Guest(
         name=found["name"],
         uuid=found["uuid"],
         vcpus=found["vcpus"],
-        memory_mib=found["memory_mib"],
-        apart=next(iter(_groups(found)), None),
+        memory_mib=found["memory_mib"] + (counting.overhead_mib if counting else 0),
+        apart=frozenset(_groups(found, "apart-")),
+        together=frozenset(_groups(found, "together-")),
         bridges=frozenset(found["bridges"]),
         pools=frozenset(found["pools"]),
     )
@@ -100,5 +200,5 @@ def _copy(found: Info) -> placement.Copy:
     return placement.Copy(found["state"], found["uuid"], found.get("moving"), found.get("moving_from"))
 
 
-def _groups(found: Info) -> list[str]:
-    return [tag[len("apart-") :] for tag in found["tags"] if tag.startswith("apart-")]
+def _groups(found: Info, mark: str) -> list[str]:
+    return [tag[len(mark) :] for tag in found["tags"] if tag.startswith(mark)]

@@ -6,15 +6,29 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
-__all__ = ["describe_host"]
+__all__ = ["describe_host", "measured"]
 
 _RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
+
+
+def measured(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
+    """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
+    before, began = figures.cpu_seconds(connection), time.monotonic()
+    time.sleep(seconds)
+    after, took = figures.cpu_seconds(connection), time.monotonic() - began
+    uses = {uuid: max(0.0, after[uuid] - before[uuid]) / took for uuid in before.keys() & after.keys()}
+    guests = [
+        {**guest, "cpu_use": uses.get(guest["uuid"], None if guest["state"] == "running" else 0.0)}
+        for guest in host["guests"]
+    ]
+    return {**host, "guests": guests}
 
 
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:

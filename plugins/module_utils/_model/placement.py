@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 __all__ = ["ACTIVE", "Copy", "Guest", "Host", "Placement", "Policy"]
@@ -16,16 +17,33 @@ ACTIVE = ("running", "paused")  # states in which a guest holds memory
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """What a guest needs. `host` pins it; guests of the same `apart` group never share a host."""
+    """What a guest needs. `host` pins it; guests of the same `apart` group never share a host, those of the same
+    `together` group always do. `prefer` are hosts, or groups of hosts.
+    """
 
     name: str
     vcpus: int
     memory_mib: int
     host: str | None = None
-    apart: str | None = None
+    apart: frozenset[str] = frozenset()
+    together: frozenset[str] = frozenset()
+    prefer: frozenset[str] = frozenset()
     bridges: frozenset[str] = frozenset()
+    networks: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
+    disks: tuple[tuple[str, int], ...] = ()  # pools, and MiB that it needs there
+    machines: frozenset[str] = frozenset()
+    cpu_models: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()  # of hosts, all of which its host must be in
     uuid: str | None = None  # None: not made yet, so known by its name
+
+    @functools.cached_property
+    def needs(self) -> tuple[t.Any, ...]:
+        """Equal for guests that any host takes alike; they can be ordered by it."""
+        groups = (self.apart, self.together, self.prefer, self.groups)
+        offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models)
+        names = (tuple(sorted(each)) for each in (*groups, *offers))
+        return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names)
 
 
 class Copy(t.NamedTuple):
@@ -55,9 +73,17 @@ class Host:
     vcpus_used: int = 0
     memory_used_mib: int = 0
     guests: t.Mapping[str, Copy] = dataclasses.field(default_factory=dict)
+    residents: tuple[Guest, ...] = ()  # those that hold memory, with their needs
     apart: frozenset[str] = frozenset()  # groups that guests there belong to
+    together: frozenset[str] = frozenset()
     bridges: frozenset[str] | None = None  # None: not known
+    networks: frozenset[str] | None = None
     pools: frozenset[str] | None = None
+    disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by pool, where it is known
+    machines: frozenset[str] | None = None
+    cpu_models: frozenset[str] | None = None
+    groups: frozenset[str] | None = None  # of hosts
+    domain: str = ""  # what fails as a whole: a rack, a room
     maintenance: str | None = None  # why it takes no guests
 
 
@@ -67,6 +93,7 @@ class Policy:
 
     cpu_overcommit: float = 4.0
     memory_overcommit: float = 1.0
+    losses: int = 0  # of hosts, or failure domains, whose guests must find room on the others
 
 
 @dataclasses.dataclass(frozen=True)

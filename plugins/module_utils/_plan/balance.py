@@ -16,11 +16,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Load, Policy
 
-__all__ = ["Move", "Resident", "imbalance", "moved", "plan"]
+__all__ = ["BY", "Move", "Resident", "broken", "imbalance", "moved", "plan"]
 
-_CPU_WEIGHT = 0.5  # of a processor's load beside memory's, as in placement
+_WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5}  # as in placement
 _NEARLY_BEST = 0.5  # moves that gain at least this share of the best one are chosen from by what they cost
 _LEAST_MOVES = 10
+BY = ("memory", "vcpus")  # what counts as load where nothing is said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Resident:
     guest: Guest
     host: str
     disk_mib: int = 0
+    cpu_use: float = 0.0  # processors that it keeps busy
 
     @property
     def cost_mib(self) -> int:
@@ -39,34 +41,52 @@ class Resident:
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """A guest to move; `gain` is by how many percent points it lowers the imbalance of its two hosts."""
+    """A guest to move; `gain` is by how many percent points it lowers the imbalance of its two hosts.
+
+    `mends` is the group whose guests stay apart, and of which two are on the source.
+    """
 
     guest: str
     source: str
     dest: str
     gain: float
     cost_mib: int
+    mends: str = ""
+
+
+class _Scale:
+    """What counts as load: memory, and allotted or used processors, each with its weight."""
+
+    def __init__(self, by: t.Collection[str]) -> None:
+        self.memory = _WEIGHTS["memory"] if "memory" in by else 0.0
+        self.use = "cpu_use" in by
+        self.cpu = (_WEIGHTS["vcpus"] if self.memory else 1.0) if self.use or "vcpus" in by else 0.0
+
+    def cpu_of(self, one: Resident) -> float:
+        """Of a guest: processors that it keeps busy, or that it may."""
+        return one.cpu_use if self.use else one.guest.vcpus
 
 
 class _Side:
     """A host while moves are chosen: what it has, what is used, and its share of the squared imbalance."""
 
-    def __init__(self, host: Host, policy: Policy, all_memory: float) -> None:
-        self.load = Load(host, policy)
-        self.cpu_room, self.memory_room = self.load.cpu_room, self.load.memory_room
+    def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float) -> None:
+        self.load, self._scale = Load(host, policy), scale
+        self.memory_room = self.load.memory_room
+        self.cpu_room = float(host.cpus) if scale.use else self.load.cpu_room
         self.share = self.memory_room / all_memory
-        self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
+        self.cpu, self.memory_mib = cpu, host.memory_used_mib
         self.weight = 0.0
 
-    def add(self, guest: Guest, sign: int) -> None:
+    def add(self, one: Resident, sign: int) -> None:
         """Count a guest in, or out."""
-        self.vcpus, self.memory_mib = self.vcpus + sign * guest.vcpus, self.memory_mib + sign * guest.memory_mib
+        self.cpu += sign * self._scale.cpu_of(one)
+        self.memory_mib += sign * one.guest.memory_mib
 
-    def size(self, guest: Guest) -> float:
+    def size(self, one: Resident) -> float:
         """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
-        return self.share * (
-            (guest.memory_mib / self.memory_room) ** 2 + _CPU_WEIGHT * (guest.vcpus / self.cpu_room) ** 2
-        )
+        memory, cpu = one.guest.memory_mib / self.memory_room, self._scale.cpu_of(one) / self.cpu_room
+        return self.share * (self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,42 +100,62 @@ class _Candidate:
 class _Cluster:
     """The hosts that count, weighed against the mean load of all."""
 
-    def __init__(self, hosts: t.Sequence[Host], policy: Policy, tolerance: float) -> None:
+    def __init__(
+        self,
+        hosts: t.Sequence[Host],
+        policy: Policy,
+        tolerance: float,
+        scale: _Scale,
+        used: t.Mapping[str, float],
+    ) -> None:
         memory = sum(host.memory_mib * policy.memory_overcommit for host in hosts)
-        self.sides = {host.name: _Side(host, policy, memory) for host in hosts}
+        cpu = {host.name: used.get(host.name, 0.0) if scale.use else float(host.vcpus_used) for host in hosts}
+        self._scale = scale
+        self.sides = {host.name: _Side(host, policy, memory, scale, cpu[host.name]) for host in hosts}
         self._memory_mean = sum(host.memory_used_mib for host in hosts) / memory
-        self._cpu_mean = sum(host.vcpus_used for host in hosts) / sum(side.cpu_room for side in self.sides.values())
+        self._cpu_mean = sum(cpu.values()) / sum(side.cpu_room for side in self.sides.values())
         self._tolerance = (tolerance / 100) ** 2
         for side in self.sides.values():
             side.weight = self._weigh(side, 0, 0)
 
-    def _weigh(self, side: _Side, vcpus: int, memory_mib: int) -> float:
+    def _weigh(self, side: _Side, cpu: float, memory_mib: int) -> float:
         """The host's share of the squared imbalance, with that much more used."""
         memory = (side.memory_mib + memory_mib) / side.memory_room - self._memory_mean
-        cpu = (side.vcpus + vcpus) / side.cpu_room - self._cpu_mean
-        return side.share * (memory * memory + _CPU_WEIGHT * cpu * cpu)
+        cpu = (side.cpu + cpu) / side.cpu_room - self._cpu_mean
+        return side.share * (self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu)
 
     def imbalance(self) -> float:
         """In percent points."""
         return _percent(sum(side.weight for side in self.sides.values()))
 
-    def best(self, guest: Guest, home: str, dests: t.Iterable[str]) -> _Candidate | None:
+    def best(self, one: Resident, dests: t.Iterable[str]) -> _Candidate | None:
         """Where the guest gains most, of these hosts."""
-        source = self.sides[home]
-        left = source.weight - self._weigh(source, -guest.vcpus, -guest.memory_mib)
         found: _Candidate | None = None
+        source = self.sides[one.host]
         for name in dests:
-            if name == home:
+            if name == one.host:
                 continue
             dest = self.sides[name]
-            less = left + dest.weight - self._weigh(dest, guest.vcpus, guest.memory_mib)
-            if less <= (found.less if found else 0.0) or not self._is_worth(guest, source, dest, less):
+            less = self._less(one, source, dest)
+            if less <= (found.less if found else 0.0) or not self._is_worth(one, source, dest, less):
                 continue
-            if dest.load.against(guest) is None:
+            if dest.load.against(one.guest) is None:
                 found = _Candidate(less, name)
         return found
 
-    def _is_worth(self, guest: Guest, source: _Side, dest: _Side, less: float) -> bool:
+    def least_bad(self, one: Resident) -> _Candidate | None:
+        """The host that loses least by it, of all that take the guest."""
+        source = self.sides[one.host]
+        takers = [name for name, side in self.sides.items() if name != one.host and not side.load.against(one.guest)]
+        found = [_Candidate(self._less(one, source, self.sides[name]), name) for name in takers]
+        return min(found, key=_rank, default=None)
+
+    def _less(self, one: Resident, source: _Side, dest: _Side) -> float:
+        cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
+        left = source.weight - self._weigh(source, -cpu, -memory_mib)
+        return left + dest.weight - self._weigh(dest, cpu, memory_mib)
+
+    def _is_worth(self, one: Resident, source: _Side, dest: _Side, less: float) -> bool:
         """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
 
         A move that only exchanges their loads, or that evens one resource at the cost of the other, does not.
@@ -123,29 +163,51 @@ class _Cluster:
         before, share = source.weight + dest.weight, source.share + dest.share
         if before < self._tolerance * share:
             return False
-        size = source.size(guest) + dest.size(guest)
+        size = source.size(one) + dest.size(one)
         after = max(0.0, before - less)
         overshoots = less < size * (1 - 1e-9)
         return not overshoots and before**0.5 - after**0.5 >= 0.5 * size**0.5
 
-    def move(self, guest: Guest, source: str, dest: str) -> float:
+    def move(self, one: Resident, dest: str) -> float:
         """Do it; by how much the imbalance of the two hosts falls, in percent points."""
-        pair = (self.sides[source], self.sides[dest])
+        pair = (self.sides[one.host], self.sides[dest])
         share, before = sum(side.share for side in pair), sum(side.weight for side in pair)
-        pair[1].load.put(guest)
+        pair[1].load.put(one.guest)
         for side, sign in zip(pair, (-1, 1)):
-            side.add(guest, sign)
+            side.add(one, sign)
             side.weight = self._weigh(side, 0, 0)
         return _percent(before / share) - _percent(sum(side.weight for side in pair) / share)
 
 
-def imbalance(hosts: t.Iterable[Host], policy: Policy | None = None) -> float:
+def imbalance(
+    hosts: t.Iterable[Host],
+    policy: Policy | None = None,
+    *,
+    by: t.Collection[str] = BY,
+    residents: t.Iterable[Resident] = (),
+) -> float:
     """How far the load of hosts is from their mean, in percent points (a weighted standard deviation).
 
-    0 when all are loaded alike.
+    0 when all are loaded alike. The `residents` are needed where what they use counts.
     """
     counted = _counted(hosts)
-    return _Cluster(counted, policy or Policy(), 0.0).imbalance() if counted else 0.0
+    return _Cluster(counted, policy or Policy(), 0.0, _Scale(by), _used(residents)).imbalance() if counted else 0.0
+
+
+def _used(residents: t.Iterable[Resident]) -> dict[str, float]:
+    used: dict[str, float] = {}
+    for one in residents:
+        used[one.host] = used.get(one.host, 0.0) + one.cpu_use
+    return used
+
+
+def broken(residents: t.Iterable[Resident]) -> dict[tuple[str, str], list[str]]:
+    """Guests that are to stay apart and share a host, by host and group."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in residents:
+        for word in one.guest.apart:
+            found.setdefault((one.host, word), []).append(one.guest.name)
+    return {key: sorted(names) for key, names in sorted(found.items()) if names[1:]}
 
 
 def plan(
@@ -156,22 +218,45 @@ def plan(
     max_moves: int | None = None,
     tolerance: float = 5.0,
     stay: t.Collection[str] = (),
+    by: t.Collection[str] = BY,
 ) -> list[Move]:
-    """Moves, the first ones the most worth; hosts in maintenance neither give nor take.
+    """Moves, the first ones the most worth; hosts in maintenance neither give nor take. Before all others come those
+    that part guests that are to stay apart, whatever else they cost.
 
-    Two hosts whose loads differ from the mean by less than `tolerance` percent points are even. Guests that `stay`, or
-    run in two places, are left alone. Without `max_moves`, as many moves as hosts, and at least ten.
+    Load is what `by` names. Two hosts whose loads differ from the mean by less than `tolerance` percent points are
+    even. Guests that `stay`, run in two places, or belong to a group that stays together are left alone. Without
+    `max_moves`, as many moves as hosts, and at least ten.
     """
     counted = _counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
     if not counted or not known:
         return []
-    cluster = _Cluster(counted, policy or Policy(), tolerance)
-    search = _Search(cluster, _movable(known, cluster.sides, stay))
+    cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by), _used(known))
     limit = max(_LEAST_MOVES, len(counted)) if max_moves is None else max_moves
-    moves: list[Move] = []
+    movable = _movable(known, cluster.sides, stay)
+    moves = _parted(cluster, known, movable, limit)
+    gone = {move.guest for move in moves}
+    search = _Search(cluster, [one for one in movable if one.guest.name not in gone])
     while len(moves) < limit and (move := search.next()):
         moves.append(move)
+    return moves
+
+
+def _parted(cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int) -> list[Move]:
+    """Moves that leave one guest of each group on a host. Who is cheapest to copy goes."""
+    free = {one.guest.name: one for one in movable}
+    moves: list[Move] = []
+    for (host, word), names in broken(known).items():
+        left = [name for name in names if name not in {move.guest for move in moves}]
+        cheapest = sorted((free[name] for name in left if name in free), key=lambda one: (one.cost_mib, one.guest.name))
+        for one in cheapest:
+            if len(left) < 2 or len(moves) >= limit:
+                break
+            best = cluster.least_bad(one)
+            if best is not None:
+                gain = cluster.move(one, best.dest)
+                moves.append(Move(one.guest.name, host, best.dest, gain, one.cost_mib, word))
+                left.remove(one.guest.name)
     return moves
 
 
@@ -179,42 +264,77 @@ def _movable(known: t.Sequence[Resident], hosts: t.Container[str], stay: t.Colle
     seen: dict[str, int] = {}
     for one in known:
         seen[one.guest.name] = seen.get(one.guest.name, 0) + 1
-    return [one for one in known if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1]
+    return [
+        one
+        for one in known
+        if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1 and not one.guest.together
+    ]
 
 
 class _Search:
-    """The best move of each guest. After a move, only what concerns its two hosts is weighed again."""
+    """The best move of each guest. After a move, only what concerns its two hosts is weighed again.
+
+    Who was to go to one of them has another best move now, which gains no more than before: it is looked for when it
+    could come next.
+    """
 
     def __init__(self, cluster: _Cluster, residents: t.Iterable[Resident]) -> None:
         self._cluster, self._names = cluster, sorted(cluster.sides)
         self._free = {one.guest.name: one for one in residents}
-        self._best = {name: self._weighed(one, self._names) for name, one in self._free.items()}
+        found = {name: self._weighed(one, self._names) for name, one in self._free.items()}
+        self._best = {name: best for name, best in found.items() if best}
+        self._bounds: set[str] = set()  # guests of which `_best` is only a limit
 
     def next(self) -> Move | None:
         """Do the next move; None where no move is worth it."""
-        found = [(best, self._free[name]) for name, best in self._best.items() if best]
-        if not found:
+        most = self._first(0.0, lambda name: -self._best[name].less)
+        if most is None:
             return None
-        most = max(best.less for best, _one in found)
-        near = [(best, one) for best, one in found if best.less >= _NEARLY_BEST * most]
-        best, one = min(near, key=lambda each: (-_worth(*each), each[1].cost_mib, each[1].guest.name))
-        del self._free[one.guest.name], self._best[one.guest.name]
-        move = Move(
-            one.guest.name, one.host, best.dest, self._cluster.move(one.guest, one.host, best.dest), one.cost_mib
-        )
+        name = self._first(_NEARLY_BEST * self._best[most].less, self._price) or most
+        one, best = self._free.pop(name), self._best.pop(name)
+        move = Move(name, one.host, best.dest, self._cluster.move(one, best.dest), one.cost_mib)
         self._weigh_again((one.host, best.dest))
         return move
 
+    def _price(self, name: str) -> tuple[float, int, str]:
+        one = self._free[name]
+        return -_worth(self._best[name], one), one.cost_mib, name
+
+    def _first(self, least: float, key: t.Callable[[str], t.Any]) -> str | None:
+        """The first by that key of those that gain at least so much. The key only grows when a limit is settled."""
+        found: tuple[t.Any, str] | None = None
+        for limit, name in sorted((key(name), name) for name, best in self._best.items() if best.less >= least):
+            if found and found <= (limit, name):
+                break
+            if name in self._bounds:
+                self._settle(name)
+            if name in self._best and self._best[name].less >= least:
+                this = (key(name), name)
+                found = min(found, this) if found else this
+        return found[1] if found else None
+
+    def _settle(self, name: str) -> None:
+        self._bounds.discard(name)
+        best = self._weighed(self._free[name], self._names)
+        if best:
+            self._best[name] = best
+        else:
+            self._best.pop(name, None)
+
     def _weigh_again(self, changed: tuple[str, str]) -> None:
         for name, one in self._free.items():
-            best = self._best[name]
-            if one.host in changed or (best and best.dest in changed):
-                self._best[name] = self._weighed(one, self._names)
-            elif (other := self._weighed(one, changed)) and (best is None or _rank(other) < _rank(best)):
+            if one.host in changed:
+                self._settle(name)
+                continue
+            best, other = self._best.get(name), self._weighed(one, changed)
+            if other and (best is None or _rank(other) < _rank(best)):
                 self._best[name] = other
+                self._bounds.discard(name)
+            elif best and best.dest in changed:
+                self._bounds.add(name)
 
     def _weighed(self, one: Resident, dests: t.Sequence[str]) -> _Candidate | None:
-        return self._cluster.best(one.guest, one.host, dests)
+        return self._cluster.best(one, dests)
 
 
 def _worth(best: _Candidate, one: Resident) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import RULES, Neighbours, Reason, mib
 
 __all__ = ["Load", "Loads", "refusal"]
 
@@ -22,13 +22,16 @@ Loads = t.Mapping[str, "Load"]
 class Load:
     """A host while guests are put on it."""
 
-    def __init__(self, host: Host, policy: Policy, apart: t.Iterable[str] = ()) -> None:
-        self.host = host
+    def __init__(
+        self, host: Host, policy: Policy, apart: t.Iterable[str] = (), neighbours: Neighbours | None = None
+    ) -> None:
+        self.host, self.neighbours = host, neighbours or Neighbours()
         self.cpu_room, self.memory_room = host.cpus * policy.cpu_overcommit, host.memory_mib * policy.memory_overcommit
         self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
         self.batch: dict[str, Guest] = {}
         self._apart = {*host.apart, *apart}
         self._groups: dict[str, int] = {}  # of the batch
+        self._disks: dict[str, int] = {}
 
     @property
     def memory_left(self) -> float:
@@ -45,7 +48,7 @@ class Load:
         reason = self.reason(guest)
         return reason and reason[1]
 
-    def reason(self, guest: Guest) -> tuple[str, str] | None:
+    def reason(self, guest: Guest) -> Reason | None:
         """The kind of what is against it, and the reason in words."""
         host = self.host
         if host.maintenance is not None:
@@ -61,23 +64,21 @@ class Load:
             return f"has another guest named {guest.name} (UUID {there.uuid}); rename one of them (virsh domrename)"
         return None
 
-    def lack(self, guest: Guest) -> tuple[str, str] | None:
+    def lack(self, guest: Guest) -> Reason | None:
         """What is against any guest with these needs."""
-        host = self.host
-        if host.bridges is not None and guest.bridges - host.bridges:
-            reason = f"has no bridge {', '.join(sorted(guest.bridges - host.bridges))}"
-            return reason, reason
-        if host.pools is not None and guest.pools - host.pools:
-            reason = f"has no active storage pool {', '.join(sorted(guest.pools - host.pools))}"
-            return reason, reason
-        if guest.memory_mib > self.memory_left:
-            return "lacks memory", f"{_mib(self.memory_left)} of memory left"
-        if guest.vcpus > self.cpu_left:
-            return "lacks vcpus", f"{max(0, int(self.cpu_left))} vcpus left"
-        if guest.apart and (guest.apart in self._apart or self._groups.get(guest.apart)):
-            reason = f"has a guest of group {guest.apart}, whose guests stay apart"
-            return reason, reason
+        for rule in RULES:
+            if reason := rule(self, guest):
+                return reason
         return None
+
+    def disk_left(self, pool: str) -> float | None:
+        """MiB; None where that is not known."""
+        left = self.host.disk_left_mib.get(pool)
+        return None if left is None else left - self._disks.get(pool, 0)
+
+    def holds_apart(self, word: str) -> bool:
+        """Whether a guest of that group is here."""
+        return word in self._apart or bool(self._groups.get(word))
 
     def put(self, guest: Guest) -> None:
         """Count the guest in."""
@@ -91,8 +92,12 @@ class Load:
 
     def _count(self, guest: Guest, sign: int) -> None:
         self.vcpus, self.memory_mib = self.vcpus + sign * guest.vcpus, self.memory_mib + sign * guest.memory_mib
-        if guest.apart:
-            self._groups[guest.apart] = self._groups.get(guest.apart, 0) + sign
+        for word in guest.apart:
+            self._groups[word] = self._groups.get(word, 0) + sign
+        for pool, needed in guest.disks:
+            self._disks[pool] = self._disks.get(pool, 0) + sign * needed
+        if guest.apart or guest.together:
+            self.neighbours.count(guest, self.host, sign)
 
     def cost(self, guest: Guest) -> float:
         """How much the guest raises the weighted sum of squared loads; memory counts twice as much as processors."""
@@ -119,7 +124,7 @@ def refusal(guest: Guest, loads: Loads) -> str:
         else t.cast("tuple[str, str]", load.reason(guest))
         for name, load in sorted(loads.items())
     }
-    need = f"it needs {guest.vcpus} vcpus and {_mib(guest.memory_mib)}, and no hypervisor fits"
+    need = f"it needs {guest.vcpus} vcpus and {mib(guest.memory_mib)}, and no hypervisor fits"
     if len(reasons) <= _FEW:
         return f"{need}: {'; '.join(f'{name}: {why}' for name, (_kind, why) in reasons.items()) or 'there is none'}"
     kinds: dict[str, list[str]] = {}
@@ -134,12 +139,8 @@ def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
     some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     if kind == "lacks memory":
         name = max(names, key=lambda each: (loads[each].memory_left, each))
-        return f"{some}: {kind} (most left: {_mib(loads[name].memory_left)} on {name})"
+        return f"{some}: {kind} (most left: {mib(loads[name].memory_left)} on {name})"
     if kind == "lacks vcpus":
         name = max(names, key=lambda each: (loads[each].cpu_left, each))
         return f"{some}: {kind} (most left: {max(0, int(loads[name].cpu_left))} on {name})"
     return f"{some}: {kind}"
-
-
-def _mib(amount: float) -> str:
-    return f"{max(0, int(amount))} MiB" if amount < 10240 else _units.bytes_text(int(amount) * 1024**2)

@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Placement, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads, refusal
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours, dislikes
 
 __all__ = ["packed"]
 
@@ -65,11 +66,11 @@ def packed(
     last: t.Collection[str],
 ) -> dict[str, Placement]:
     """Placements by guest. `apart` are further groups by host; guests that come `last` take no room from the others."""
-    empty = {host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}
+    empty = _loads(guests, hosts, policy, apart)
     hopeless = sum(not any(_may_take(load, guest) for load in empty.values()) for guest in guests)
     best: _Packing | None = None
     for size, cost in _RULES:
-        packing = _Packing({host.name: Load(host, policy, apart.get(host.name, ())) for host in hosts}, cost)
+        packing = _Packing(_loads(guests, hosts, policy, apart), cost)
         for guest in _ordered(guests, empty, last, size):
             packing.choose(guest)
         if best is None or len(packing.left) < len(best.left):
@@ -79,43 +80,37 @@ def packed(
     return best.placements() if best else {}
 
 
+def _loads(
+    guests: t.Sequence[Guest], hosts: t.Sequence[Host], policy: Policy, apart: t.Mapping[str, t.Collection[str]]
+) -> Loads:
+    neighbours = Neighbours(hosts, guests)
+    return {host.name: Load(host, policy, apart.get(host.name, ()), neighbours) for host in hosts}
+
+
 def _may_take(load: Load, guest: Guest) -> bool:
     return guest.host in (None, load.host.name) and load.reason(guest) is None
 
 
 def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], size: Size) -> list[Guest]:
-    """The largest first; those with the same needs one after the other."""
+    """The largest first; those of a group that stays together, and those with the same needs, one after the other."""
     memory = max((load.memory_room for load in loads.values()), default=1.0)
     cpu = max((load.cpu_room for load in loads.values()), default=1.0)
-    return sorted(
-        guests,
-        key=lambda guest: (
-            guest.name in last,
-            -size((guest.memory_mib / memory, guest.vcpus / cpu)),
-            _by_needs(guest),
-            guest.name,
-        ),
-    )
+    needs = next(iter(loads.values())).neighbours.needs if loads else {}
 
+    def key(guest: Guest) -> tuple[t.Any, ...]:
+        word = min(guest.together, default="")
+        whole = needs.get(word, (guest.memory_mib, guest.vcpus))
+        return (guest.name in last, -size((whole[0] / memory, whole[1] / cpu)), word, guest.needs, guest.name)
 
-def _by_needs(guest: Guest) -> tuple[t.Any, ...]:
-    """Equal for guests with the same needs."""
-    return (
-        guest.memory_mib,
-        guest.vcpus,
-        guest.host or "",
-        guest.apart or "",
-        tuple(sorted(guest.bridges)),
-        tuple(sorted(guest.pools)),
-    )
+    return sorted(guests, key=key)
 
 
 class _Choices:
     """The hosts that guests with these needs fit on, by what one costs there."""
 
     def __init__(self, guest: Guest, loads: Loads, cost: Cost) -> None:
-        self.needs, self._guest, self._loads, self._cost = _by_needs(guest), guest, loads, cost
-        self._costs: dict[str, float] = {}
+        self.needs, self._guest, self._loads, self._cost = guest.needs, guest, loads, cost
+        self._costs: dict[str, tuple[int, float]] = {}  # soft rules that are broken there come first
         names = loads if guest.host is None else [name for name in loads if name == guest.host]
         for name in names:
             self._look(name)
@@ -126,7 +121,7 @@ class _Choices:
         load = self._loads[name]
         self._costs.pop(name, None)
         if load.host.maintenance is None and load.lack(self._guest) is None:
-            self._costs[name] = self._cost(load, self._guest)
+            self._costs[name] = (dislikes(load, self._guest), self._cost(load, self._guest))
 
     def changed(self, name: str) -> None:
         """Look at that host again, where a guest was put."""
@@ -155,13 +150,16 @@ class _Packing:
 
     def __init__(self, loads: Loads, cost: Cost) -> None:
         self._loads, self._cost = loads, cost
+        self._domains = any(load.host.domain for load in loads.values())
         self._done: dict[str, Placement] = {}
         self.left: list[Guest] = []
         self._choices: _Choices | None = None
 
     def choose(self, guest: Guest) -> None:
         """Put the guest on a host."""
-        if self._choices is None or self._choices.needs != _by_needs(guest):
+        # Where guests of such groups are counts on all hosts, and has changed with each of them.
+        everywhere = guest.together or (guest.apart and self._domains)
+        if self._choices is None or self._choices.needs != guest.needs or everywhere:
             self._choices = _Choices(guest, self._loads, self._cost)
         name, count = self._choices.best(guest)
         if name is None:
@@ -176,7 +174,7 @@ class _Packing:
         """By guest; those without a host with the reasons."""
         refusals: dict[tuple[t.Any, ...], str] = {}
         for guest in self.left:
-            key = (_by_needs(guest), guest.name if guest.uuid else "")
+            key = (guest.needs, guest.name if guest.uuid else "")
             if key not in refusals:
                 refusals[key] = refusal(guest, self._loads)
             self._done[guest.name] = Placement(guest.name, None, refusals[key])
@@ -184,8 +182,8 @@ class _Packing:
 
     def _squeeze_in(self, guest: Guest) -> None:
         """Where a guest with the same needs has just been refused, nothing has changed since."""
-        again = bool(self.left) and not guest.uuid and _by_needs(self.left[-1]) == _by_needs(guest)
-        name = None if guest.host or again else self._make_room(guest)
+        again = bool(self.left) and not guest.uuid and self.left[-1].needs == guest.needs
+        name = None if guest.host or guest.together or again else self._make_room(guest)
         if name is None:
             self.left.append(guest)
             return
@@ -199,7 +197,7 @@ class _Packing:
         for name in sorted(self._loads, key=lambda name: (-self._loads[name].memory_left, name)):
             load = self._loads[name]
             for other in sorted(load.batch.values(), key=lambda each: (each.memory_mib, each.name)):
-                if other.host is not None or other.memory_mib > most_memory or other.vcpus > most_cpu:
+                if other.host is not None or other.together or other.memory_mib > most_memory or other.vcpus > most_cpu:
                     continue
                 if guest.memory_mib > load.memory_left + other.memory_mib or guest.vcpus > load.cpu_left + other.vcpus:
                     continue
@@ -215,7 +213,7 @@ class _Packing:
         if not targets or load.reason(guest):
             load.put(other)
             return False
-        to = min(targets, key=lambda to: (self._cost(loads[to], other), to))
+        to = min(targets, key=lambda to: (dislikes(loads[to], other), self._cost(loads[to], other), to))
         loads[to].put(other)
         load.put(guest)
         self._done[other.name] = Placement(other.name, to, f"made room for {guest.name} on {name}")

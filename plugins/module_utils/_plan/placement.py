@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import packing
+from ansible_collections.corral.virt.plugins.module_utils._plan import packing, survival
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 
 __all__ = ["ACTIVE", "Copy", "Guest", "Host", "Load", "Placement", "Policy", "place"]
@@ -45,14 +45,29 @@ def place(
     for guest in guests:
         there = known[guest.name]
         if there and there.host and guest.apart:
-            apart.setdefault(there.host, set()).add(guest.apart)
+            apart.setdefault(there.host, set()).update(guest.apart)
     off = {name for host in hosts for name in host.guests} - {
         name for host in hosts for name, copy in host.guests.items() if copy.active
     }
     usable = [host for host in hosts if host.name not in leave and host.cpus > 0 and host.memory_mib > 0]
     new = [guest for guest in guests if known[guest.name] is None]
-    placed = packing.packed(new, usable, policy or Policy(), apart=apart, last=off)
+    policy = policy or Policy()
+    placed = packing.packed(new, usable, policy, apart=apart, last=off)
+    if policy.losses:
+        placed = _surviving(new, placed, usable, policy)
     return [known[guest.name] or placed[guest.name] for guest in guests]
+
+
+def _surviving(
+    guests: t.Sequence[Guest], placed: dict[str, Placement], hosts: t.Sequence[Host], policy: Policy
+) -> dict[str, Placement]:
+    """Placements of as many guests, the largest first, as leave the room that the loss of hosts takes."""
+    going = [(guest, host) for guest in guests if (host := placed[guest.name].host)]
+    going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
+    count, against = survival.most(hosts, going, policy, policy.losses) if going else (0, None)
+    why = f"require_n_plus is {policy.losses}, and with it {against}"
+    refused = {guest.name: Placement(guest.name, None, why) for guest, _host in going[count:]}
+    return {**placed, **refused}
 
 
 def _known(

@@ -57,6 +57,9 @@ def domain_capabilities(xml: str) -> dict[str, t.Any]:
         "machine": root.findtext("machine"),
         "vcpus_maximum": int(limit.get("max")) if limit is not None and limit.get("max") else None,
         "cpu_modes": [mode.get("name") for mode in root.findall("cpu/mode") if mode.get("supported") == "yes"],
+        "cpu_models": [
+            model.text for model in root.findall("cpu/mode[@name='custom']/model") if model.get("usable") != "no"
+        ],
         "firmware": [value.text for value in root.findall("os/enum[@name='firmware']/value")],
         "tpm": root.find("devices/tpm[@supported='yes']") is not None,
         "host_model_xml": _host_model(root),

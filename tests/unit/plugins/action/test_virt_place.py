@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 def test_apart_is_the_word_that_tags_hold() -> None:
     """A number meets its tag; what could be no tag is refused before anything is placed."""
     [guest] = virt_place._guests([{"name": "web1", "apart": 1}], [[]], {})
-    assert guest.apart == "1"
+    assert guest.apart == frozenset({"1"})
     with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
         virt_place._guests([{"name": "web1", "apart": "a b"}], [[]], {})
 
@@ -59,7 +59,7 @@ def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
 def test_what_a_guest_that_exists_needs() -> None:
     guest = _reported.guest(found("db1", "running", 512))
     assert guest == Guest(
-        "db1", 2, 512, apart="db", bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid"
+        "db1", 2, 512, apart=frozenset({"db"}), bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid"
     )
 
 

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.balance import Move, Resident, imbalance, moved, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
+    Move,
+    Resident,
+    broken,
+    imbalance,
+    moved,
+    plan,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
+NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
 NAMES = [f"hyper{number}" for number in range(4)]
 POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
 
@@ -26,7 +34,7 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 f"web{number}",
                 vcpus=draw(st.integers(1, 6)),
                 memory_mib=draw(st.sampled_from([128, 512, 1000, 3000])),
-                apart=draw(st.sampled_from([None, None, "a", "b"])),
+                apart=draw(st.sampled_from([NONE, NONE, A, B])),
                 bridges=frozenset([draw(st.sampled_from(["br0", "br0", "br1"]))]),
                 pools=frozenset([draw(st.sampled_from(["default", "default", "fast"]))]),
             ),
@@ -46,7 +54,7 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 vcpus_used=sum(guest.vcpus for guest in here),
                 memory_used_mib=sum(guest.memory_mib for guest in here),
                 guests={guest.name: Copy("running") for guest in here},
-                apart=frozenset(guest.apart for guest in here if guest.apart),
+                apart=frozenset(word for guest in here for word in guest.apart),
                 bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
                 pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
                 maintenance=draw(st.sampled_from([None, None, None, "new fan"])),
@@ -68,9 +76,11 @@ def test_what_always_holds(
     assert (
         plan(hosts[::-1], residents[::-1], policy=policy, max_moves=most, tolerance=tolerance, stay=names) == moves
     ), "order does not matter"
-    assert len(moves) <= most and all(move.gain > 0 for move in moves)
+    mended = [move.mends for move in moves]
+    assert len(moves) <= most and all(move.gain > 0 or move.mends for move in moves)
+    assert not any(later and not earlier for earlier, later in zip(mended, mended[1:])), "what is broken comes first"
     assert len({move.guest for move in moves}) == len(moves) and not names & {move.guest for move in moves}
-    for count in range(len(moves)):
+    for count in range(len([word for word in mended if word]), len(moves)):
         assert imbalance(moved(hosts, residents, moves[: count + 1]), policy) < imbalance(
             moved(hosts, residents, moves[:count]), policy
         )
@@ -89,7 +99,7 @@ def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
     for guest in new:
         assert host.bridges is None or guest.bridges <= host.bridges
         assert host.pools is None or guest.pools <= host.pools
-    groups = [guest.apart for guest in new if guest.apart]
+    groups = [word for guest in new for word in guest.apart]
     assert len(groups) == len(set(groups)) and not set(groups) & host.apart
 
 
@@ -258,7 +268,7 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
         # guests of one group stay apart on their new hosts, too
         (
             [even("a", 6144), even("b", 6144), even("c", 0, memory_mib=32768)],
-            [on("a", "web1", 2048, apart="web"), on("b", "web2", 2048, apart="web")],
+            [on("a", "web1", 2048, apart=frozenset({"web"})), on("b", "web2", 2048, apart=frozenset({"web"}))],
             {},
             [Move("web1", "a", "c", near(11.467), 2048)],
         ),
@@ -305,7 +315,9 @@ def test_a_second_plan_is_empty_where_no_host_was_full(
     cluster: tuple[list[Host], list[Resident]], tolerance: float
 ) -> None:
     hosts = [dataclasses.replace(one, cpus=64, memory_mib=65_536) for one in cluster[0]]
-    residents = [dataclasses.replace(one, guest=dataclasses.replace(one.guest, apart=None)) for one in cluster[1]]
+    residents = [
+        dataclasses.replace(one, guest=dataclasses.replace(one.guest, apart=frozenset())) for one in cluster[1]
+    ]
     moves = plan(hosts, residents, max_moves=100, tolerance=tolerance)
     there = {move.guest: move.dest for move in moves}
     left = [one for one in residents if one.guest.name not in there]
@@ -331,3 +343,63 @@ def test_of_equal_moves_the_cheapest(larger_by: int, size: int, expected: str) -
 
 def test_a_guest_without_disks_costs_its_memory() -> None:
     assert Resident(Guest("web1", 1, 1024), "a").cost_mib == 1024
+
+
+def shared(*names: str, disk_mib: int = 0, word: str = "db") -> list[Resident]:
+    """Guests on host a that are to stay apart."""
+    return [Resident(Guest(name, 1, 512, apart=frozenset({word})), "a", disk_mib) for name in names]
+
+
+def there(residents: list[Resident], *names: str) -> list[Host]:
+    """Hosts that hold them."""
+    found = []
+    for name in names:
+        here = [one.guest for one in residents if one.host == name]
+        used = sum(guest.memory_mib for guest in here)
+        groups = frozenset(word for guest in here for word in guest.apart)
+        found.append(
+            Host(name, 8, 8192, len(here), used, {guest.name: Copy("running") for guest in here}, apart=groups)
+        )
+    return found
+
+
+def test_guests_that_stay_apart_are_parted_first() -> None:
+    """The cheapest ones go, each to a host without the group, although that makes the loads less even."""
+    residents = [*shared("db1", disk_mib=9000), *shared("db2", "db3"), Resident(Guest("big", 1, 4096), "b")]
+    moves = plan(there(residents, "a", "b", "c"), residents)
+    assert [(move.guest, move.dest, move.mends) for move in moves] == [("db2", "c", "db"), ("db3", "b", "db")]
+    assert broken(residents) == {("a", "db"): ["db1", "db2", "db3"]}
+    assert [move.guest for move in plan(there(residents, "a", "b", "c"), residents, max_moves=1)] == ["db2"]
+    kept = plan(there(residents, "a", "b", "c"), residents, stay=["db2"])
+    assert {move.guest for move in kept} == {"db3", "db1"}
+    assert plan(there(residents[:3], "a"), residents[:3]) == []
+
+
+def test_a_parted_group_is_not_parted_again() -> None:
+    residents = shared("db1", "db2")
+    [move] = plan(there(residents, "a", "b"), residents)
+    then = [dataclasses.replace(one, host="b") if one.guest.name == move.guest else one for one in residents]
+    assert broken(then) == {} and plan(there(then, "a", "b"), then) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "moved_guests"),
+    [
+        pytest.param(("memory",), [], id="memory is even"),
+        pytest.param(("memory", "vcpus"), [], id="so are the processors that they may use"),
+        pytest.param(("cpu_use",), ["busy2"], id="two keep a host busy"),
+        pytest.param(("memory", "cpu_use"), ["busy2"], id="both"),
+    ],
+)
+def test_what_counts_as_load(by: tuple[str, ...], moved_guests: list[str]) -> None:
+    uses = {"busy1": ("a", 4.0), "busy2": ("a", 3.0), "idle1": ("b", 0.0), "idle2": ("b", 0.1)}
+    residents = [Resident(Guest(name, 1, 64), host, cpu_use=use) for name, (host, use) in uses.items()]
+    hosts = there(residents, "a", "b")
+    assert [move.guest for move in plan(hosts, residents, by=by)] == moved_guests
+    even = imbalance(hosts, by=by, residents=residents)
+    assert (even == 0) is (moved_guests == [])
+
+
+def test_guests_that_stay_together_stay() -> None:
+    residents = [Resident(Guest(f"web{n}", 1, 512, together=frozenset({"shop"})), "a") for n in range(8)]
+    assert plan(there(residents, "a", "b"), residents) == []

@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.placement import
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ON, OFF = Copy("running"), Copy("shutdown")
+NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
 NAMES = [f"hyper{number}" for number in range(5)]
 POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
 
@@ -53,7 +54,7 @@ def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
             vcpus=draw(st.integers(0, 8)),
             memory_mib=draw(st.sampled_from([0, 256, 1024, 3000])),
             host=draw(st.sampled_from([None, None, None, *NAMES])),
-            apart=draw(st.sampled_from([None, "a", "b"])),
+            apart=draw(st.sampled_from([NONE, A, B, A | B])),
             bridges=frozenset([draw(st.sampled_from(["br0", "br1"]))]),
             pools=frozenset([draw(st.sampled_from(["default", "fast"]))]),
         )
@@ -79,7 +80,7 @@ def test_what_always_holds(cluster: tuple[list[Guest], list[Host]], policy: Poli
             assert item.why and not item.deferred
     for host in hosts:
         new = [guest for guest, item in zip(guests, placed) if item.host == host.name and not item.exists]
-        old = {guest.apart for guest in guests if guest.apart and guest.name in host.guests}
+        old = {word for guest in guests for word in guest.apart if guest.name in host.guests}
         if new:
             check_room(dataclasses.replace(host, apart=host.apart | old), new, policy)
     assert place(guests, list(reversed(hosts)), policy=policy) == placed, "the order of hosts does not matter"
@@ -92,7 +93,7 @@ def check_room(host: Host, new: list[Guest], policy: Policy) -> None:
     for guest in new:
         assert host.bridges is None or guest.bridges <= host.bridges
         assert host.pools is None or guest.pools <= host.pools
-    groups = [guest.apart for guest in new if guest.apart]
+    groups = [word for guest in new for word in guest.apart]
     assert len(groups) == len(set(groups)) and not set(groups) & host.apart
 
 
@@ -133,7 +134,7 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
         Host("hyper4", 4, 9000, apart=frozenset(["db"])),
         Host("hyper5", 4, 9000, pools=frozenset()),
     ]
-    guest = Guest("big", 2, 2048, apart="db", bridges=frozenset(["br0"]), pools=frozenset(["default"]))
+    guest = Guest("big", 2, 2048, apart=frozenset({"db"}), bridges=frozenset(["br0"]), pools=frozenset(["default"]))
     [item] = place([guest], hosts)
     assert item.host is None
     assert item.why == (
@@ -213,7 +214,9 @@ def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
 
 def test_apart_counts_guests_of_the_batch_that_exist() -> None:
     hosts = [Host("a", 8, 16384, guests={"web1": ON}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
-    first, second = place([Guest("web1", 1, 1024, apart="web"), Guest("web2", 1, 1024, apart="web")], hosts)
+    first, second = place(
+        [Guest("web1", 1, 1024, apart=frozenset({"web"})), Guest("web2", 1, 1024, apart=frozenset({"web"}))], hosts
+    )
     assert (first.host, second.host) == ("a", "b")
 
 
@@ -230,7 +233,7 @@ def test_guests_leave(cluster: tuple[list[Guest], list[Host]], policy: Policy, l
         assert item.host or "no hypervisor" in item.why
     for host in hosts:
         new = [guest for guest, item in zip(guests, placed) if item.host == host.name and not item.exists]
-        old = {guest.apart for guest in guests if guest.apart and guest.name in host.guests}
+        old = {word for guest in guests for word in guest.apart if guest.name in host.guests}
         if new:
             check_room(dataclasses.replace(host, apart=host.apart | old), new, policy)
     assert place(guests, list(reversed(hosts)), policy=policy, leave=leave) == placed
@@ -314,7 +317,7 @@ def test_no_greedy_rule_places_more(
     """Neither the largest first nor the smallest."""
     guests, hosts = cluster
     hosts = [dataclasses.replace(host, guests={}) for host in hosts]
-    guests = [dataclasses.replace(guest, host=None, apart=None) for guest in guests]
+    guests = [dataclasses.replace(guest, host=None, apart=frozenset()) for guest in guests]
     left = sum(item.host is None for item in place(guests, hosts, policy=policy))
     loads = [Load(host, policy) for host in hosts]
     for guest in sorted(guests, key=lambda guest: (order * guest.memory_mib, guest.name)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -29,6 +30,11 @@ def host(name: str = "hyper1", cpus: int = 4, memory_mib: int = 1024, **more: t.
     return Host(name, cpus, memory_mib, **more)
 
 
+def words(*names: str) -> frozenset[str]:
+    """Names as guests and hosts have them."""
+    return frozenset(names)
+
+
 BRIDGES, POOLS = frozenset({"br0"}), frozenset({"fast"})
 TIGHT = Policy(cpu_overcommit=1.0)
 # Host, guest, policy; the reason against, empty where it fits.
@@ -53,9 +59,40 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
     ({"pools": POOLS}, {"pools": POOLS}, TIGHT, ""),
     ({"pools": None}, {"pools": POOLS}, TIGHT, ""),
     ({"pools": POOLS}, {"pools": frozenset({"slow", "fast", "big"})}, TIGHT, "has no active storage pool big, slow"),
-    ({"apart": frozenset({"db"})}, {"apart": "db"}, TIGHT, "has a guest of group db, whose guests stay apart"),
-    ({"apart": frozenset({"db"})}, {"apart": "web"}, TIGHT, ""),
+    (
+        {"apart": frozenset({"db"})},
+        {"apart": frozenset({"db"})},
+        TIGHT,
+        "has a guest of group db, whose guests stay apart",
+    ),
+    ({"apart": frozenset({"db"})}, {"apart": frozenset({"web"})}, TIGHT, ""),
     ({"apart": frozenset({"db"})}, {}, TIGHT, ""),
+    (
+        {"apart": frozenset({"db"})},
+        {"apart": frozenset({"a", "db"})},
+        TIGHT,
+        "has a guest of group db, whose guests stay apart",
+    ),
+    ({"networks": words("lan")}, {"networks": words("lan")}, TIGHT, ""),
+    ({"networks": words("lan")}, {"networks": words("wan", "lan")}, TIGHT, "has no active network wan"),
+    ({"networks": None}, {"networks": words("wan")}, TIGHT, ""),
+    ({"machines": words("pc", "q35")}, {"machines": words("q35")}, TIGHT, ""),
+    ({"machines": words("pc")}, {"machines": words("q35")}, TIGHT, "does not provide machine type q35"),
+    ({"cpu_models": words("EPYC")}, {"cpu_models": words("EPYC")}, TIGHT, ""),
+    ({"cpu_models": words("EPYC")}, {"cpu_models": words("Haswell")}, TIGHT, "does not provide CPU model Haswell"),
+    ({"groups": words("ssd", "rack1")}, {"groups": words("ssd", "rack1")}, TIGHT, ""),
+    ({"groups": words("ssd")}, {"groups": words("ssd", "rack1")}, TIGHT, "is not in the group rack1"),
+    ({"groups": None}, {"groups": words("ssd")}, TIGHT, ""),
+    ({"disk_left_mib": {"fast": 100}}, {"disks": (("fast", 100),)}, TIGHT, ""),
+    (
+        {"disk_left_mib": {"fast": 99.5}},
+        {"disks": (("big", 9999), ("fast", 100))},
+        TIGHT,
+        "99 MiB left in pool fast, of 100 MiB that it needs",
+    ),
+    ({}, {"disks": (("fast", 100),)}, TIGHT, ""),
+    ({"together": words("shop")}, {"together": words("shop")}, TIGHT, ""),
+    ({}, {"together": words("shop")}, TIGHT, ""),
 ]
 
 
@@ -72,11 +109,15 @@ def test_a_guest_goes_where_no_limit_is_passed() -> None:
 def test_a_load_counts_guests_in_and_out() -> None:
     load = Load(host(vcpus_used=1, memory_used_mib=100), TIGHT)
     empty = (load.vcpus, load.memory_mib, dict(load.batch))
-    load.put(guest(apart="db"))
+    load.put(guest(apart=frozenset({"db"})))
     assert (load.vcpus, load.memory_mib, list(load.batch)) == (3, 612, ["web1"])
-    assert load.against(guest("web2", 1, 1, apart="db")) and not load.against(guest("web2", 1, 1, apart="web"))
-    load.take(guest(apart="db"))
-    assert (load.vcpus, load.memory_mib, load.batch) == empty and load.against(guest("web2", 1, 1, apart="db")) is None
+    assert load.against(guest("web2", 1, 1, apart=frozenset({"db"}))) and not load.against(
+        guest("web2", 1, 1, apart=frozenset({"web"}))
+    )
+    load.take(guest(apart=frozenset({"db"})))
+    assert (load.vcpus, load.memory_mib, load.batch) == empty and load.against(
+        guest("web2", 1, 1, apart=frozenset({"db"}))
+    ) is None
 
 
 def test_the_cost_grows_with_the_load() -> None:
@@ -369,7 +410,9 @@ def test_nobody_makes_room_for_a_guest_that_would_not_fit_then() -> None:
 
 def test_groups_that_stay_apart_count_what_is_there() -> None:
     there = host("h1", guests={"web1": Copy("running", UUID)})
-    placed = place([guest(apart="web"), guest("web2", apart="web")], [there, host("h2")], policy=TIGHT)
+    placed = place(
+        [guest(apart=frozenset({"web"})), guest("web2", apart=frozenset({"web"}))], [there, host("h2")], policy=TIGHT
+    )
     assert [(one.host, one.exists) for one in placed] == [("h1", True), ("h2", False)]
 
 
@@ -412,3 +455,47 @@ def test_where_a_host_is_too_small_for_all_fewest_are_left() -> None:
     several = [guest(f"web{number}", 1, 250) for number in range(4)]
     found = placed([guest("big", 1, 900), *several], [host("a", 8, 1000)], policy=TIGHT)
     assert found == {"big": None, **{one.name: "a" for one in several}}
+
+
+def test_disks_of_a_batch_share_the_room_of_a_pool() -> None:
+    guests = [guest(f"web{n}", 0, 1, disks=(("fast", 60),)) for n in range(3)]
+    assert list(placed(guests, [host(disk_left_mib={"fast": 130})]).values()).count("hyper1") == 2
+
+
+def test_a_group_that_stays_together_is_placed_whole_or_not() -> None:
+    """The first one goes where all have room, and others of a later batch follow."""
+    hosts = [host("a", 8, 1500), host("b", 8, 3000)]
+    group = [guest(f"shop{n}", 1, 600, together=words("shop")) for n in range(3)]
+    assert placed([*group, guest("big", 1, 1400)], hosts) == {"shop0": "b", "shop1": "b", "shop2": "b", "big": "a"}
+    found = place([*group, guest("shop3", 1, 2000, together=words("shop"))], hosts)
+    assert {one.host for one in found} == {None}
+    assert "no room for all of group shop (4 vcpus, 3800 MiB)" in found[0].why
+    later = [host("a", 8, 9000), host("b", 8, 9000, together=words("shop"))]
+    assert placed(group, later) == dict.fromkeys(("shop0", "shop1", "shop2"), "b")
+    full = [host("a", 8, 9000), host("b", 8, 100, together=words("shop"))]
+    assert "a: guests of group shop stay together on b" in place(group[:1], full)[0].why
+
+
+@pytest.mark.parametrize(
+    ("prefer", "expected"),
+    [((), "a"), (("b",), "b"), (("ssd",), "c"), (("b", "ssd"), "b"), (("full",), "a"), (("nobody",), "a")],
+)
+def test_what_is_preferred_is_taken_where_there_is_room(prefer: tuple[str, ...], expected: str) -> None:
+    hosts = [
+        host("a", 8, 9000),
+        host("b", 8, 9000, memory_used_mib=100),
+        host("c", 8, 9000, memory_used_mib=200, groups=words("ssd")),
+        host("full", 8, 9000, memory_used_mib=9000),
+    ]
+    assert placed([guest(prefer=words(*prefer))], hosts) == {"web1": expected}
+
+
+def test_guests_that_stay_apart_prefer_different_failure_domains() -> None:
+    racks = {"a": "r1", "b": "r1", "c": "r2"}
+    hosts = [host(name, 8, 9000 if name != "c" else 2000, domain=rack) for name, rack in racks.items()]
+    guests = [guest(f"db{n}", 1, 100, apart=words("db")) for n in range(3)]
+    two = placed(guests[:2], hosts)
+    assert {racks[str(name)] for name in two.values()} == {"r1", "r2"}
+    assert set(placed(guests, hosts).values()) == {"a", "b", "c"}
+    known = [dataclasses.replace(hosts[0], apart=words("db")), *hosts[1:]]
+    assert placed(guests[:1], known) == {"db0": "c"}

@@ -71,3 +71,71 @@ def test_a_guest_that_runs_and_grows_counts_once() -> None:
 def test_every_guest_counts_when_that_is_asked_for() -> None:
     host = _reported.host("hyper1", INFO, all_defined=True)
     assert (host.vcpus_used, host.memory_used_mib) == (8, 4096)
+
+
+def test_rules_of_a_cluster() -> None:
+    """Reserve by host, overhead of each guest that holds memory, room in pools, groups and failure domains."""
+    rules = {
+        "reserve": {"h1": "2GiB"},
+        "guest_overhead": "64MiB",
+        "disk_overcommit": 1.5,
+        "failure_domains": {"h1": "r1"},
+    }
+    counting = _reported.Counting.of(rules, {"rack": ["h1"], "ssd": ["h1", "h2"]})
+    gib = 1024**3
+    info = {
+        "cpus": 8,
+        "memory_mib": 16384,
+        "memory_reserved_mib": 512,
+        "memory_used_mib": 1024,
+        "vcpus_used": 2,
+        "bridges": ["br0"],
+        "networks": [{"name": "lan", "active": True}, {"name": "off", "active": False}],
+        "machines": ["q35"],
+        "domain_capabilities": {"cpu_models": ["EPYC"]},
+        "pools": [
+            {"name": "fast", "active": True, "capacity_bytes": 10 * gib, "available_bytes": 2 * gib},
+            {"name": "new", "active": True},
+        ],
+        "guests": [
+            {
+                "name": name,
+                "uuid": name,
+                "state": state,
+                "vcpus": 2,
+                "memory_mib": 1024,
+                "bridges": [],
+                "pools": [],
+                "tags": ["apart-a", "apart-b", "together-c"],
+            }
+            for name, state in (("on", "running"), ("off", "shutdown"))
+        ],
+    }
+    host = _reported.host("h1", info, counting=counting)
+    assert (host.memory_mib, host.memory_used_mib, host.vcpus_used) == (16384 - 2048, 1024 + 64, 2)
+    assert (host.apart, host.together) == (frozenset({"a", "b"}), frozenset({"c"}))
+    assert (host.networks, host.machines, host.cpu_models) == (
+        frozenset({"lan"}),
+        frozenset({"q35"}),
+        frozenset({"EPYC"}),
+    )
+    assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, frozenset({"rack", "ssd"}), "r1")
+    assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
+    other = _reported.host("h2", info, counting=counting)
+    assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", frozenset({"ssd"}))
+    plain = _reported.host("h1", info)
+    assert (plain.memory_used_mib, plain.disk_left_mib, plain.groups) == (1024, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"disk_overcommit": 0.0}, "rules.disk_overcommit: must be above zero"),
+        ({"require_n_plus": -1}, "rules.require_n_plus: must not be below zero"),
+        ({"guest_overhead": "much"}, "rules.guest_overhead: cannot read 'much' as a size"),
+        ({"reserve": {"h1": "much"}}, "rules.reserve of h1: cannot read 'much' as a size"),
+    ],
+)
+def test_rules_that_mean_nothing(rules: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        _reported.Counting.of(rules, None)

@@ -1,0 +1,91 @@
+"""Rooms for the guests of hosts that fail: each claim is checked by trying all ways to put them elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
+from ansible_collections.corral.virt.plugins.module_utils._plan.survival import unsurvived
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
+
+ROOMY = Policy(cpu_overcommit=100.0)
+
+
+def host(name: str, *residents: int, memory_mib: int = 10, domain: str = "", **more: t.Any) -> Host:
+    """With guests of these sizes."""
+    guests = tuple(Guest(f"{name}{n}", 0, size) for n, size in enumerate(residents))
+    return Host(name, 8, memory_mib, memory_used_mib=sum(residents), residents=guests, domain=domain, **more)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "losses", "words"),
+    [
+        ([host("a", 5), host("b", 5)], 1, ""),
+        ([host("a", 6), host("b", 5)], 1, "the loss of a would leave a0 (0 vcpus, 6 MiB) without a hypervisor"),
+        ([host("a", 5, 5), host("b", 2)], 1, "the loss of a would leave a1 (0 vcpus, 5 MiB) without"),
+        ([host("a", 4, 4), host("b", 4), host("c", 4)], 1, ""),
+        ([host("a", 4, 4), host("b", 4), host("c", 4)], 2, "the loss of a and b would leave"),
+        ([host("a", 4), host("b", 4), host("c")], 0, ""),
+        ([host("a")], 1, ""),
+        ([host("a", 1)], 1, "the loss of a would leave a0"),
+        ([host("a", 4, domain="r1"), host("b", 4, domain="r1"), host("c", 1, domain="r2")], 1, ""),
+        ([host("a", 5, domain="r1"), host("b", 5, domain="r1"), host("c", 1, domain="r2")], 1, "the loss of r1 would"),
+        ([host("a", 5), host("b", 5, maintenance="new fan")], 1, "the loss of a would leave a0"),
+    ],
+)
+def test_losses(hosts: list[Host], losses: int, words: str) -> None:
+    found = unsurvived(hosts, ROOMY, losses)
+    assert (found or "").startswith(words) and bool(found) == bool(words)
+
+
+def test_guests_that_end_with_their_host_take_no_room() -> None:
+    pinned = Guest("own", 0, 9, host="a")
+    assert unsurvived([Host("a", 8, 10, residents=(pinned,)), host("b", 5)], ROOMY, 1) is None
+
+
+def test_new_guests_leave_the_room_that_a_loss_takes() -> None:
+    """The largest are taken, and whoever is refused learns why; without the rule all are."""
+    hosts = [host("a", 2), host("b", 2), host("c", 2)]
+    guests = [Guest(f"web{n}", 0, 3) for n in range(6)]
+    policy = Policy(cpu_overcommit=100.0, losses=1)
+    placed = place(guests, hosts, policy=policy)
+    taken = [one for one in placed if one.host]
+    assert 0 < len(taken) < 6 and len([one for one in place(guests, hosts, policy=ROOMY) if one.host]) == 6
+    [refused, *_others] = [one for one in placed if not one.host]
+    assert refused.why.startswith("require_n_plus is 1, and with it the loss of ")
+    assert place(guests[::-1], hosts[::-1], policy=policy) == placed[::-1]
+    [none] = place(guests[:1], [host("a", 6), host("b", 6)], policy=policy)
+    assert none.host is None and "the loss of a would leave a0" in none.why
+
+
+def fits(homeless: t.Sequence[int], rooms: t.Sequence[int]) -> bool:
+    """Whether any way to put them there is possible: all are tried."""
+    return any(
+        all(sum(size for size, at in zip(homeless, chosen) if at == index) <= room for index, room in enumerate(rooms))
+        for chosen in itertools.product(range(len(rooms)), repeat=len(homeless))
+    )
+
+
+@examples(150)
+@given(
+    st.lists(st.lists(st.integers(1, 6), max_size=3), min_size=2, max_size=3), st.lists(st.integers(1, 6), max_size=4)
+)
+def test_what_is_claimed_is_true(residents: list[list[int]], new: list[int]) -> None:
+    """After each placement, the guests of any lost host have a place on the others."""
+    hosts = [host(name, *sizes) for name, sizes in zip("abc", residents) if sum(sizes) <= 10]
+    guests = [Guest(f"web{n}", 0, size) for n, size in enumerate(new)]
+    placed = place(guests, hosts, policy=Policy(cpu_overcommit=100.0, losses=1))
+    there = {
+        one.name: [guest.memory_mib for guest in one.residents]
+        + [guest.memory_mib for guest, item in zip(guests, placed) if item.host == one.name]
+        for one in hosts
+    }
+    if any(item.host for item in placed):
+        for lost in there:
+            assert fits(there[lost], [10 - sum(sizes) for name, sizes in there.items() if name != lost])
