@@ -68,6 +68,8 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "vcpus": _number(item["vcpus"]["current"]),
         "cpu_percent": _number(item.get("cpu_percent")),
         "memory_mib": _number(item["memory"]["current_mib"]),
+        "memory_maximum_mib": _number(item["memory"].get("maximum_mib")),
+        "autostart": bool(item.get("autostart")),
         "disks": [_disk(disk) for disk in item["disks"]],
         "interfaces": [_interface(nic) for nic in item["interfaces"]],
         "graphics": [

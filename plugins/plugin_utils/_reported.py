@@ -148,7 +148,7 @@ def host(
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         networks=_names(info, "networks", lambda network: network.get("active", True)),
         pools=_names(info, "pools", lambda pool: pool["active"]),
-        disk_left_mib=counting.disk_left(info["pools"]),
+        disk_left_mib=counting.disk_left(info["pools"] or ()),
         machines=_offered(info.get("machines")),
         cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),
         groups=None if counting.groups is None else counting.groups.get(name, frozenset()),

@@ -31,6 +31,7 @@ SPEAKING = frozenset(
         "virt_migrations",
         "virt_place",
         "virt_report",
+        "virt_simulate",
         "virt_state",
     }
 )

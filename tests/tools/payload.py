@@ -28,6 +28,7 @@ ON_THE_CONTROLLER = frozenset(
         "virt_known_hosts",
         "virt_place",
         "virt_report",
+        "virt_simulate",
     }
 )
 

@@ -27,7 +27,7 @@ def test_the_files_are_as_the_catalogue() -> None:
 
 
 def test_every_action_that_is_a_job_has_a_job_template() -> None:
-    assert set(_actions.names()) - set(SURVEYS) == {"awx_setup", "console_server", "from_salt", "import"}
+    assert set(_actions.names()) - set(SURVEYS) == {"awx_setup", "console_server", "from_salt", "import", "simulate"}
 
 
 @NAMED

@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing
 
-__all__ = ["most", "unsurvived"]
+__all__ = ["most", "unsurvived", "with_guests"]
 
 
 def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | None:
@@ -53,18 +53,18 @@ def most(
     """How many of these guests, from the first, can be added so that such losses are survived, and what is against
     more.
     """
-    why = unsurvived(_with(hosts, placed), policy, losses)
+    why = unsurvived(with_guests(hosts, placed), policy, losses)
     if why is None:
         return len(placed), None
     low, high = 0, len(placed)  # the largest number that is known to do, and the smallest that is known not to
     while high - low > 1:
         middle = (low + high) // 2
-        found = unsurvived(_with(hosts, placed[:middle]), policy, losses)
+        found = unsurvived(with_guests(hosts, placed[:middle]), policy, losses)
         low, high, why = (middle, high, why) if found is None else (low, middle, found)
     return low, why
 
 
-def _with(hosts: t.Sequence[Host], placed: t.Iterable[tuple[Guest, str]]) -> list[Host]:
+def with_guests(hosts: t.Sequence[Host], placed: t.Iterable[tuple[Guest, str]]) -> list[Host]:
     """The hosts once these guests are there."""
     added: dict[str, list[Guest]] = {}
     for guest, name in placed:

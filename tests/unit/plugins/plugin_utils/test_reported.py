@@ -73,6 +73,11 @@ def test_every_guest_counts_when_that_is_asked_for() -> None:
     assert (host.vcpus_used, host.memory_used_mib) == (8, 4096)
 
 
+def names(*words: str) -> frozenset[str]:
+    """As hosts have them."""
+    return frozenset(words)
+
+
 def test_rules_of_a_cluster() -> None:
     """Reserve by host, overhead of each guest that holds memory, room in pools, groups and failure domains."""
     rules = {
@@ -113,16 +118,12 @@ def test_rules_of_a_cluster() -> None:
     }
     host = _reported.host("h1", info, counting=counting)
     assert (host.memory_mib, host.memory_used_mib, host.vcpus_used) == (16384 - 2048, 1024 + 64, 2)
-    assert (host.apart, host.together) == (frozenset({"a", "b"}), frozenset({"c"}))
-    assert (host.networks, host.machines, host.cpu_models) == (
-        frozenset({"lan"}),
-        frozenset({"q35"}),
-        frozenset({"EPYC"}),
-    )
-    assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, frozenset({"rack", "ssd"}), "r1")
+    assert (host.apart, host.together) == (names("a", "b"), names("c"))
+    assert (host.networks, host.machines, host.cpu_models) == (names("lan"), names("q35"), names("EPYC"))
+    assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, names("rack", "ssd"), "r1")
     assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
     other = _reported.host("h2", info, counting=counting)
-    assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", frozenset({"ssd"}))
+    assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", names("ssd"))
     plain = _reported.host("h1", info)
     assert (plain.memory_used_mib, plain.disk_left_mib, plain.groups) == (1024, {}, None)
 

@@ -1,0 +1,166 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answer "what if" for a cluster that a file describes, on the controller."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._plan import placement, simulation
+from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+
+OPTIONS: dict[str, t.Any] = {
+    **{name: spec for name, spec in _reported.OPTIONS.items() if name != "hosts"},
+    "cluster": {"type": "path", "required": True},
+    "lose": {"type": "list", "elements": "str", "default": []},
+    "add": {"type": "list", "elements": "dict", "default": []},
+    "fill": {"type": "dict"},
+}
+_TOLD = 10  # guests of one kind in the text
+
+
+class ActionModule(ActionBase):
+    """Pure computation: no hypervisor is asked."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The outcome, also as a text on the terminal."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _checked, options = self.validate_argument_spec(OPTIONS)
+        try:
+            outcome = _simulated(options)
+        except VirtError as error:
+            raise AnsibleActionFail(printable(str(error))) from error
+        lines = [printable(line) for line in _lines(outcome, options)]
+        for line in lines:
+            _terminal.say(line)
+        return {
+            **result,
+            "changed": False,
+            "moved": {one.guest: one.host for one in outcome.moved if one.host},
+            "homeless": _without(outcome.moved),
+            "added": {one.guest: one.host for one in outcome.added if one.host},
+            "refused": _without(outcome.added),
+            "fits": outcome.count,
+            "limit": outcome.limit,
+            "hosts": {host.name: _figures(host) for host in outcome.hosts},
+            "text": "\n".join(lines),
+        }
+
+
+def _simulated(options: t.Mapping[str, t.Any]) -> simulation.Outcome:
+    """Raises BadInput, and Failed where the file cannot be read."""
+    path = options["cluster"]
+    if not os.path.isfile(path):
+        raise BadInput(f"cluster: there is no file {path}")
+    described = _cluster.parsed(configuration.read(path), path)
+    domains = {host["name"]: str(host["domain"]) for host in described if host.get("domain")}
+    rules = {**options["rules"], "failure_domains": {**domains, **(options["rules"].get("failure_domains") or {})}}
+    counting = _reported.Counting.of(rules, _cluster.groups(described))
+    infos = _cluster.infos(described)
+    hosts = [
+        _reported.host(name, info, all_defined=options["all_defined"], counting=counting)
+        for name, info in infos.items()
+    ]
+    lost = _lost(options["lose"], hosts)
+    add = _wanted(options["add"], "add", counting.overhead_mib)
+    kinds = _wanted([{"name": "more", **options["fill"]}], "fill", counting.overhead_mib) if options["fill"] else []
+    there = {name for host in hosts for name in host.guests}
+    if taken := sorted(guest.name for guest in add if guest.name in there):
+        raise BadInput(f"add: the cluster already has {', '.join(taken)}; choose other names")
+    fill = kinds[0] if kinds else None
+    return simulation.simulate(hosts, _reported.policy(options), lose=lost, add=add, fill=fill)
+
+
+def _lost(names: t.Sequence[str], hosts: t.Sequence[placement.Host]) -> set[str]:
+    """Hosts by their names, or by those of their failure domains; raises BadInput."""
+    known = {host.name for host in hosts} | {host.domain for host in hosts if host.domain}
+    if unknown := [name for name in names if name not in known]:
+        raise BadInput(f"lose: the cluster has no hypervisor or failure domain {', '.join(unknown)}")
+    return {host.name for host in hosts if host.name in names or host.domain in names}
+
+
+def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib: int) -> list[placement.Guest]:
+    """Guests, as many of each as its `count` says; raises BadInput with every problem."""
+    found: list[placement.Guest] = []
+    problems: list[str] = []
+    for item in items:
+        count = item.get("count", 1)
+        try:
+            guest = _needs.of({key: value for key, value in item.items() if key != "count"})
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise BadInput(f"{option}: count of {guest.name} must be a number above zero")
+            if not guest.vcpus or not guest.memory_mib:
+                raise BadInput(f"{option}: {guest.name} requires vcpus and memory, for example vcpus=2 memory=2GiB")
+        except BadInput as error:
+            problems += error.problems
+            continue
+        guest = dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib)
+        names = [f"{guest.name}-{number}" for number in range(1, count + 1)] if "count" in item else [guest.name]
+        found += [dataclasses.replace(guest, name=name) for name in names]
+    names = [guest.name for guest in found]
+    problems += [f"{option}: {name} is given twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def _without(placed: t.Sequence[placement.Placement]) -> dict[str, str]:
+    """Guests without a host, and why."""
+    return {one.guest: printable(one.why) for one in placed if one.host is None}
+
+
+def _figures(host: placement.Host) -> dict[str, t.Any]:
+    return {
+        "guests": len(host.residents),
+        "vcpus_used": host.vcpus_used,
+        "cpus": host.cpus,
+        "memory_used_mib": host.memory_used_mib,
+        "memory_mib": host.memory_mib,
+    }
+
+
+def _lines(outcome: simulation.Outcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """What happens, step by step, and the hosts at the end."""
+    if options["lose"]:
+        yield f"loss of {', '.join(options['lose'])}: {_counted(outcome.moved, 'find room elsewhere')}"
+        yield from _reasons(_without(outcome.moved))
+    if options["add"]:
+        yield f"added: {_counted(outcome.added, 'are placed')}"
+        yield from _reasons(_without(outcome.added))
+    if outcome.count is not None:
+        yield f"fill: {outcome.count} more guests fit; the next one does not: {outcome.limit}"
+    rows = [("HOST", "GUESTS", "VCPUS", "MEMORY MIB"), *map(_row, outcome.hosts)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(host: placement.Host) -> tuple[str, str, str, str]:
+    used = f"{host.memory_used_mib} of {host.memory_mib}"
+    return host.name, str(len(host.residents)), f"{host.vcpus_used} on {host.cpus} cpus", used
+
+
+def _counted(placed: t.Sequence[placement.Placement], what: str) -> str:
+    return f"{sum(one.host is not None for one in placed)} of {len(placed)} guests {what}"
+
+
+def _reasons(without: t.Mapping[str, str]) -> t.Iterator[str]:
+    """Guests with the same reason in one line."""
+    alike: dict[str, list[str]] = {}
+    for name, why in without.items():
+        alike.setdefault(why, []).append(name)
+    for why, names in alike.items():
+        more = f" and {len(names) - _TOLD} more" if names[_TOLD:] else ""
+        yield f"  {', '.join(names[:_TOLD])}{more}: {why}"

@@ -1,0 +1,81 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest needs of its host, from its options. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+
+__all__ = ["OWN", "of"]
+
+OWN = ("host", "apart", "together", "prefer", "host_groups")  # of a guest, for its placement alone
+_DISK = "8GiB"  # of a guest whose disks are not given
+
+
+def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
+    """The images that it is made from, with what each is for."""
+    disks = item.get("disks")
+    for what, of in [
+        ("image", item),
+        *((f"disk {disk.get('name')}", disk) for disk in disks or () if isinstance(disk, dict)),
+    ]:
+        if of.get("image"):
+            yield what, of["image"]
+
+
+def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
+    """The guest; raises BadInput."""
+    name = (_units.check_given_name if exists else _units.check_name)(item.get("name"), what="guest name")
+    vcpus, memory = item.get("vcpus"), item.get("memory")
+    vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
+    memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory
+    for what, image in _images(item):
+        _units.check_image(image, what=f"{what} of {name}")
+    # Other runs know these groups by tags, so they are spelt as such: texts, and names.
+    words = {
+        option: frozenset(_units.check_name(word, what=f"{option} of {name}") for word in _words(item.get(option)))
+        for option in ("apart", "together")
+    }
+    interfaces = item.get("interfaces") or item.get("networks")
+    bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
+    disks = item.get("disks")
+    local = [{"size": _DISK}] if disks is None else [disk for disk in disks if not any(map(disk.get, PLACES))]
+    cpu = item.get("cpu")
+    models = [cpu["model"]] if isinstance(cpu, dict) and cpu.get("model") else []
+    return placement.Guest(
+        name=name,
+        vcpus=int(vcpus or 0),
+        memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
+        host=item.get("host"),
+        apart=words["apart"],
+        together=words["together"],
+        prefer=frozenset(_words(item.get("prefer"))),
+        bridges=frozenset(bridges),
+        networks=frozenset(nic["network"] for nic in interfaces or () if nic.get("network")),
+        pools=frozenset(disk.get("pool") or POOL for disk in local),
+        disks=_sizes(local, name),
+        machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
+        cpu_models=frozenset(models),
+        groups=frozenset(_words(item.get("host_groups"))),
+    )
+
+
+def _words(value: t.Any) -> list[str]:
+    """One word, or a list of them."""
+    return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
+
+
+def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:
+    """MiB by pool of those disks whose size is given."""
+    sizes: dict[str, int] = {}
+    for disk in disks:
+        if disk.get("size"):
+            pool = disk.get("pool") or POOL
+            sizes[pool] = sizes.get(pool, 0) + _units.kib_of(disk["size"], what=f"disk size of {name}") // 1024
+    return tuple(sorted(sizes.items()))

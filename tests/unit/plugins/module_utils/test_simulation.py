@@ -1,0 +1,48 @@
+"""What if: hosts are lost, guests added, and what is left filled."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
+
+
+def host(name: str, *sizes: int, memory_mib: int = 100, cpus: int = 8) -> Host:
+    """With running guests of these sizes."""
+    guests = tuple(Guest(f"{name}-{size}", 1, size, uuid=f"{name}{size}") for size in sizes)
+    return Host(name, cpus, memory_mib, len(guests), sum(sizes), residents=guests)
+
+
+def test_guests_of_a_lost_host_find_room_or_not() -> None:
+    found = simulate([host("a", 60, 30), host("b", 50), host("c", 65)], Policy(), lose=["a"])
+    assert {one.guest: one.host for one in found.moved} == {"a-60": None, "a-30": "b"}
+    assert [one.why.startswith("it needs 1 vcpus and 60 MiB") for one in found.moved] == [True, False]
+    assert {one.name: (one.memory_used_mib, len(one.residents)) for one in found.hosts} == {"b": (80, 2), "c": (65, 1)}
+
+
+def test_added_guests_come_after_those_that_lost_their_host() -> None:
+    add = [Guest("new", 1, 45)]
+    assert [one.host for one in simulate([host("a", 40), host("b", 50)], Policy(), add=add).added] == ["a"]
+    found = simulate([host("a", 40), host("b", 50)], Policy(), lose=["a"], add=add)
+    assert ([one.host for one in found.moved], [one.host for one in found.added]) == (["b"], [None])
+
+
+def test_filled_until_one_is_refused() -> None:
+    hosts = [host("a", 40), host("b", 50), host("c", 10, cpus=1)]
+    found = simulate(hosts, Policy(cpu_overcommit=4.0), fill=Guest("more", 1, 20))
+    assert found.count == 3 + 2 + 3 and "no hypervisor fits" in found.limit
+    assert [len(one.residents) for one in found.hosts] == [4, 3, 4]
+    none = simulate(hosts, Policy(), fill=Guest("more", 1, 500))
+    assert none.count == 0 and "no hypervisor fits" in none.limit
+    apart = simulate(hosts, Policy(), fill=Guest("more", 1, 20, apart=frozenset({"db"})))
+    assert apart.count == 3 and "stay apart" in apart.limit
+
+
+def test_the_room_for_a_next_loss_is_not_filled() -> None:
+    """Guests that lost their host come back all the same."""
+    hosts = [host("a", 40), host("b", 40), host("c", 40)]
+    policy = Policy(cpu_overcommit=100.0, losses=1)
+    found = simulate(hosts, policy, fill=Guest("more", 1, 10))
+    assert found.count and sum(one.memory_used_mib for one in found.hosts) <= 200
+    assert "require_n_plus is 1" in found.limit
+    two = simulate(hosts[:2], policy, lose=["a"])
+    assert [one.host for one in two.moved] == ["b"]

@@ -1,0 +1,100 @@
+"""A cluster as a text: what query writes, what people write, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _report_data, _reported
+
+WRITTEN = """
+hosts:
+  - name: h1
+    cpus: 8
+    memory_mib: 16384
+    bridges: [br0]
+    groups: [ssd]
+    guests:
+      - {name: web1, vcpus: 2, memory_mib: 2048, tags: [apart-web]}
+      - {name: idle, vcpus: 2, memory_mib: 1024, state: shutdown}
+  - {name: h2, cpus: 8, memory_mib: 16384, maintenance: new fan}
+"""
+
+
+def test_a_text_written_by_hand() -> None:
+    hosts = _cluster.parsed(WRITTEN, "c.yml")
+    infos = _cluster.infos(hosts)
+    first, second = (_reported.host(name, info) for name, info in infos.items())
+    assert (first.memory_mib, first.memory_used_mib, first.vcpus_used) == (16384 - 512, 2048, 2)
+    assert (first.apart, first.bridges, first.pools) == (frozenset({"web"}), frozenset({"br0"}), None)
+    assert [guest.name for guest in first.residents] == ["web1"] and set(first.guests) == {"web1", "idle"}
+    assert second.maintenance == "new fan" and _cluster.groups(hosts) == {"ssd": ["h1"]}
+
+
+def test_what_the_playbook_query_writes() -> None:
+    """A host that was not reached is left out; a guest counts with the memory that it may use."""
+    guest = {
+        "name": "web1",
+        "uuid": "u1",
+        "state": "running",
+        "vcpus": {"current": 2},
+        "memory": {"current_mib": 512, "maximum_mib": 1024},
+        "disks": [],
+        "interfaces": [{"type": "bridge", "bridge": "br0"}, {"type": "network", "network": "lan"}],
+        "graphics": [],
+        "tags": ["apart-web"],
+        "autostart": True,
+    }
+    told = {"h1": {"host": {"cpus": 8, "memory_mib": 4096}, "domains": [guest]}}
+    text = json.dumps(_report_data.data("query", told, ["h2"], None))
+    [(name, info)] = _cluster.infos(_cluster.parsed(text, "c.json")).items()
+    [resident] = _reported.host(name, info).residents
+    assert (name, resident.memory_mib, resident.vcpus, resident.uuid) == ("h1", 1024, 2, "u1")
+    assert (resident.bridges, resident.apart) == (frozenset({"br0"}), frozenset({"web"}))
+    assert info["guests"][0]["autostart"] is True
+
+
+HOST: dict[str, t.Any] = {"name": "h1", "cpus": 8, "memory_mib": 1024}
+
+
+@pytest.mark.parametrize(
+    ("content", "problems"),
+    [
+        ("{", ["c: is neither JSON nor YAML"]),
+        ("a: [", ["c: is neither JSON nor YAML"]),
+        ("[]", ["c: has no list hosts; write it with: ansible-playbook corral.virt.query -e format=json -e out=c"]),
+        ('{"hosts": []}', ["c: has no list hosts"]),
+        ({"hosts": ["h1"]}, ["c: hosts[0] is not a dictionary"]),
+        (
+            {"hosts": [{"name": "", "cpus": True, "memory_mib": "1GiB"}]},
+            [
+                "c: hosts[0].name must be a text",
+                "c: hosts[0].cpus must be a number above zero",
+                "c: hosts[0].memory_mib must be a number above zero",
+            ],
+        ),
+        ({"hosts": [HOST, HOST]}, ["c: host h1 is given twice"]),
+        ({"hosts": [{**HOST, "guests": 3}]}, ["c: hosts[0].guests is not a list"]),
+        (
+            {"hosts": [{**HOST, "guests": [1, {"name": "a", "vcpus": 1, "memory_mib": 1, "state": "on"}]}]},
+            [
+                "c: hosts[0].guests[0] is not a dictionary",
+                "c: hosts[0].guests[1].state is on; it must be one of running",
+            ],
+        ),
+    ],
+)
+def test_every_problem_is_told(content: t.Any, problems: list[str]) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    with pytest.raises(BadInput, match="c: ") as refused:
+        _cluster.parsed(text, "c")
+    assert len(refused.value.problems) == len(problems)
+    assert all(found.startswith(wanted) for found, wanted in zip(refused.value.problems, problems, strict=True))
+
+
+def test_yaml_makes_no_objects() -> None:
+    with pytest.raises(BadInput, match="neither JSON nor YAML"):
+        _cluster.parsed("hosts: !!python/object/apply:os.getcwd []", "c")
