@@ -282,7 +282,7 @@ def test_a_slow_request_ends(site: tuple[Site, TestClient], monkeypatch: pytest.
     monkeypatch.setattr(answers, "BODY_S", 0.1)
 
     async def dribble() -> int:
-        statuses = []
+        statuses: list[int] = []
 
         async def receive() -> dict[str, t.Any]:
             await asyncio.sleep(0.05)
