@@ -25,11 +25,12 @@ from starlette.websockets import WebSocket
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 
-from . import assets, consoles, rights
+from . import assets, consoles, live, rights
 from .accounts import Accounts, User
 from .config import Config
 from .database import Database
 from .guard import Guard
+from .history import History
 from .sessions import Session, Sessions
 from .store import Store
 from .stream import Feed
@@ -59,7 +60,10 @@ class Site:
         self.accounts = Accounts(database)
         self.sessions = Sessions(database, idle_s=config.session_idle_s, longest_s=config.session_longest_s)
         self.tickets = Tickets()
-        self.watchers = {name: Watcher(name, host.uri, store) for name, host in config.hosts.items()}
+        self.history = History(config.database.with_name("history.db"))
+        self.watchers = {
+            name: Watcher(name, host.uri, store, history=self.history) for name, host in config.hosts.items()
+        }
         self.assets = assets.load(config.libraries)
         self.by_address, self.by_name = Throttle(20, 300), Throttle(30, 300)
         self.streams: dict[str, int] = {}
@@ -273,7 +277,7 @@ async def _counted(site: Site, digest: str, messages: t.AsyncIterator[str]) -> t
             del site.streams[digest]
 
 
-async def _asked(ask: t.Callable[[], dict[str, t.Any]]) -> Response:
+async def _asked(ask: t.Callable[[], t.Any]) -> Response:
     """The answer of a host."""
     try:
         return _answer(await asyncio.wait_for(run_in_threadpool(ask), _ASK_S))
@@ -299,6 +303,14 @@ async def guest(site: Site, request: Request, _session: Session) -> Response:
     if site.store.get(f"guest/{name}/{uuid}") is None or name not in site.watchers:
         return _error(404, "there is no such guest")
     return await _asked(functools.partial(site.watchers[name].guest, uuid))
+
+
+def _live(ask: t.Callable[[live.Live, Request], t.Any]) -> t.Callable[[Request], t.Awaitable[Response]]:
+    @with_session
+    async def handle(site: Site, request: Request, _session: Session) -> Response:
+        return await _asked(functools.partial(ask, site, request))
+
+    return handle
 
 
 @with_session
@@ -375,6 +387,7 @@ def application(config: Config) -> Starlette:
             Route("/api/events", events),
             Route("/api/hosts/{host}", host),
             Route("/api/hosts/{host}/guests/{uuid}", guest),
+            *(Route(path, _live(ask)) for path, ask in live.ROUTES.items()),
             Route("/api/tickets", ticket, methods=["POST"]),
             WebSocketRoute("/api/console", console),
         ],

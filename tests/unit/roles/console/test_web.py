@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient, WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
-from ansible_collections.corral.virt.roles.console.files.corral_console import web
+from ansible_collections.corral.virt.roles.console.files.corral_console import history, live, web
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import Config, Host
 from ansible_collections.corral.virt.roles.console.files.corral_console.guard import HEADERS
 
@@ -83,7 +83,16 @@ def get_ticket(client: TestClient, kind: str = "vnc", uuid: str = GUEST) -> tupl
     return answer.status_code, answer.json()
 
 
-PRIVATE = ("/api/events", "/api/sessions", "/api/hosts/hyper1", f"/api/hosts/hyper1/guests/{GUEST}")
+PRIVATE = (
+    "/api/events",
+    "/api/sessions",
+    "/api/hosts/hyper1",
+    f"/api/hosts/hyper1/guests/{GUEST}",
+    f"/api/targets?guest={GUEST}",
+    "/api/history/hyper1",
+    f"/api/history/hyper1/{GUEST}",
+    "/api/images",
+)
 PRIVATE_POSTS = ("/api/logout", "/api/sessions/end", "/api/tickets")
 
 
@@ -91,13 +100,26 @@ def test_nothing_without_a_session(site: tuple[web.Site, TestClient]) -> None:
     _site, client = site
     known = {route.path for route in client.app.routes}  # type: ignore[attr-defined]
     free = {"/", "/static/{path:path}", "/api/login", "/api/me", "/api/console"}
-    shapes = {"/api/hosts/{host}", "/api/hosts/{host}/guests/{uuid}", *PRIVATE[:2], *PRIVATE_POSTS}
+    shapes = {"/api/hosts/{host}", "/api/hosts/{host}/guests/{uuid}", *PRIVATE[:2], *PRIVATE_POSTS, *live.ROUTES}
     assert known == free | shapes, "a new route is either free, or tested here"
-    assert [client.get(path).status_code for path in PRIVATE] == [401] * 4
+    assert [client.get(path).status_code for path in PRIVATE] == [401] * len(PRIVATE)
     assert [client.post(path, json={}).status_code for path in PRIVATE_POSTS] == [401] * 3
     assert client.get("/api/me").json() == {}
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(f"{SOCKET}?ticket=x"):
         pass
+
+
+def test_targets_history_and_images_of_the_live_state(site: tuple[web.Site, TestClient]) -> None:
+    server, client = site
+    log_in(client)
+    (target,) = client.get(f"/api/targets?guest={GUEST}").json()
+    assert target == {"host": "hyper1", "refusal": "test is there"}
+    assert client.get("/api/targets?guest=nobody").status_code == 404
+    server.history.add([history.Sample(GUEST, 12.5)])
+    assert client.get(f"/api/history/hyper1/{GUEST}?span=hour").json()["cpu"] == [12.5]
+    assert client.get(f"/api/history/hyper1/{GUEST}?span=year").status_code == 404
+    assert client.get("/api/history/hyper9").status_code == 404
+    assert client.get("/api/images").json() == []
 
 
 def test_every_answer_has_the_headers(site: tuple[web.Site, TestClient]) -> None:
