@@ -37,8 +37,8 @@ export function Guest({ host, uuid }) {
     ${guest.title && html`<p class="quiet">${guest.title}</p>`}
     <${Progress} guest=${guest} job=${jobOf(uuid)} />
     ${runs && html`<div class="bars wide"><${Bar} label="CPU" value=${cpu} detail=${`of ${plural(guest.vcpus, "vCPU")}`} /><${Bar} label="Memory" value=${used} detail=${`of ${memory(guest.memory_mib)}`} /></div>`}
-    ${answer.value ? html`<${GuestFacts} guest=${guest} found=${answer.value} />` : html`<${Waiting} answer=${answer} />`}
     <${Graphs} path=${`/api/history/${encodeURIComponent(host)}/${uuid}`} />
+    ${answer.value ? html`<${GuestFacts} guest=${guest} found=${answer.value} />` : html`<${Waiting} answer=${answer} />`}
     <${JobsOf} query=${`&guest=${uuid}`} fits=${(job) => job.guests?.some((each) => each.uuid === uuid)} />`;
 }
 

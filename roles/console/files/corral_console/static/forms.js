@@ -53,14 +53,17 @@ export function Plan({ job }) {
     ${!moves.length && lines.length > 0 && html`<pre class="report" tabindex="0">${lines.join("\n")}</pre>`}`;
 }
 
+const structured = (argument) => argument.type === "dict" || (argument.type === "list" && argument.elements === "dict");
+
 // Text of a field -> value of an argument; undefined: not given.
 function valueOf(argument, given) {
   if (argument.type === "bool") return given === "" ? undefined : given === "yes";
   const text = String(given ?? "").trim();
   if (!text) return undefined;
   if (argument.type === "int" || argument.type === "float") return Number(text);
+  if (structured(argument) || /^[[{]/.test(text)) return JSON.parse(text);
   if (argument.type === "list") return text.split(/[\s,]+/).filter(Boolean);
-  if (argument.type === "dict" || argument.type === "raw") return JSON.parse(text);
+  if (argument.type === "raw" && /^\d+$/.test(text)) return Number(text);
   return text;
 }
 
@@ -76,7 +79,7 @@ export function valuesOf(names, form) {
       if (typeof value === "number" && argument.minimum !== undefined && argument.minimum !== null && value < argument.minimum) problems[argument.name] = `must be at least ${argument.minimum}`;
       if (typeof value === "number" && argument.maximum !== undefined && argument.maximum !== null && value > argument.maximum) problems[argument.name] = `must be at most ${argument.maximum}`;
     } catch {
-      problems[argument.name] = 'must be JSON, for example {"name": "value"}';
+      problems[argument.name] = `must be JSON, for example ${argument.type === "list" ? '[{"name": "value"}]' : '{"name": "value"}'}`;
     }
   }
   return { values, problems };
@@ -99,8 +102,8 @@ export function Field({ argument, form, set, problem, words, live, type }) {
   const normal = argument.default === undefined || argument.default === null || argument.default === "" || typeof argument.default === "object" ? "" : ` (${argument.default === true ? "yes" : argument.default === false ? "no" : argument.default})`;
   let control = html`<input ...${common} type=${type || "text"} inputmode=${argument.type === "int" ? "numeric" : undefined} list=${known.length ? `${id}-list` : undefined} autocomplete="off" autocapitalize="none" spellcheck="false" />`;
   if (fixed) control = html`<select ...${common} onChange=${common.onInput}>${!argument.required && html`<option value="">${argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>`}${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
-  else if (["dict", "raw"].includes(argument.type)) control = html`<textarea ...${common} rows="3" spellcheck="false" placeholder="JSON"></textarea>`;
-  return html`<div class=${`field${problem ? " wrong" : ""}`}><label for=${id}>${words?.label || named(argument.name)}${argument.required && html` <span class="quiet">required</span>`}</label>${control}
+  else if (structured(argument)) control = html`<textarea ...${common} rows="3" spellcheck="false" placeholder="JSON"></textarea>`;
+  return html`<div class=${`field${problem ? " wrong" : ""}`}><label for=${id}>${words?.label || named(argument.name)}${argument.required && html` <span class="quiet" aria-hidden="true">required</span>`}</label>${control}
     ${!fixed && known.length > 0 && html`<datalist id=${`${id}-list`}>${known.map((each) => html`<option value=${each}></option>`)}</datalist>`}
     <p class="help" id=${`${id}-help`}>${problem && html`<span class="bad" role="alert">${problem}. </span>`}${words?.help ?? plain(argument.description)}${!fixed && normal && ` Usual: ${normal.slice(2, -1)}.`}</p></div>`;
 }
@@ -243,7 +246,7 @@ function Create() {
     setBusy(false);
   };
   const shown = wanted === text;
-  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${HELP[argument.name]} live=${argument.name === "image" ? images : undefined} />`;
+  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${HELP[argument.name]} live=${argument.name === "image" ? images : argument.name === "guest" ? [] : undefined} />`;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>Create guest<//>
     <div class="columns">${first.map(field)}</div>
     ${all.has("cloud_init") && html`<div class="field"><label for="field-keys">SSH keys</label><textarea id="field-keys" rows="2" spellcheck="false" placeholder="ssh-ed25519 AAAA… me@example" aria-describedby="field-keys-help" onInput=${(event) => setKeys(event.target.value)}>${keys}</textarea>

@@ -24,7 +24,7 @@ function options(title, labels, unit, width) {
   return {
     width, height: 150, title: "", cursor: { drag: { x: false, y: false }, points: { size: 6 } }, legend: { live: true },
     scales: { y: { range: unit === "%" ? [0, 100] : (_plot, _low, high) => [0, Math.max(high * 1.1, 1024)] } },
-    axes: [{ ...axis, values: (_plot, marks) => marks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })) }, { ...axis, size: 76, values: (_plot, marks) => marks.map(words) }],
+    axes: [{ ...axis, size: 28, values: (_plot, marks) => marks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })) }, { ...axis, size: 76, values: (_plot, marks) => marks.map(words) }],
     series: [{ label: "Time", value: (_plot, at) => (at ? new Date(at * 1000).toLocaleTimeString() : "–") }, ...labels.map((label, index) => ({ label, stroke: index ? other : line, width: 2, points: { show: false }, value, fill: labels.length === 1 ? `color-mix(in srgb, ${line} 18%, transparent)` : undefined }))],
   };
 }

@@ -150,8 +150,8 @@ function Page({ me, lost }) {
       <span class="live" role="status">${state.connected ? html`<span class="state connected">Live</span>` : html`<span class="state unreachable">Not connected</span>`}</span>
       <nav class="account" aria-label="Account"><a href="#/sessions">${me.user}</a> <button onClick=${leave}>Log out</button></nav>
     </header>
-    <main id="main" tabindex="-1"><${Route} route=${route} filter=${filter} setFilter=${setFilter} lost=${lost} /></main>
-    <span id="drag-picture" aria-hidden="true"></span><${Above} />`;
+    <main id="main" tabindex="-1"><${Route} route=${route} filter=${filter} setFilter=${setFilter} lost=${lost} /><${Above} /></main>
+    <span id="drag-picture" aria-hidden="true"></span>`;
 }
 
 function Whole() {
