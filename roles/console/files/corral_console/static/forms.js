@@ -173,7 +173,7 @@ function ActionForm({ name, guests, hosts }) {
 }
 
 // A text that has not changed for a moment: who types is not asked about each letter.
-function useSettled(text) {
+export function useSettled(text) {
   const [settled, setSettled] = useState(text);
   const first = useRef(true);
   useEffect(() => {

@@ -2,9 +2,9 @@
 
 import { html, useEffect, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, changed, state } from "/static/server.js";
-import { begin, namesOf, possible } from "/static/actions.js";
+import { actionOf, begin, namesOf, possible } from "/static/actions.js";
 import { may } from "/static/rights.js";
-import { Check, useCheck } from "/static/forms.js";
+import { Check, Field, useCheck, useSettled, valuesOf } from "/static/forms.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
 import { memory, plural } from "/static/words.js";
 
@@ -101,7 +101,7 @@ function HostChoice({ name, refusal, chosen, choose }) {
 function Choose({ guests }) {
   const [refusals, setRefusals] = useState(null);
   const [problem, setProblem] = useState("");
-  const [chosen, setChosen] = useState("");
+  const [chosen, setChosen] = useState(null);
   const first = useRef(null);
   useEffect(() => {
     readTargets(guests).then(setRefusals, (error) => setProblem(error.message));
@@ -111,47 +111,57 @@ function Choose({ guests }) {
   }, [refusals]);
   const next = (event) => {
     event.preventDefault();
-    if (chosen) openDialog(html`<${Confirm} guests=${guests} to=${chosen} />`);
+    if (chosen !== null) openDialog(html`<${Confirm} guests=${guests} to=${chosen} />`);
   };
   const names = refusals ? [...refusals.keys()].sort((one, other) => Boolean(refusals.get(one)) - Boolean(refusals.get(other)) || one.localeCompare(other, undefined, { numeric: true })) : [];
   return html`<form onSubmit=${next}><${DialogTitle}>Migrate ${namesOf(guests)}<//>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${!refusals && !problem && html`<p class="quiet busy" role="status">Asking the hosts …</p>`}
     <fieldset class="choices" ref=${first}><legend>To which host?</legend>
-      ${names.map((name) => html`<${HostChoice} key=${name} name=${name} refusal=${refusals.get(name)} chosen=${chosen} choose=${setChosen} />`)}</fieldset>
-    <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button><button class="primary" disabled=${!chosen}>Show plan</button></div></form>`;
+      ${names.map((name) => html`<${HostChoice} key=${name} name=${name} refusal=${refusals.get(name)} chosen=${chosen} choose=${setChosen} />`)}
+      ${refusals && html`<label class="choice"><input type="radio" name="to" checked=${chosen === ""} onChange=${() => setChosen("")} /><span><b>Choose for me</b> <span class="quiet">the host that is loaded least with it</span></span></label>`}</fieldset>
+    <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button><button class="primary" disabled=${chosen === null}>Show plan</button></div></form>`;
 }
+
+const NOT_ASKED = ["guest", "to", "tag", "virt_group", "gone", "confirm", "options"];
 
 function Confirm({ guests, to }) {
   const [ready, setReady] = useState({});
+  const [form, setForm] = useState({});
   const [busy, setBusy] = useState(false);
-  const able = guests.filter((guest) => ready[guest.uuid]);
-  const waits = guests.some((guest) => ready[guest.uuid] === undefined);
+  const more = (actionOf("migrate")?.arguments || []).filter((argument) => !NOT_ASKED.includes(argument.name));
+  const { values: chosen, problems } = valuesOf(more, form);
+  const values = to ? { ...chosen, to } : chosen;
+  const about = useSettled(JSON.stringify(values));
+  const able = guests.filter((guest) => ready[guest.uuid] === about);
+  const waits = guests.some((guest) => ready[guest.uuid] === undefined) || about !== JSON.stringify(values);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
-    const { able: now } = possible("migrate", able);
-    const done = await Promise.allSettled(now.map((guest) => begin("migrate", { guests: [guest], values: { to } })));
+    const { able: now, why } = possible("migrate", able);
+    const done = await Promise.allSettled(now.map((guest) => begin("migrate", { guests: [guest], values })));
     const failed = done.filter((each) => each.status === "rejected").map((each) => each.reason.message);
     closeDialog();
-    if (failed.length < done.length) tell(`Migrating ${namesOf(now)} to ${to}.`, { link: "#/jobs", word: "Show jobs" });
+    if (failed.length < done.length) tell(`Migrating ${namesOf(now)}${to && ` to ${to}`}.`, { link: "#/jobs", word: "Show jobs" });
     failed.forEach((text) => tell(text, { bad: true }));
-    if (!now.length) tell(possible("migrate", able).why, { bad: true });
+    if (!now.length) tell(`Cannot migrate ${namesOf(able)}: ${why}`, { bad: true });
   };
   const told = (uuid, value) => setReady((known) => ({ ...known, [uuid]: value }));
-  return html`<form onSubmit=${submit}><${DialogTitle}>Migrate ${namesOf(guests)} to ${to}<//>
-    ${guests.map((guest) => html`<${Preflight} key=${guest.uuid} guest=${guest} to=${to} told=${told} many=${guests.length > 1} />`)}
+  return html`<form onSubmit=${submit} novalidate><${DialogTitle}>Migrate ${namesOf(guests)}${to && ` to ${to}`}<//>
+    ${guests.map((guest) => html`<${Preflight} key=${guest.uuid} guest=${guest} to=${to} values=${JSON.parse(about)} about=${about} told=${told} many=${guests.length > 1} />`)}
+    <details><summary>Options</summary><div class="columns">${more.map((argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} />`)}</div></details>
     <p class="quiet">${guests.some((guest) => guest.state === "running") ? "Guests keep running; each pauses for a moment at the end." : "Guests that are off move with their disks."}</p>
     <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button>
       <button class="primary" autofocus disabled=${busy || waits || !able.length}>${waits ? "Checking …" : able.length < guests.length ? `Migrate ${plural(able.length, "guest")}` : "Migrate"}</button></div></form>`;
 }
 
-function Preflight({ guest, to, told, many }) {
-  const check = useCheck("migrate", { guests: [guest], values: { to } }, `${guest.uuid} ${to}`);
+// Told is what the check was about, when it found nothing against it.
+function Preflight({ guest, to, values, about, told, many }) {
+  const check = useCheck("migrate", { guests: [guest], values }, `${guest.uuid} ${about}`);
   useEffect(() => {
-    if (!check.waits) told(guest.uuid, check.ok);
-  }, [check.waits, check.ok]);
+    told(guest.uuid, check.waits ? undefined : check.ok ? about : "");
+  }, [about, check.waits, check.ok]);
   return html`<section class="preflight" aria-label=${guest.name}>
-    <p class="route"><b>${guest.name}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to}</b></p>
+    <p class="route"><b>${guest.name}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to || "?"}</b></p>
     <${Check} check=${check} title=${many ? " " : "What travels"} /></section>`;
 }
