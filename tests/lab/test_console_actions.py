@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, hyperv
 
 pytestmark = pytest.mark.lab
 
-LAB = Site("console-actions")
+LAB = Site("conact")
 on = functools.partial(LAB.on, "hyper1")
 USERS = [
     {"name": "alice", "password": PASSWORD, "groups": ["admins"]},
@@ -45,7 +45,7 @@ TALL = {"width": 1280, "height": 1400}
 @pytest.fixture(scope="module", autouse=True)
 def console() -> Iterator[str]:
     """Its URL."""
-    with hypervisors("console-actions", hosts=2):
+    with hypervisors("conact", hosts=2):
         LAB.install(console_users=USERS, console_policy=POLICY)
         on("nft add rule inet filter input tcp dport 8443 accept")
         for name in NAMES:
