@@ -19,6 +19,7 @@ OPTIONS: dict[str, t.Any] = {
     "action": {"type": "str", "required": True},
     "arguments": {"type": "dict", "required": True},
     "results": {"type": "dict", "required": True},
+    "expected": {"type": "list", "elements": "dict"},
 }
 
 Arguments = t.Mapping[str, t.Any]
@@ -39,6 +40,8 @@ class ActionModule(ActionBase):
             answers = selection.answers(options["results"])
             hosts = _hosts(arguments, answers, task_vars or {})
             hit = selection.found(action, arguments, selection.copies(answers), hosts)
+            if options["expected"] is not None:
+                selection.check_expected(action, hit, options["expected"])
         except BadInput as error:
             raise AnsibleActionFail("; ".join(error.problems)) from error
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]

@@ -13,7 +13,19 @@ import typing as t
 
 from ansible.module_utils.common.yaml import yaml_load
 
-__all__ = ["FILE", "Action", "Argument", "action", "elsewhere", "names", "options", "role_variables", "told"]
+__all__ = [
+    "FILE",
+    "Action",
+    "Argument",
+    "action",
+    "elsewhere",
+    "names",
+    "not_offered",
+    "offered",
+    "options",
+    "role_variables",
+    "told",
+]
 
 _HERE = os.path.dirname(__file__)
 FILE = os.path.join(_HERE, "actions.yml")
@@ -90,6 +102,16 @@ def _catalogue() -> dict[str, t.Any]:
 def told() -> list[str]:
     """Arguments that virt_domain is told by the same names."""
     return list(_catalogue()["told"])
+
+
+def offered() -> list[str]:
+    """Names of the actions that the web console runs."""
+    return list(_catalogue()["offered"])
+
+
+def not_offered() -> list[str]:
+    """Arguments that it gives to none of them."""
+    return list(_catalogue()["not_offered"])
 
 
 def names() -> list[str]:

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable, templated
 
-__all__ = ["Copy", "Hosts", "answers", "copies", "found", "is_pattern"]
+__all__ = ["Copy", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
 
 _CLOCKS_APART_S = 300
 _CLOCK_END_S = 2**40
@@ -124,6 +124,25 @@ def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Co
     hit = _renamed(arguments, there, hosts) if is_rename else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
+
+
+def check_expected(action: Action, hit: t.Sequence[Copy], expected: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Raises BadInput when the guests are not those that somebody chose by sight: a name may be another guest's now."""
+    wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
+    found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
+    problems = [
+        f"cannot {action.verb} {copy.name}: the guest of that name on {copy.host} has UUID {copy.uuid} and the tags "
+        f"({', '.join(sorted(copy.tags))}), and is not the one that was chosen; look again, and repeat it"
+        for is_it, copy in found.items()
+        if is_it not in wanted
+    ]
+    problems += [
+        f"cannot {action.verb} {name}: it is not on {host} as it was when it was chosen; look again, and repeat it"
+        for name, uuid, host, _tags in sorted(wanted - found.keys(), key=str)
+        if not any(copy.uuid == uuid for copy in hit)
+    ]
+    if problems:
+        raise BadInput(printable(problems))
 
 
 def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:

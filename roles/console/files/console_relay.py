@@ -4,19 +4,25 @@
 """Open a console of a guest on this hypervisor for somebody who logs in with a key of the web console.
 
 `connect` is the forced command of that key. It runs as a user without rights and passes one request on to `serve`,
-which systemd starts as root for each connection to a socket. `serve` gets the console from libvirt: the guest needs no
-port that listens. The request names a guest by its UUID; the answer is a line, `ok` or `error: ` and the reason, and
-then the bytes of the console.
+which systemd starts as root for each connection to a socket. The request is a ticket that the console's policy process
+has signed: for this host, one guest, one kind of console, once, for seconds. `serve` gets the console from libvirt: the
+guest needs no port that listens. The answer is a line, `ok` or `error: ` and the reason, and then the bytes of the
+console.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import threading
+import time
 import typing as t
+from pathlib import Path
 from xml.etree import ElementTree
 
 try:
@@ -24,26 +30,80 @@ try:
 except ImportError:  # `connect` needs none
     libvirt = None
 
+MARK = Path("/var/lib/libvirt/corral-maintenance.json")  # readable by all
 SOCKET = "/run/corral-console-relay.sock"
-REQUEST = re.compile(r"(vnc|serial) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})( take-over)?")
+TRUST = Path("/usr/lib/corral-console/relay")  # `host`, the name of this one, and `ticket.pem`, the key that signs
+USED = Path("/run/corral-console-relay")  # a file for each ticket that was shown
+REQUEST = re.compile(r"[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{64,120}")
+_LONGEST = 2200
+_CLOCKS_APART_S = 30  # of the console's machine and this one; tickets are good for 15 seconds there
+_LIFETIME_S = 15
 _CHUNK = 65536
 _REQUEST_S = 10.0
 _URI = "qemu:///system"
+_TAG = "{urn:corral:virt:guest:1}tag"
+_NO_TICKET = "this key opens consoles with a ticket of the web console, and nothing else"
 
 Read = t.Callable[[], bytes]
 Write = t.Callable[[bytes], object]
+Ticket = dict[str, t.Any]
 
 
 class Refused(Exception):
     """Why there is no console, for people."""
 
 
-def parsed(request: str) -> tuple[str, str, bool]:
-    """Kind, UUID and whether to take the console over; raises Refused."""
-    match = REQUEST.fullmatch(request)
-    if not match:
-        raise Refused("this key opens consoles of guests, and nothing else")
-    return match[1], match[2], bool(match[3])
+def parsed(request: str, trust: Path) -> Ticket:
+    """A ticket's content, when its signature is right and it is for this host and this time; raises Refused."""
+    if not REQUEST.fullmatch(request):
+        raise Refused(_NO_TICKET)
+    text, signature = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in request.split("."))
+    if not is_signed(text, signature, trust / "ticket.pem"):
+        raise Refused("the ticket is not signed by this host's web console; run the playbook console_server")
+    ticket = json.loads(text)
+    now, host = time.time(), (trust / "host").read_text().strip()
+    if ticket["host"] != host:
+        raise Refused(f"the ticket is not for {host}")
+    if not now - _CLOCKS_APART_S < ticket["expires"] < now + _CLOCKS_APART_S + _LIFETIME_S:
+        raise Refused("the ticket has expired; when it is new, synchronise the clocks of the hosts (chrony)")
+    return t.cast(Ticket, ticket)
+
+
+def is_signed(text: bytes, signature: bytes, key: Path) -> bool:
+    """Whether it is, as OpenSSL says."""
+    number = os.memfd_create("signature")
+    try:
+        os.write(number, signature)
+        command = ["openssl", "dgst", "-sha256", "-verify", str(key), "-signature", f"/proc/self/fd/{number}"]
+        done = subprocess.run(command, input=text, pass_fds=[number], stdout=subprocess.DEVNULL, check=False)
+    finally:
+        os.close(number)
+    return done.returncode == 0
+
+
+def use(ticket: Ticket, used: Path) -> None:
+    """Raises Refused the second time. Notes of tickets that have expired are removed."""
+    limit = time.time() - 2 * (_CLOCKS_APART_S + _LIFETIME_S)
+    for note in used.iterdir():
+        try:
+            if note.stat().st_mtime < limit:
+                note.unlink()
+        except FileNotFoundError:  # another one removes it
+            continue
+    if not re.fullmatch(r"[0-9a-f]{32}", str(ticket["nonce"])):
+        raise Refused(_NO_TICKET)
+    try:
+        (used / ticket["nonce"]).touch(exist_ok=False)
+    except FileExistsError:
+        raise Refused("the ticket was used before") from None
+
+
+def check_identity(ticket: Ticket, domain: t.Any) -> None:
+    """Raises Refused when it is another guest than the policy was asked about."""
+    metadata = ElementTree.fromstring(domain.XMLDesc()).find("metadata")  # noqa: S314
+    tags = sorted({each.text or "" for each in metadata.iter(_TAG)}) if metadata is not None else []
+    if domain.name() != ticket["name"] or tags != ticket["tags"]:
+        raise Refused("the guest has another name or other tags now; open the console again")
 
 
 def carry(pairs: t.Sequence[tuple[Read, Write]]) -> None:
@@ -80,8 +140,15 @@ def to_file(number: int) -> Write:
 
 
 def connect(request: str, path: str = SOCKET) -> None:
-    """Between standard input and output and `serve`; raises Refused."""
-    parsed(request)
+    """Between standard input and output and `serve`, which judges the ticket; raises Refused.
+
+    Without a ticket, only whether the host is in maintenance is told.
+    """
+    if request == "maintenance":
+        to_file(1)(b"ok\n" + (MARK.read_bytes() if MARK.exists() else b"null"))
+        return
+    if not REQUEST.fullmatch(request):
+        raise Refused(_NO_TICKET)
     there = socket.socket(socket.AF_UNIX)
     try:
         there.connect(path)
@@ -91,22 +158,26 @@ def connect(request: str, path: str = SOCKET) -> None:
     carry([(from_file(0), there.sendall), (lambda: there.recv(_CHUNK), to_file(1))])
 
 
-def serve(here: socket.socket, uri: str = _URI) -> None:
+def serve(here: socket.socket, uri: str = _URI, trust: Path = TRUST, used: Path = USED) -> None:
     """Answer one request; raises Refused."""
     here.settimeout(_REQUEST_S)
     request = b""
-    while not request.endswith(b"\n") and len(request) < 100:
+    while not request.endswith(b"\n") and len(request) < _LONGEST:
         received = here.recv(1)  # not more: what follows is for the guest
         if not received:
             return
         request += received
-    kind, uuid, take_over = parsed(request.decode(errors="replace").rstrip("\n"))
+    ticket = parsed(request.decode(errors="replace").rstrip("\n"), trust)
+    use(ticket, used)
+    kind = ticket["kind"]
     here.settimeout(None)
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     try:
-        domain = libvirt.open(uri).lookupByUUIDString(uuid)
-        print(f"{kind} of guest {domain.name()!a} ({uuid}) opened", file=sys.stderr)  # noqa: T201
-        pairs = display(here, domain) if kind == "vnc" else serial(here, domain, take_over)
+        domain = libvirt.open(uri).lookupByUUIDString(ticket["guest"])
+        check_identity(ticket, domain)
+        who = f"{ticket['user']!a}"
+        print(f"{kind} of guest {domain.name()!a} ({ticket['guest']}) opened for {who}", file=sys.stderr)  # noqa: T201
+        pairs = display(here, domain) if kind == "vnc" else serial(here, domain, ticket["take_over"])
     except libvirt.libvirtError as error:
         raise Refused(explained(error)) from None
     here.sendall(b"ok\n")

@@ -1,11 +1,14 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the two files that the console's machine gets: `console.pyz`, a program, and `libraries.zip`, scripts of others.
+"""Make the files that the console's machine gets.
+
+`console.pyz` is the web process, `libraries.zip` the scripts of others, `collection.tar` this collection for the policy
+process, `project.tar` the site's Ansible project, and `wheels.tar` Ansible and what runs it.
 
 Runs on the controller. The same inputs make the same bytes, so that a run without news copies nothing. Packages of npm
-are taken from a directory; what is missing there is fetched with the npm client if that may be. Each must have the
-checksum that `libraries.json` pins.
+and of Python are taken from a directory; what is missing there is fetched with the npm client and with pip if that may
+be. Each must have the checksum that `libraries.json` or `wheels.json` pins.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import posixpath
 import subprocess
 import sys
@@ -23,13 +27,15 @@ import typing as t
 import zipfile
 from pathlib import Path
 
-__all__ = ["Problem", "libraries", "main", "program"]
+__all__ = ["Problem", "collection", "libraries", "main", "program", "project", "wheels"]
 
 _HERE = Path(__file__).resolve().parent
 _COLLECTION = _HERE.parents[2]
 _INSIDE = "ansible_collections/corral/virt"
 _START = b"import sys\n\nfrom corral_console.__main__ import main\n\nsys.exit(main())\n"
 _DATE = (1980, 1, 1, 0, 0, 0)
+_SHIPPED = ("galaxy.yml", "meta", "playbooks", "plugins", "roles")
+_LEFT_OUT = {"__pycache__", ".git", ".venv", ".cache", "molecule"}
 
 
 class Problem(Exception):
@@ -111,6 +117,71 @@ def _files(pin: t.Mapping[str, t.Any], content: bytes) -> t.Iterator[tuple[str, 
         raise Problem(f"{pin['package']} {pin['version']} has no {', '.join(missing)}")
 
 
+def collection() -> bytes:
+    """What playbooks of this collection need of it, as it is here."""
+    return _tar(_COLLECTION, _SHIPPED, mode=0o755)
+
+
+def project(directory: Path, names: t.Sequence[str]) -> bytes:
+    """Those of the files and directories that are there. Raises Problem."""
+    found = [name for name in names if (directory / name).exists()]
+    if not found:
+        raise Problem(f"{directory} has none of {', '.join(names)}; set console_project to your Ansible project")
+    return _tar(directory, found, mode=0o750)
+
+
+def _tar(root: Path, names: t.Sequence[str], *, mode: int) -> bytes:
+    """Regular files and directories, by name; of links, what they lead to."""
+    paths = [root / name for name in names]
+    paths += [path for each in paths if each.is_dir() for path in each.rglob("*")]
+    wanted = [path for path in sorted(paths) if not _LEFT_OUT & set(path.relative_to(root).parts)]
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in wanted:
+            entry = tarfile.TarInfo(path.relative_to(root).as_posix())
+            entry.mode = mode if path.is_dir() or path.stat().st_mode & 0o100 else mode & ~0o111
+            content = path.read_bytes() if path.is_file() else b""
+            entry.size = len(content)
+            if path.is_dir():
+                entry.type = tarfile.DIRTYPE
+            if path.is_dir() or path.is_file():
+                archive.addfile(entry, io.BytesIO(content))
+    return target.getvalue()
+
+
+def wheels(directory: Path, *, fetch: bool) -> bytes:
+    """All pinned packages of Python. Raises Problem."""
+    found, problems = [], []
+    for pin in json.loads((_HERE / "wheels.json").read_text()):
+        try:
+            found.append(_wheel(pin, directory, fetch=fetch))
+        except Problem as problem:
+            problems.append(str(problem))
+    if problems:
+        raise Problem("\n".join(problems))
+    return _tar(directory, sorted(found), mode=0o755)
+
+
+def _wheel(pin: t.Mapping[str, t.Any], directory: Path, *, fetch: bool) -> str:
+    """The name of its file, which is there and right."""
+    path, name = directory / pin["file"], f"{pin['package']}=={pin['version']}"
+    flags = ["--no-deps", "--only-binary", ":all:", "--python-version", pin["python"][0]]
+    if not path.exists():
+        if not fetch:
+            raise Problem(f"{path} is missing; make it elsewhere with: pip download {' '.join(flags)} {name}")
+        directory.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
+        done = subprocess.run([*pip, *flags, name], cwd=directory, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise Problem(
+                f"cannot fetch {name}: {done.stderr.strip()}; or set console_libraries to a directory with it"
+            )
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != pin["sha256"]:
+        raise Problem(f"{path} is not {name}: its checksum is {hashlib.sha256(content).hexdigest()}; remove the file")
+    return str(pin["file"])
+
+
 def _zip(files: t.Mapping[str, bytes]) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -130,21 +201,27 @@ def main(words: t.Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fetch", action=argparse.BooleanOptionalAction, default=False, help="fetch what is missing there"
     )
+    parser.add_argument("--project", type=Path, required=True, help="directory of the site's Ansible project")
+    parser.add_argument("--project-file", action="append", default=[], help="file or directory in it; can be repeated")
     given = parser.parse_args(words)
     try:
         made = {
             "console.pyz": program(),
             "libraries.zip": libraries(given.packages, fetch=given.fetch),
-            "libraries.json": (_HERE / "libraries.json").read_bytes(),
+            "collection.tar": collection(),
+            "project.tar": project(given.project, given.project_file),
+            "wheels.tar": wheels(given.packages, fetch=given.fetch),
         }
     except Problem as problem:
         print(problem, file=sys.stderr)  # noqa: T201
         return 2
-    given.target.mkdir(parents=True, exist_ok=True)
+    given.target.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in made.items():
         path = given.target / name
         if not path.exists() or path.read_bytes() != content:
-            path.write_bytes(content)
+            path.unlink(missing_ok=True)
+            with open(path, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+                file.write(content)
     return 0
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import secrets
 import threading
@@ -31,10 +32,10 @@ class BadUser(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """Who may look, and whether also at consoles, which are write access to a guest."""
+    """Who is logged in. What they may do, the policy says."""
 
     name: str
-    consoles: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class Accounts:
@@ -49,19 +50,36 @@ class Accounts:
     def find(self, name: str) -> User | None:
         """A user by name."""
         with self._database.open() as connection:
-            row = connection.execute("SELECT name, consoles FROM users WHERE name = ?", (name,)).fetchone()
-        return User(row["name"], bool(row["consoles"])) if row else None
+            row = connection.execute("SELECT name, groups FROM users WHERE name = ?", (name,)).fetchone()
+        return User(row["name"], tuple(json.loads(row["groups"]))) if row else None
+
+    def all(self) -> list[User]:
+        """All users, by name."""
+        with self._database.open() as connection:
+            rows = connection.execute("SELECT name, groups FROM users ORDER BY name").fetchall()
+        return [User(row["name"], tuple(json.loads(row["groups"]))) for row in rows]
+
+    def admit(self, name: str, groups: t.Sequence[str]) -> User:
+        """Somebody whom a proxy has identified: a user without a password. Of one with a password the groups stay.
+
+        Raises BadUser for what is no name.
+        """
+        if odd := [each for each in (name, *groups) if not _NAME.fullmatch(each)]:
+            raise BadUser(f"{odd[0]!a} is not a name of a user or a group")
+        self._write("INSERT OR IGNORE INTO users (name, password) VALUES (?, '')", name)
+        self._write("UPDATE users SET groups = ? WHERE name = ? AND password = ''", json.dumps(sorted(groups)), name)
+        return t.cast(User, self.find(name))
 
     def check(self, name: str, password: str, code: str = "") -> User | None:
         """The user, when both are right. It takes as long for a name that nobody has. A code is good once."""
         with self._database.open() as connection:
             row = connection.execute("SELECT * FROM users WHERE name = ?", (name,)).fetchone()
-        right = self._verify(row["password"] if row else self._nobody, password[:_LONGEST])
+        right = self._verify((row and row["password"]) or self._nobody, password[:_LONGEST])
         if not row or not right:
             return None
         if row["totp"] and not self._use_code(name, row["totp"], code):
             return None
-        return User(row["name"], bool(row["consoles"]))
+        return User(row["name"], tuple(json.loads(row["groups"])))
 
     def _verify(self, digest: str, password: str) -> bool:
         with self._hashing:
@@ -107,8 +125,9 @@ class Accounts:
         if row is None or not self._verify(row["password"], wanted["password"]):
             values["password"] = self._hasher.hash(wanted["password"]) if write else ""
             steps.append(f"set the password of user {name}" if row else f"add user {name}")
-        for field, value in (("totp", wanted.get("totp") or ""), ("consoles", int(wanted.get("consoles", False)))):
-            if (row[field] if row else type(value)()) != value:
+        groups = json.dumps(sorted(wanted.get("groups") or []))
+        for field, value, empty in (("totp", wanted.get("totp") or "", ""), ("groups", groups, "[]")):
+            if (row[field] if row else empty) != value:
                 values[field] = value
                 steps.append(f"set {field} of user {name}")
         if write and values:
@@ -132,7 +151,7 @@ def _problems(wanted: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     name = str(wanted.get("name", ""))
     if not _NAME.fullmatch(name):
         yield f"{name!a} is not a user name: use up to 64 letters, digits and . _ @ + -"
-    if unknown := sorted(wanted.keys() - {"name", "password", "totp", "consoles", "state"}):
+    if unknown := sorted(wanted.keys() - {"name", "password", "totp", "groups", "state"}):
         yield f"user {name!a}: {', '.join(unknown)} is not an option"
     if wanted.get("state", "present") not in ("present", "absent"):
         yield f"user {name!a}: state must be present or absent"
@@ -140,5 +159,6 @@ def _problems(wanted: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield f"user {name!a}: password must have {_SHORTEST} to {_LONGEST} characters"
     if wanted.get("totp") and not _SECRET.fullmatch(str(wanted["totp"])):
         yield f"user {name!a}: totp must be a base32 secret of 24 characters or more"
-    if not isinstance(wanted.get("consoles", False), bool):
-        yield f"user {name!a}: consoles must be true or false"
+    groups = wanted.get("groups") or []
+    if not isinstance(groups, list) or not all(isinstance(each, str) and _NAME.fullmatch(each) for each in groups):
+        yield f"user {name!a}: groups must be a list of names"

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Users and sessions in SQLite: what must survive a restart, and can be read with `sqlite3`."""
+"""Users, sessions, tokens and the audit in SQLite: what must survive a restart, and can be read with `sqlite3`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCHEMA = (
         password TEXT NOT NULL,
         totp TEXT NOT NULL DEFAULT '',
         totp_used INTEGER NOT NULL DEFAULT 0,
-        consoles INTEGER NOT NULL DEFAULT 0
+        groups TEXT NOT NULL DEFAULT '[]'
     )
     """,
         """
@@ -34,6 +34,17 @@ _SCHEMA = (
         agent TEXT NOT NULL
     )
     """,
+        """
+    CREATE TABLE tokens (
+        digest TEXT PRIMARY KEY,
+        user TEXT NOT NULL REFERENCES users(name) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        used INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+        "CREATE TABLE audit (id INTEGER PRIMARY KEY, time INTEGER NOT NULL, line TEXT NOT NULL)",
     ),
 )
 

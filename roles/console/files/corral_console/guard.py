@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["HEADERS", "Guard"]
 
-_LARGEST = 16 * 1024
+_LARGEST = 64 * 1024  # of a request; the largest ones have documents for cloud-init
 _POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
@@ -63,7 +63,7 @@ class Guard:
             return 421, "this server has another name; add the name to console_names"
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
             return 0, ""
-        if headers.get("origin", "").lower() != f"https://{host}":
+        if not _is_program(headers) and headers.get("origin", "").lower() != f"https://{host}":
             return 403, "the request comes from another site"
         if scope["type"] == "http" and not headers.get("content-type", "").startswith("application/json"):
             return 415, "the request must be JSON"
@@ -91,6 +91,13 @@ class Guard:
 
     def _refuse(self, status: int, problem: str) -> JSONResponse:
         return JSONResponse({"error": problem}, status)
+
+
+def _is_program(headers: Headers) -> bool:
+    """With a token, which no browser adds to a request by itself; a page of another site cannot set that header."""
+    return headers.get("authorization", "")[:7].lower() == "bearer " and not any(
+        each in headers for each in ("origin", "cookie")
+    )
 
 
 def _with_headers(send: Send) -> Send:

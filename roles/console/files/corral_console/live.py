@@ -17,6 +17,7 @@ from . import targets
 from .history import SPANS, History
 from .images import merged
 from .store import Store, Value
+from .view import View
 from .watch import Watcher
 
 __all__ = ["ROUTES", "Live"]
@@ -33,15 +34,12 @@ class Live(t.Protocol):
     history: History
 
 
-def _by_name(live: Live) -> dict[str, Value]:
-    return {str(host["name"]): host for host in live.store.below("host/").values()}
-
-
-def _targets(live: Live, request: Request) -> list[dict[str, str | None]]:
+def _targets(live: Live, view: View, request: Request) -> list[dict[str, str | None]]:
     uuids = request.query_params.getlist("guest")[:_MOST_GUESTS]
     cards = list(live.store.below("guest/").values())
-    hosts = _by_name(live)
-    return targets.targets([_needs(live, cards, hosts, uuid) for uuid in uuids], hosts, cards)
+    hosts = {str(host["name"]): host for host in live.store.below("host/").values()}
+    needs = [_needs(live, [card for card in cards if view.guest(card)], hosts, uuid) for uuid in uuids]
+    return [each for each in targets.targets(needs, hosts, cards) if view.host(str(each["host"]))]
 
 
 def _needs(live: Live, cards: t.Sequence[Value], hosts: t.Mapping[str, Value], uuid: str) -> targets.Needs:
@@ -53,16 +51,17 @@ def _needs(live: Live, cards: t.Sequence[Value], hosts: t.Mapping[str, Value], u
     return targets.guest_needs(card, live.watchers[card["host"]].guest(uuid), hosts[card["host"]].get("pools", ()))
 
 
-def _guest_history(live: Live, request: Request) -> dict[str, t.Any]:
+def _guest_history(live: Live, view: View, request: Request) -> dict[str, t.Any]:
     name, uuid = request.path_params["host"], request.path_params["uuid"]
-    if live.store.get(f"guest/{name}/{uuid}") is None:
+    found = live.store.get(f"guest/{name}/{uuid}")
+    if found is None or not view.guest(found):
         raise NotFound("there is no such guest")
     return live.history.read(uuid, _span(request))
 
 
-def _host_history(live: Live, request: Request) -> dict[str, t.Any]:
+def _host_history(live: Live, view: View, request: Request) -> dict[str, t.Any]:
     name = request.path_params["host"]
-    if name not in live.watchers:
+    if name not in live.watchers or not view.host(name):
         raise NotFound("there is no such host")
     return live.history.read(f"host/{name}", _span(request))
 
@@ -74,7 +73,7 @@ def _span(request: Request) -> str:
     return span
 
 
-def _images(live: Live, _request: Request) -> list[dict[str, t.Any]]:
+def _images(live: Live, view: View, _request: Request) -> list[dict[str, t.Any]]:
     """Of the hosts that answer."""
 
     def volumes(watcher: Watcher) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
@@ -82,11 +81,12 @@ def _images(live: Live, _request: Request) -> list[dict[str, t.Any]]:
             return watcher.volumes()
         return []
 
+    seen = [watcher for name, watcher in live.watchers.items() if view.host(name)]
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        return merged([each for found in pool.map(volumes, live.watchers.values()) for each in found])
+        return merged([each for found in pool.map(volumes, seen) for each in found])
 
 
-ROUTES: dict[str, t.Callable[[Live, Request], t.Any]] = {
+ROUTES: dict[str, t.Callable[[Live, View, Request], t.Any]] = {
     "/api/targets": _targets,
     "/api/history/{host}/{uuid}": _guest_history,
     "/api/history/{host}": _host_history,

@@ -1,35 +1,37 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server process."""
+"""A server that ends when it is asked to."""
 
 from __future__ import annotations
 
 import types
+import typing as t
 
 import uvicorn
 
 from .config import Config
-from .web import Site, application
 
-__all__ = ["serve"]
+__all__ = ["Server", "serve"]
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Streams never end by themselves, and uvicorn waits for them."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, end_streams: t.Callable[[], None]) -> None:
         super().__init__(config)
-        self._site = site
+        self._end_streams = end_streams
 
     def handle_exit(self, sig: int, frame: types.FrameType | None) -> None:
         """End them first."""
-        self._site.close()
+        self._end_streams()
         super().handle_exit(sig, frame)
 
 
 def serve(config: Config) -> int:
     """Run until a signal; the exit code."""
+    from .web import application  # the policy process needs no libvirt
+
     app = application(config)
     settings = uvicorn.Config(
         app,
@@ -46,6 +48,6 @@ def serve(config: Config) -> int:
         log_level="warning",
         lifespan="on",
     )
-    server = _Server(settings, app.state.site)
+    server = Server(settings, app.state.site.close)
     server.run()
     return 0 if server.started else 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import secrets
 import time
 import typing as t
@@ -14,7 +15,7 @@ import typing as t
 from .accounts import User
 from .database import Database
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["Session", "Sessions", "digest_of"]
 
 _SEEN_EVERY_S = 60  # a write for each request would cost more than it tells
 
@@ -43,7 +44,7 @@ class Sessions:
     def begin(self, user: User, *, address: str, agent: str) -> str:
         """The value for the browser's cookie: always a new one."""
         value, now = secrets.token_urlsafe(32), int(self._clock())
-        row = (_digest(value), user.name, now, now, address[:64], agent[:256])
+        row = (digest_of(value), user.name, now, now, address[:64], agent[:256])
         with self._database.open() as connection:
             connection.execute("DELETE FROM sessions WHERE seen <= ? OR created <= ?", self._oldest())
             connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -51,16 +52,12 @@ class Sessions:
 
     def find(self, value: str) -> Session | None:
         """The session of a cookie, None when it has ended."""
-        digest = _digest(value)
+        digest = digest_of(value)
         found = self._read("digest = ?", digest)
         if found and found[0].seen < self._clock() - _SEEN_EVERY_S:
             with self._database.open() as connection:
                 connection.execute("UPDATE sessions SET seen = ? WHERE digest = ?", (int(self._clock()), digest))
         return found[0] if found else None
-
-    def again(self, digest: str) -> Session | None:
-        """A session that was found before, as it is now; None when it has ended."""
-        return next(iter(self._read("digest = ?", digest)), None)
 
     def of(self, user: User) -> list[Session]:
         """All of a user's, the last seen first."""
@@ -72,13 +69,18 @@ class Sessions:
             query = "DELETE FROM sessions WHERE digest = ? AND user = ?"
             return connection.execute(query, (digest, user.name)).rowcount == 1
 
+    def end_any(self, digest: str) -> bool:
+        """End somebody's; False when there is none."""
+        with self._database.open() as connection:
+            return connection.execute("DELETE FROM sessions WHERE digest = ?", (digest,)).rowcount == 1
+
     def _oldest(self) -> tuple[int, int]:
         now = int(self._clock())
         return now - self._idle_s, now - self._longest_s
 
     def _read(self, condition: str, value: str) -> list[Session]:
         query = (
-            "SELECT sessions.*, users.consoles FROM sessions JOIN users ON users.name = user "  # noqa: S608
+            "SELECT sessions.*, users.groups FROM sessions JOIN users ON users.name = user "  # noqa: S608
             f"WHERE {condition} AND seen > ? AND created > ? ORDER BY seen DESC, created DESC"
         )
         with self._database.open() as connection:
@@ -86,7 +88,7 @@ class Sessions:
         return [
             Session(
                 digest=row["digest"],
-                user=User(row["user"], bool(row["consoles"])),
+                user=User(row["user"], tuple(json.loads(row["groups"]))),
                 created=row["created"],
                 seen=row["seen"],
                 address=row["address"],
@@ -96,5 +98,6 @@ class Sessions:
         ]
 
 
-def _digest(value: str) -> str:
+def digest_of(value: str) -> str:
+    """What is stored in its place."""
     return hashlib.sha256(value.encode(errors="replace")).hexdigest()

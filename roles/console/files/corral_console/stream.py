@@ -10,7 +10,8 @@ import contextlib
 import json
 import typing as t
 
-from .store import Delta, Store
+from .store import Delta, Store, Value
+from .view import View
 
 __all__ = ["Feed"]
 
@@ -24,7 +25,7 @@ class Feed:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._changed = asyncio.Event()
-        self._messages: dict[str | None, tuple[str, str]] = {}
+        self._messages: dict[tuple[str | None, str], tuple[str, str]] = {}
         self._loop = asyncio.get_running_loop()
         self.closed = False
         store.subscribe(self.wake)
@@ -45,12 +46,14 @@ class Feed:
         self.closed = True
         self.wake()
 
-    async def read(self, mark: str | None, alive: t.Callable[[], bool]) -> t.AsyncIterator[str]:
-        """Messages until the feed is closed or the reader's session is not `alive` any more."""
+    async def read(
+        self, mark: str | None, view: View | None, alive: t.Callable[[], t.Awaitable[bool]]
+    ) -> t.AsyncIterator[str]:
+        """Messages until the feed is closed or the reader is not `alive` any more."""
         yield "retry: 2000\n\n"
-        while not self.closed and alive():
+        while not self.closed and await alive():
             changed = self._changed
-            mark, text = self._message(mark)
+            mark, text = self._message(mark, view)
             yield text
             try:
                 await asyncio.wait_for(changed.wait(), KEEPALIVE_S)
@@ -58,15 +61,32 @@ class Feed:
             except TimeoutError:
                 continue
 
-    def _message(self, mark: str | None) -> tuple[str, str]:
-        """The mark after it, and a message; a comment where there is no news, which keeps proxies from hanging up."""
-        known = self._messages.get(mark)
+    def _message(self, mark: str | None, view: View | None) -> tuple[str, str]:
+        """The mark after it, and a message; a comment where there is no news, which keeps proxies from hanging up.
+
+        A mark names the view: who may see something else begins anew.
+        """
+        key = view.key if view else ""
+        known = self._messages.get((mark, key))
         if known is None:
-            delta = self._store.since(mark)
-            known = self._messages[mark] = delta.mark, _text(delta) if delta else ":\n\n"
+            version, _dash, seen = (mark or "").partition("-")
+            delta = self._store.since(version if seen == key else None)
+            after = f"{delta.mark}-{key}"
+            text = _text(after, _seen(delta, view, self._store)) if delta else ":\n\n"
+            known = self._messages[mark, key] = after, text
         return known
 
 
-def _text(delta: Delta) -> str:
+def _seen(delta: Delta, view: View | None, store: Store) -> Delta:
+    """What is not to be seen is gone: it may have been seen under another name."""
+    if view is None or view.whole:
+        return delta
+    seen = {key: view.of(key, value, store) for key, value in delta.values.items()}
+    values: dict[str, Value] = {key: value for key, value in seen.items() if value is not None}
+    hidden = [] if delta.reset else [key for key, value in seen.items() if value is None]
+    return Delta(delta.mark, delta.reset, values, delta.gone + hidden)
+
+
+def _text(mark: str, delta: Delta) -> str:
     body = {"reset": delta.reset, "values": delta.values, "gone": delta.gone}
-    return f"id: {delta.mark}\nevent: state\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+    return f"id: {mark}\nevent: state\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"

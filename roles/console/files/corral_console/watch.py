@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
 
+from . import mark
 from .history import SAMPLE_S, History, Sample
 from .store import Store, Value
 
@@ -27,6 +28,7 @@ __all__ = ["Watcher", "backoff_s"]
 
 POLL_S = 2.0
 _POOLS_S = 30.0
+_MARK_S = 120.0
 _MOVING_S = 0.5  # while a guest migrates
 _TURNS = 10  # a migration that the collection did not begin is noticed in one of so many rounds
 _SETTLE_S = 0.05  # one command often makes several events
@@ -52,10 +54,18 @@ class Watcher:
     """Follows one host until it is stopped. Connections are read-only."""
 
     def __init__(
-        self, name: str, uri: str, store: Store, *, history: History | None = None, poll_s: float = POLL_S
+        self,
+        name: str,
+        uri: str,
+        store: Store,
+        *,
+        history: History | None = None,
+        relay: t.Sequence[str] = (),
+        poll_s: float = POLL_S,
     ) -> None:
         self.name = name
-        self._uri, self._store, self._history, self._poll_s = uri, store, history, poll_s
+        self._uri, self._store, self._history, self._relay, self._poll_s = uri, store, history, relay, poll_s
+        self._marks: Mark | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._changed: set[str] = set()
         self._cards: dict[str, dict[str, t.Any]] = {}
@@ -100,6 +110,11 @@ class Watcher:
         with self._calls:
             return [(self.name, pool, found) for pool, found in query.volumes(self._connected())]
 
+    def look_at_mark(self) -> None:
+        """Read at once whether the host is in maintenance: it may have changed."""
+        if self._marks:
+            self._marks.due_at = 0.0
+
     def _connected(self) -> t.Any:
         if self._connection is None:
             raise NotFound(f"cannot read {self.name}: it is unreachable; try again when it is connected")
@@ -128,12 +143,14 @@ class Watcher:
         self._jobs.clear()
         node = {**query.node(connection), "arch": host_xml.host(query.capabilities(connection))["arch"]}
         previous, samples, pools_at = _Previous(0, None, {}), Samples(self.name, self._store), -_POOLS_S
+        self._marks = Mark(self._relay)
         with follow.subscribed(connection, self._on_event):
             self._connection = connection
             while not self._stopped.is_set():
                 self._wake.clear()
                 if time.monotonic() - pools_at >= _POOLS_S:
                     node["pools"], pools_at = _pools(connection), time.monotonic()
+                node.update(self._marks.known())
                 previous = self._read(connection, node, previous)
                 if self._history and samples.due():
                     self._history.add(samples.take(connection))
@@ -217,6 +234,30 @@ def _pools(connection: t.Any) -> list[dict[str, t.Any]]:
     names = ("name", "active", "path", "capacity_bytes", "allocation_bytes")
     described = [_described(each, host_xml.pool) for each in query.pools(connection)]
     return [{name: pool[name] for name in names} for pool in described]
+
+
+class Mark:
+    """Whether the host is in maintenance, read in a thread of its own: ssh takes its time."""
+
+    def __init__(self, relay: t.Sequence[str]) -> None:
+        self._relay = relay
+        self._known: dict[str, str | None] = {}
+        self._reads: threading.Thread | None = None
+        self.due_at = 0.0
+
+    def known(self) -> dict[str, str | None]:
+        """`maintenance`, with the reason or None; nothing while it is not known."""
+        if self._relay and time.monotonic() >= self.due_at and not (self._reads and self._reads.is_alive()):
+            self.due_at = time.monotonic() + _MARK_S
+            self._reads = threading.Thread(target=self._read, daemon=True)
+            self._reads.start()
+        return self._known
+
+    def _read(self) -> None:
+        try:
+            self._known = {"maintenance": mark.read(self._relay)}
+        except mark.Unknown as error:
+            _LOG.warning("cannot read whether a host is in maintenance: %s", error)
 
 
 class Samples:

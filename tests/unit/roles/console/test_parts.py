@@ -23,7 +23,8 @@ from ansible_collections.corral.virt.roles.console.files.corral_console.config i
 GOOD: dict[str, t.Any] = {
     "names": ["console.example"],
     "hosts": {"hyper1": {"uri": "test:///default", "relay": ["ssh", "hyper1"]}},
-    "database": "/var/lib/corral-console/db",
+    "policy_socket": "/run/corral-console-jobs/socket",
+    "state": "/var/lib/corral-console",
     "libraries": "/usr/lib/corral-console/libraries.zip",
     "certificate": "/etc/corral-console/server.crt",
     "key": "/etc/corral-console/server.key",
@@ -39,17 +40,17 @@ def load(folder: Path, given: object) -> Config:
 def test_settings_are_read(tmp_path: Path) -> None:
     config = load(tmp_path, {**GOOD, "port": 443})
     assert (config.port, config.hosts["hyper1"].relay, config.names) == (443, ("ssh", "hyper1"), ("console.example",))
-    assert config.database == Path("/var/lib/corral-console/db")
+    assert config.policy_socket == Path("/run/corral-console-jobs/socket")
 
 
 def test_all_that_is_wrong_with_settings_is_said(tmp_path: Path) -> None:
     wrong = {**GOOD, "port": "443", "prot": 1, "streams": 0, "hosts": {"hyper1": {}}, "key": ""}
-    del wrong["database"]
+    del wrong["policy_socket"]
     with pytest.raises(BadConfig) as error:
         load(tmp_path, wrong)
     said = str(error.value)
     for part in (
-        "database is required",
+        "policy_socket is required",
         "prot is not",
         "port must be of type int",
         "streams must be",

@@ -12,15 +12,21 @@ import argon2
 import pyotp
 import pytest
 
+from ansible_collections.corral.virt.roles.console.files.corral_console import audit
+from ansible_collections.corral.virt.roles.console.files.corral_console import tickets as place
 from ansible_collections.corral.virt.roles.console.files.corral_console.accounts import Accounts, BadUser, User
 from ansible_collections.corral.virt.roles.console.files.corral_console.database import Database
-from ansible_collections.corral.virt.roles.console.files.corral_console.sessions import Sessions
+from ansible_collections.corral.virt.roles.console.files.corral_console.sessions import Sessions, digest_of
+from ansible_collections.corral.virt.roles.console.files.corral_console.signing import LIFETIME_S, Signer
 from ansible_collections.corral.virt.roles.console.files.corral_console.throttle import Throttle
-from ansible_collections.corral.virt.roles.console.files.corral_console.tickets import LIFETIME_S, Ticket, Tickets
+from ansible_collections.corral.virt.roles.console.files.corral_console.tickets import Tickets
+from ansible_collections.corral.virt.roles.console.files.corral_console.tokens import Tokens
+from ansible_collections.corral.virt.tests.unit.roles.console.processes import ticket_key
 
 PASSWORD = "correct horse battery"
+GUEST = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
-ALICE: dict[str, t.Any] = {"name": "alice", "password": PASSWORD, "consoles": True}
+ALICE: dict[str, t.Any] = {"name": "alice", "password": PASSWORD, "groups": ["admins"]}
 
 
 class Clock:
@@ -50,6 +56,8 @@ def test_a_database_is_made_by_many_at_once(tmp_path: Path) -> None:
         assert {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} == {
             "users",
             "sessions",
+            "tokens",
+            "audit",
         }
 
 
@@ -61,8 +69,8 @@ def test_what_fails_is_not_written(accounts: Accounts, database: Database) -> No
 
 
 def test_a_user_logs_in_with_the_password_only(accounts: Accounts, database: Database) -> None:
-    assert accounts.converge([ALICE], write=True) == ["add user alice", "set consoles of user alice"]
-    assert accounts.check("alice", PASSWORD) == accounts.find("alice") == User("alice", consoles=True)
+    assert accounts.converge([ALICE], write=True) == ["add user alice", "set groups of user alice"]
+    assert accounts.check("alice", PASSWORD) == accounts.find("alice") == User("alice", ("admins",))
     for name, password in (("alice", PASSWORD + "x"), ("alice", ""), ("Alice", PASSWORD), ("", PASSWORD), ("bob", "")):
         assert accounts.check(name, password) is None
     with database.open() as connection:
@@ -74,8 +82,8 @@ def test_users_are_converged(accounts: Accounts, database: Database) -> None:
     accounts.converge([ALICE, {"name": "bob", "password": PASSWORD}], write=True)
     assert accounts.converge([ALICE], write=True) == []
     assert accounts.find("bob") == User("bob"), "who is not named stays"
-    changed = [{**ALICE, "consoles": False}, {"name": "bob", "state": "absent"}]
-    steps = ["set consoles of user alice", "remove user bob"]
+    changed = [{**ALICE, "groups": []}, {"name": "bob", "state": "absent"}]
+    steps = ["set groups of user alice", "remove user bob"]
     assert accounts.converge(changed, write=False) == steps and accounts.find("bob")
     assert accounts.converge(changed, write=True) == steps
     assert accounts.converge(changed, write=True) == [] and accounts.find("bob") is None
@@ -86,7 +94,7 @@ def test_a_new_password_ends_sessions(accounts: Accounts, database: Database) ->
     accounts.converge([ALICE, {"name": "bob", "password": PASSWORD}], write=True)
     sessions = Sessions(database, idle_s=100, longest_s=100)
     values = [sessions.begin(User(name), address="", agent="") for name in ("alice", "bob")]
-    accounts.converge([{**ALICE, "consoles": False}], write=True)
+    accounts.converge([{**ALICE, "groups": []}], write=True)
     assert all(map(sessions.find, values))
     accounts.converge([{**ALICE, "password": PASSWORD + "2"}], write=True)
     assert sessions.find(values[0]) is None and sessions.find(values[1])
@@ -103,7 +111,7 @@ def test_all_that_is_wrong_with_users_is_said_and_nothing_written(accounts: Acco
         {"name": "carol", "password": PASSWORD, "totp": "1"},
         {"name": "dave", "password": PASSWORD, "admin": True},
         {"name": "erin", "password": PASSWORD, "state": "gone"},
-        {"name": "frank", "password": PASSWORD, "consoles": "no"},
+        {"name": "frank", "password": PASSWORD, "groups": "admins"},
     ]
     with pytest.raises(BadUser) as error:
         accounts.converge(wrong, write=True)
@@ -114,7 +122,7 @@ def test_all_that_is_wrong_with_users_is_said_and_nothing_written(accounts: Acco
         "'carol': totp",
         "admin is not",
         "state must",
-        "consoles must",
+        "groups must",
         "alice is listed twice",
     ):
         assert part in text
@@ -146,7 +154,7 @@ def test_a_session_is_found_by_its_value_only(sessions: tuple[Sessions, Clock], 
     made, _clock = sessions
     value = made.begin(User("alice"), address="192.0.2.1", agent="A" * 1000)
     found = made.find(value)
-    assert found and found.user == User("alice", consoles=True) and len(found.agent) == 256
+    assert found and found.user == User("alice", ("admins",)) and len(found.agent) == 256
     assert made.find(found.digest) is None and made.find("") is None and made.find("\udcff") is None
     assert made.begin(User("alice"), address="", agent="") != value
     with database.open() as connection:
@@ -170,46 +178,100 @@ def test_a_session_is_ended_by_its_user(sessions: tuple[Sessions, Clock]) -> Non
     made, _clock = sessions
     value = made.begin(User("alice"), address="", agent="")
     digest = made.of(User("alice"))[0].digest
-    assert not made.end(User("bob"), digest) and made.again(digest)
+    assert not made.end(User("bob"), digest) and made.find(value)
     assert made.end(User("alice"), digest) and not made.end(User("alice"), digest)
-    assert made.find(value) is None and made.again(digest) is None and made.of(User("alice")) == []
+    assert made.find(value) is None and made.of(User("alice")) == []
+    other = made.begin(User("bob"), address="", agent="")
+    assert made.end_any(digest_of(other)) and made.find(other) is None
 
 
-TICKET = Ticket(session="s", host="hyper1", guest="uuid", kind="vnc")
+WHAT = {"host": "hyper1", "guest": GUEST, "kind": "vnc", "session": "s", "user": "alice"}
 
 
-def test_a_ticket_is_good_once() -> None:
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    return Signer(ticket_key(tmp_path / "ticket.key"))
+
+
+def test_a_ticket_is_good_once(signer: Signer) -> None:
     tickets = Tickets()
-    secret = tickets.issue(TICKET)
-    assert tickets.take(secret, "s") == TICKET
-    assert tickets.take(secret, "s") is None
-    assert tickets.take("", "s") is None
+    text = signer.ticket(**WHAT)
+    found = tickets.take(text, "s")
+    assert found and (found.host, found.guest, found.kind, found.user) == ("hyper1", GUEST, "vnc", "alice")
+    assert tickets.take(text, "s") is None
+    for odd in ("", ".", "x.y", "e30.x", "W10.x", "\xe4", "x" * 5000):
+        assert tickets.take(odd, "s") is None
 
 
-def test_a_ticket_that_somebody_else_shows_is_void() -> None:
+def test_a_ticket_that_somebody_else_shows_is_void(signer: Signer) -> None:
     tickets = Tickets()
-    secret = tickets.issue(TICKET)
-    assert tickets.take(secret, "other") is None
-    assert tickets.take(secret, "s") is None
+    text = signer.ticket(**WHAT)
+    assert tickets.take(text, "other") is None
+    assert tickets.take(text, "s") is None
 
 
-def test_a_ticket_expires() -> None:
+def test_a_ticket_expires(signer: Signer) -> None:
     clock = Clock()
+    clock.now = time.time()
     tickets = Tickets(clock=clock)
-    secret, other = tickets.issue(TICKET), tickets.issue(TICKET)
-    clock.now += LIFETIME_S - 0.1
-    assert tickets.take(secret, "s")
-    clock.now += 0.1
+    text, other = signer.ticket(**WHAT), signer.ticket(**WHAT)
+    clock.now += LIFETIME_S - 2
+    assert tickets.take(text, "s")
+    clock.now += 2
     assert tickets.take(other, "s") is None
 
 
-def test_tickets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible_collections.corral.virt.roles.console.files.corral_console import tickets as place
-
-    monkeypatch.setattr(place, "_MOST", 3)
+def test_used_tickets_are_bounded(signer: Signer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "_MOST", 2)
     tickets = Tickets()
-    secrets = [tickets.issue(TICKET) for _each in range(5)]
-    assert [bool(tickets.take(secret, "s")) for secret in secrets] == [False, False, True, True, True]
+    assert [bool(tickets.take(signer.ticket(**WHAT), "s")) for _each in range(3)] == [True, True, False]
+
+
+def test_a_token_is_its_users(database: Database, accounts: Accounts) -> None:
+    accounts.converge([ALICE], write=True)
+    clock, alice = Clock(), User("alice", ("admins",))
+    tokens = Tokens(database, clock=clock)
+    value = tokens.make(alice, "script", 2)
+    found = tokens.find(value)
+    assert found and found[1] == alice and tokens.find(value + "x") is None and tokens.find("") is None
+    (listed,) = tokens.of(alice)
+    assert listed["name"] == "script" and value not in str(listed)
+    with database.open() as connection:
+        assert value not in str([tuple(row) for row in connection.execute("SELECT * FROM tokens")])
+    assert not tokens.end(User("bob"), listed["id"]) and tokens.find(value)
+    assert tokens.end(alice, listed["id"]) and tokens.find(value) is None
+    short = tokens.make(alice, "other", 1)
+    clock.now += 86400
+    assert tokens.find(short) is None and tokens.of(alice) == []
+
+
+def test_tokens_are_bounded(database: Database, accounts: Accounts) -> None:
+    accounts.converge([ALICE], write=True)
+    tokens = Tokens(database)
+    assert [bool(tokens.make(User("alice"), "x", 1)) for _each in range(101)] == [True] * 100 + [False]
+
+
+def test_who_comes_through_a_proxy_has_its_groups_and_no_password(accounts: Accounts) -> None:
+    assert accounts.admit("dora", ["ops"]) == User("dora", ("ops",))
+    assert accounts.admit("dora", []) == User("dora") and accounts.check("dora", "") is None
+    accounts.converge([ALICE], write=True)
+    assert accounts.admit("alice", ["others"]) == User("alice", ("admins",)), "that of the role counts"
+    for odd in (("", []), ("a b", []), ("eve", ["x y"])):
+        with pytest.raises(BadUser):
+            accounts.admit(*odd)
+
+
+def test_the_audit_is_kept_for_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_PRUNE_EVERY", 2)
+    clock = Clock()
+    written = audit.Audit(database, days=1, clock=clock)
+    written.write("login", user="alice", address="::1", allowed=True)
+    clock.now += 2 * 86400
+    for number in range(3):
+        written.write("start", user="alice", address="::1", allowed=False, job=number)
+    lines = written.read(None, 10)
+    assert [line["audit"] for line in lines] == ["start"] * 3 and lines[0]["job"] == 2
+    assert [line["job"] for line in written.read(lines[0]["id"], 1)] == [1]
 
 
 def test_attempts_are_limited() -> None:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+import typing as t
 from pathlib import Path
 
 import libvirt
@@ -15,65 +17,121 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.roles.console.files import console_relay
-from ansible_collections.corral.virt.roles.console.files.console_relay import Refused, parsed, serve
+from ansible_collections.corral.virt.roles.console.files.console_relay import Refused, parsed, serve, use
+from ansible_collections.corral.virt.roles.console.files.corral_console.signing import Signer
+from ansible_collections.corral.virt.tests.unit.roles.console.processes import ticket_key
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"  # of libvirt's test driver
 PROGRAM = Path(console_relay.__file__)
+SHAPE = "e30." + "A" * 94
 
 
-def test_requests_are_parsed() -> None:
-    assert parsed(f"vnc {UUID}") == ("vnc", UUID, False)
-    assert parsed(f"serial {UUID} take-over") == ("serial", UUID, True)
+NAME = "test"  # of that guest
+
+
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    """Of the console; its public key is on the host."""
+    key = ticket_key(tmp_path / "ticket.key")
+    command = ["openssl", "pkey", "-pubout", "-in", str(key), "-out", str(tmp_path / "ticket.pem")]
+    subprocess.run(command, check=True)
+    (tmp_path / "host").write_text("hyper1\n")
+    (tmp_path / "used").mkdir()
+    return Signer(key)
+
+
+def ticket(signer: Signer, **other: t.Any) -> str:
+    what = {
+        "host": "hyper1",
+        "guest": UUID,
+        "name": NAME,
+        "tags": [],
+        "kind": "vnc",
+        "take_over": False,
+        "user": "alice",
+    }
+    return signer.ticket(**{**what, **other})
+
+
+def test_a_ticket_is_parsed(signer: Signer, tmp_path: Path) -> None:
+    found = parsed(ticket(signer, take_over=True), tmp_path)
+    assert (found["guest"], found["kind"], found["take_over"]) == (UUID, "vnc", True)
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        "",
-        "id",
-        f"vnc  {UUID}",
-        f"vnc {UUID} ",
-        f"vnc {UUID}\n",
-        f"vnc {UUID};id",
-        f"vnc {UUID.upper()}",
-        f"vnc {UUID[:-1]}",
-        f"-vnc {UUID}",
-        f"vnc {UUID}\nserial {UUID}",
-        f"ssh {UUID}",
-        "vnc web1",
-    ],
+    "request_", ["", "id", f"vnc {UUID}", "a.b", "-oX.y", "x" * 5000, "../etc", "a.b\nc.d", "\xe4"]
 )
-def test_everything_else_is_refused(request_: str) -> None:
-    with pytest.raises(Refused, match="opens consoles of guests, and nothing else"):
-        parsed(request_)
+def test_everything_else_is_refused(signer: Signer, tmp_path: Path, request_: str) -> None:
+    with pytest.raises(Refused, match=r"with a ticket of the web console, and nothing else"):
+        parsed(request_, tmp_path)
+
+
+def test_a_ticket_that_others_made_is_refused(signer: Signer, tmp_path: Path) -> None:
+    mine = ticket(signer)
+    forged = ticket(Signer(ticket_key(tmp_path / "other.key")))
+    changed = ticket(signer, guest=UUID[:-1] + "0").partition(".")[0] + "." + mine.partition(".")[2]
+    for text in (forged, changed, mine[:-4] + "AAAA", mine.partition(".")[0] + "." + "A" * 94):
+        with pytest.raises(Refused, match="is not signed by"):
+            parsed(text, tmp_path)
+
+
+def test_a_ticket_is_for_one_host_and_time(signer: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="is not for hyper1"):
+        parsed(ticket(signer, host="hyper2"), tmp_path)
+    text, now = ticket(signer), time.time()
+    for apart_s, ok in ((29, True), (44, True), (46, False), (-29, True), (-31, False)):
+        monkeypatch.setattr(time, "time", lambda apart_s=apart_s: now + apart_s)
+        if ok:
+            assert parsed(text, tmp_path)
+        else:
+            with pytest.raises(Refused, match="has expired; when it is new, synchronise"):
+                parsed(text, tmp_path)
+
+
+def test_a_ticket_is_used_once_and_its_note_goes(signer: Signer, tmp_path: Path) -> None:
+    used, found = tmp_path / "used", parsed(ticket(signer), tmp_path)
+    use(found, used)
+    with pytest.raises(Refused, match="was used before"):
+        use(found, used)
+    (note,) = used.iterdir()
+    os.utime(note, (0, 0))
+    use(parsed(ticket(signer), tmp_path), used)
+    assert not note.exists()
+    for nonce in ("../x", "", "x"):
+        with pytest.raises(Refused):
+            use({"nonce": nonce}, used)
 
 
 @given(st.text())
-def test_what_is_parsed_is_harmless(text: str) -> None:
-    try:
-        kind, uuid, take_over = parsed(text)
-    except Refused:
-        return
-    assert text == f"{kind} {uuid}{' take-over' * take_over}"
+def test_no_text_is_a_request_by_chance(text: str) -> None:
+    with pytest.raises(Refused):
+        parsed(text, Path("/nowhere"))
 
 
-def answer(request: bytes) -> str:
+def answer(request: bytes, folder: Path) -> str:
     """What `serve` says to a request, with libvirt's test driver behind it."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(request)
         there.shutdown(socket.SHUT_WR)
         with pytest.raises(Refused) as error:
-            serve(here, "test:///default")
+            serve(here, "test:///default", folder, folder / "used")
         return str(error.value)
 
 
-def test_serve_tells_why_not() -> None:
-    assert "nothing else" in answer(b"id\n")
-    assert "nothing else" in answer(b"x" * 1000)
-    assert "has no VNC display; set graphics" in answer(f"vnc {UUID}\n".encode())
-    assert "not supported" in answer(f"serial {UUID}\n".encode())
-    assert "omain" in answer(f"vnc {UUID[:-1]}0\n".encode())
+def test_serve_tells_why_not(signer: Signer, tmp_path: Path) -> None:
+    def of(**other: t.Any) -> str:
+        return answer(f"{ticket(signer, **other)}\n".encode(), tmp_path)
+
+    assert "nothing else" in answer(b"id\n", tmp_path)
+    assert "nothing else" in answer(b"x" * 3000, tmp_path)
+    assert "has no VNC display; set graphics" in of()
+    assert "not supported" in of(kind="serial")
+    assert "omain" in of(guest=UUID[:-1] + "0")
+    assert "another name or other tags" in of(name="web1")
+    assert "another name or other tags" in of(tags=["front"])
+    text = f"{ticket(signer)}\n".encode()
+    assert "VNC" in answer(text, tmp_path) and "used before" in answer(text, tmp_path)
 
 
 def test_serve_says_nothing_to_who_says_nothing() -> None:
@@ -147,13 +205,16 @@ def test_connect_passes_a_request_on(tmp_path: Path) -> None:
 
         serving = threading.Thread(target=once)
         serving.start()
-        done = connect(f"vnc {UUID}", path)
+        done = connect(SHAPE, path)
         serving.join(5)
-    assert heard == [f"vnc {UUID}\n".encode(), b"hello\n"]
+    assert heard == [f"{SHAPE}\n".encode(), b"hello\n"]
     assert done == (0, b"ok\n" + b"x" * 200_000)
 
 
 def test_connect_refuses_before_it_connects(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    assert connect("id", path) == (1, b"error: this key opens consoles of guests, and nothing else\n")
-    assert b"the relay does not run on this host" in connect(f"vnc {UUID}", path)[1]
+    assert connect("id", path) == (
+        1,
+        b"error: this key opens consoles with a ticket of the web console, and nothing else\n",
+    )
+    assert b"the relay does not run on this host" in connect(SHAPE, path)[1]

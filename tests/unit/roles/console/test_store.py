@@ -10,8 +10,11 @@ import typing as t
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.corral.virt.roles.console.files.corral_console import policy
+from ansible_collections.corral.virt.roles.console.files.corral_console.policy import Who
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Delta, Store
 from ansible_collections.corral.virt.roles.console.files.corral_console.stream import Feed
+from ansible_collections.corral.virt.roles.console.files.corral_console.view import View
 
 CHANGES = st.lists(
     st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(0, 2).map(lambda number: {"n": number})),
@@ -118,12 +121,16 @@ def body(message: str) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(message.partition("data: ")[2]))
 
 
+async def always() -> bool:
+    return True
+
+
 def test_a_stream_sends_what_comes_and_goes_on_at_a_mark() -> None:
     async def follow() -> None:
         store = Store()
         store.update({"a": {"n": 1}})
         feed = Feed(store)
-        stream = feed.read(None, lambda: True)
+        stream = feed.read(None, None, always)
         assert (await anext(stream)).startswith("retry:")
         assert body(await anext(stream)) == {"reset": True, "values": {"a": {"n": 1}}, "gone": []}
         mark = store.mark
@@ -131,8 +138,8 @@ def test_a_stream_sends_what_comes_and_goes_on_at_a_mark() -> None:
         await asyncio.sleep(0)
         threading.Thread(target=store.update, args=({"b": {"n": 2}},)).start()
         message = await asyncio.wait_for(waiting, 5)
-        assert message.startswith(f"id: {store.mark}\n") and body(message)["values"] == {"b": {"n": 2}}
-        later = feed.read(mark, lambda: True)
+        assert message.startswith(f"id: {store.mark}-\n") and body(message)["values"] == {"b": {"n": 2}}
+        later = feed.read(mark, None, always)
         await anext(later)
         assert body(await anext(later)) == {"reset": False, "values": {"b": {"n": 2}}, "gone": []}
 
@@ -144,7 +151,11 @@ def test_a_stream_ends_with_its_session_and_with_the_server() -> None:
         store = Store()
         feed = Feed(store)
         alive = True
-        streams = [feed.read(None, lambda: alive), feed.read(None, lambda: True)]
+
+        async def still() -> bool:
+            return alive
+
+        streams = [feed.read(None, None, still), feed.read(None, None, always)]
         for stream in streams:
             await anext(stream), await anext(stream)
         waiting = [asyncio.ensure_future(anext(stream, None)) for stream in streams]
@@ -158,3 +169,51 @@ def test_a_stream_ends_with_its_session_and_with_the_server() -> None:
             await asyncio.wait_for(asyncio.shield(waiting[1]), 5)
 
     asyncio.run(follow())
+
+
+WEB: dict[str, t.Any] = {"name": "web1", "host": "hyper1", "uuid": "web1", "tags": []}
+DB = {**WEB, "name": "db1", "uuid": "db1"}
+
+
+def view(name: str, *rules: dict[str, t.Any]) -> View:
+    return View(Who(name), policy.parsed([{"who": f"user:{name}", **rule} for rule in rules]))
+
+
+def test_a_stream_has_what_its_reader_may_see() -> None:
+    async def follow() -> None:
+        store = Store()
+        store.update(
+            {
+                "guest/hyper1/web1": WEB,
+                "guest/hyper1/db1": DB,
+                "host/hyper1": {"name": "hyper1"},
+                "figures/hyper1": {"guests": {"web1": [1, 2], "db1": [3, 4]}},
+                "job/1": {"user": "bob", "guests": [{"uuid": "web1"}]},
+                "job/2": {"user": "bob", "guests": [{"uuid": "web1"}, {"uuid": "db1"}]},
+                "job/3": {"user": "alice", "guests": [{"uuid": "db1"}]},
+                "job/4": {"user": "bob", "guests": []},
+            }
+        )
+        feed, mine = Feed(store), view("alice", {"may": "start", "guests": "web*"})
+        stream = feed.read(None, mine, always)
+        await anext(stream)
+        values = body(await anext(stream))["values"]
+        assert sorted(values) == ["figures/hyper1", "guest/hyper1/web1", "host/hyper1", "job/1", "job/3"]
+        assert values["figures/hyper1"]["guests"] == {"web1": [1, 2]}
+        store.update({"guest/hyper1/web1": {**WEB, "name": "db2"}})
+        message = await anext(stream)
+        assert (body(message)["values"], body(message)["gone"]) == ({}, ["guest/hyper1/web1"]), "it may be no more"
+        mark = message.splitlines()[0].removeprefix("id: ")
+        for other in (view("alice", {"may": "*"}), view("alice", {"may": "view", "guests": "db*"})):
+            later = feed.read(mark, other, always)
+            await anext(later)
+            assert body(await anext(later))["reset"], "who sees something else begins anew"
+
+    asyncio.run(follow())
+
+
+def test_who_may_only_read_the_audit_sees_nothing() -> None:
+    store = Store()
+    assert view("alice", {"may": ["audit", "users"]}).of("guest/hyper1/web1", WEB, store) is None
+    assert view("alice", {"may": "view"}).of("guest/hyper1/web1", WEB, store) == WEB
+    assert view("alice", {"may": "start", "hosts": "rack2-*"}).of("host/hyper1", {"name": "hyper1"}, store) is None

@@ -1,0 +1,276 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs: each is a directory, and a process of its own that survives a restart of this one.
+
+`request.json` is what is to be done, `lock` is held by the process while it lives, `progress.json` and `log` grow, and
+`result.json` is how it ended. So whatever happens to this process, the directories tell all that there is to know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+from .config import PolicyConfig
+from .order import Order
+from .store import Store
+
+__all__ = ["Busy", "Job", "Jobs"]
+
+ACTIVE = ("waiting", "running")
+_LINES_AT_ONCE = 2000
+
+
+class Busy(Exception):
+    """Another job has what this one needs."""
+
+
+@dataclasses.dataclass
+class Job:
+    """One run of a playbook, as its directory has it."""
+
+    directory: Path
+    request: dict[str, t.Any]
+    state: str = "waiting"
+    progress: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    result: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Its name, which sorts by time."""
+        return self.directory.name
+
+    def look(self) -> bool:
+        """Read again what may have changed; whether something has."""
+        before = (self.state, self.progress, self.result)
+        self.progress = _read(self.directory / "progress.json")
+        running = _is_locked(self.directory / "lock")
+        self.result = _read(self.directory / "result.json")  # after the look at the lock: it is written under it
+        if self.result and not running:
+            self.state = self.result["state"]
+        elif running:
+            self.state = "running"
+        else:
+            self.state = "lost" if (self.directory / "lock").exists() else "waiting"
+        return before != (self.state, self.progress, self.result)
+
+    def summary(self) -> dict[str, t.Any]:
+        """What lists and the live state show."""
+        request = self.request
+        return {
+            **{key: request[key] for key in ("action", "guests", "hosts", "user", "check", "created")},
+            "id": self.id,
+            "state": self.state,
+            "to": request["to"],
+            "started": self.progress.get("started"),
+            "task": self.progress.get("task", ""),
+            "lines": self.progress.get("lines", 0),
+            "sequence": self.progress.get("sequence", 0) + (self.state not in ACTIVE),
+            "cancelling": self.state in ACTIVE and (self.directory / "cancel").exists(),
+            "ended": self.result.get("ended"),
+            "changed": self.result.get("changed"),
+            "error": self.result.get("error", "") or ("its process is gone" if self.state == "lost" else ""),
+        }
+
+    def whole(self) -> dict[str, t.Any]:
+        """All but the log."""
+        shown = {
+            name: "(hidden)" if name in self.request["secret"] else value
+            for name, value in self.request["arguments"].items()
+        }
+        return {
+            **self.summary(),
+            "arguments": shown,
+            "report": self.result.get("report", []),
+            "plan": self.result.get("plan"),
+        }
+
+    def log(self, since: int) -> dict[str, t.Any]:
+        """Lines from a number on, and the number of the next one."""
+        try:
+            lines = (self.directory / "log").read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            lines = []
+        found = lines[since : since + _LINES_AT_ONCE]
+        return {"lines": found, "next": since + len(found), "ended": self.state not in ACTIVE}
+
+
+class Jobs:
+    """All that are kept. Its methods may be called by several threads."""
+
+    def __init__(self, config: PolicyConfig, store: Store) -> None:
+        self._config, self._store = config, store
+        self._lock = threading.Lock()
+        self._root = config.directory / "jobs"
+        self._root.mkdir(mode=0o700, exist_ok=True)
+        self._jobs = {path.name: Job(path, _read(path / "request.json")) for path in sorted(self._root.iterdir())}
+        for unfinished in [number for number, job in self._jobs.items() if not job.request]:
+            shutil.rmtree(self._jobs.pop(unfinished).directory)  # it was never answered for
+        for job in self._jobs.values():
+            job.look()
+        self._store.update({f"job/{job.id}": job.summary() for job in self._jobs.values()})
+
+    def get(self, number: str) -> Job | None:
+        """One of them."""
+        return self._jobs.get(number)
+
+    def all(self) -> list[Job]:
+        """The newest first."""
+        return sorted(self._jobs.values(), key=lambda job: job.id, reverse=True)
+
+    def add(self, order: Order, user: str) -> Job:
+        """Make a job, which starts when there is room; raises Busy."""
+        with self._lock:
+            if not order.check and (other := self._conflict(order)):
+                what = f"{other.request['action']} of {other.request['user']}"
+                raise Busy(f"job {other.id} ({what}) is not done; wait for it, or cancel it")
+            now = time.time()
+            number = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
+            request = _request(order, user, now)
+            directory = self._root / number
+            directory.mkdir(mode=0o700)
+            _write(directory / "request.json", request)
+            job = self._jobs[number] = Job(directory, request)
+            self._store.update({f"job/{number}": job.summary()})
+        self.look()
+        return job
+
+    def _conflict(self, order: Order) -> Job | None:
+        exclusive, shared = set(order.exclusive), set(order.shared)
+        for job in self._jobs.values():
+            if job.state in ACTIVE and not job.request["check"]:
+                theirs, both = set(job.request["exclusive"]), set(job.request["shared"])
+                if exclusive & (theirs | both) or shared & theirs:
+                    return job
+        return None
+
+    def cancel(self, job: Job) -> None:
+        """Have its process end it; one that waits is not begun."""
+        with self._lock:
+            if job.state == "waiting":
+                result = {"state": "cancelled", "ended": int(time.time()), "error": "cancelled before it began"}
+                _write(job.directory / "result.json", result)
+            elif job.state == "running":
+                (job.directory / "cancel").touch()
+        self.look()
+
+    def look(self) -> None:
+        """See what has become of those that are not done, and start those that wait."""
+        with self._lock:
+            active = [job for job in self._jobs.values() if job.state in ACTIVE]
+            for job in active:
+                job.look()
+            running = sum(job.state == "running" for job in active)
+            for job in active:
+                if job.state == "waiting" and running < self._config.at_once:
+                    self._start(job)
+                    running += 1
+            self._store.update({f"job/{job.id}": job.summary() for job in active})
+            self._forget()
+
+    def _start(self, job: Job) -> None:
+        """The process gets the lock with its file, so that the job is running from now on."""
+        lock = os.open(job.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with (job.directory / "process.log").open("ab") as log:
+                child = subprocess.Popen(
+                    [sys.executable, "-P", "-s", "-m", f"{__package__}.run", str(job.directory), str(lock)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    env=_environment(self._config),
+                    pass_fds=[lock],
+                    start_new_session=True,
+                )
+            threading.Thread(target=child.wait, daemon=True).start()  # else it would stay as a zombie
+        finally:
+            os.close(lock)
+        job.look()
+
+    def _forget(self) -> None:
+        """What is old, and too many."""
+        ended = [job for job in self.all() if job.state not in ACTIVE]
+        oldest = time.time() - self._config.kept_days * 86400
+        for job in [*ended[self._config.kept_jobs :], *(job for job in ended if job.request["created"] < oldest)]:
+            if self._jobs.pop(job.id, None):
+                shutil.rmtree(job.directory)
+                self._store.update({f"job/{job.id}": None})
+
+
+def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
+    return {
+        "action": order.action,
+        "arguments": order.arguments,
+        "values": order.values,
+        "secret": order.secret,
+        "guests": [
+            {"uuid": uuid, "name": name} for uuid, name in dict.fromkeys((one.uuid, one.name) for one in order.guests)
+        ],
+        "expected": [{key: getattr(one, key) for key in ("name", "uuid", "host", "tags")} for one in order.guests],
+        "hosts": order.hosts,
+        "to": order.values.get("to", order.values.get("host", "")),
+        "user": user,
+        "check": order.check,
+        "created": int(now),
+        "exclusive": order.exclusive,
+        "shared": order.shared,
+    }
+
+
+def _environment(config: PolicyConfig) -> dict[str, str]:
+    """All that a job's process has: ansible-runner writes it into a file."""
+    return {
+        "PATH": f"{config.ansible}:/usr/bin:/bin",
+        "HOME": str(config.directory),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "CORRAL_PROJECT": str(config.project),
+        "CORRAL_GROUP": config.group,
+        "CORRAL_VARIABLES": str(config.variables),
+        **config.environment,
+    }
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        number = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(number)
+    return False
+
+
+def _read(path: Path) -> dict[str, t.Any]:
+    try:
+        return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _write(path: Path, content: object) -> None:
+    """As a whole, or not at all."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)

@@ -1,0 +1,222 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a request for a job asks for, checked and converted against the action catalogue. Pure.
+
+What the web process saw of the guests is taken for what it is. A job carries it to the hosts, where the action refuses
+a guest that is another one (`virt_expected`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+
+from . import offers, policy
+
+__all__ = ["BadOrder", "Order", "Seen", "order", "seen_guests"]
+
+_EVERYWHERE = ("rebalance",)
+
+
+class BadOrder(Exception):
+    """What is wrong, by argument."""
+
+    def __init__(self, errors: t.Mapping[str, str]) -> None:
+        super().__init__("; ".join(errors.values()))
+        self.errors = dict(errors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A guest as the web process saw it."""
+
+    uuid: str
+    name: str
+    host: str
+    state: str
+    tags: tuple[str, ...]
+
+    @property
+    def guest(self) -> policy.Guest:
+        """As rules look at it."""
+        return policy.Guest(self.name, self.tags, self.host)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """An action that can be done if the policy allows the request."""
+
+    action: str
+    check: bool
+    arguments: dict[str, t.Any]  # as they were given
+    values: dict[str, t.Any]  # for the playbook
+    guests: tuple[Seen, ...]
+    hosts: tuple[str, ...]
+    request: policy.Request
+    secret: tuple[str, ...]  # arguments that are not shown
+    exclusive: tuple[str, ...]  # what no other job may touch meanwhile
+    shared: tuple[str, ...]  # what no other job may have for itself
+
+
+def seen_guests(given: object) -> tuple[Seen, ...]:
+    """Raises BadOrder for what is no list of guests."""
+    try:
+        return tuple(map(_seen, t.cast("list[dict[str, t.Any]]", given)))
+    except (TypeError, KeyError) as error:
+        raise BadOrder({"guests": "cannot be read"}) from error
+
+
+def _seen(each: t.Mapping[str, t.Any]) -> Seen:
+    uuid, name, host, state = (str(each[part]) for part in ("uuid", "name", "host", "state"))
+    return Seen(uuid, name, host, state, tuple(map(str, each["tags"])))
+
+
+def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collection[str]) -> Order:
+    """Raises BadOrder with everything that is wrong. `hosts`: the hypervisors."""
+    name = given.get("action")
+    if name not in offers.names():
+        raise BadOrder({"action": f"there is no action {name!s:.40}"})
+    action, check = _actions.action(str(name)), given.get("check") is True
+    guests = () if action.name == "create" or action.kind != "guest" else seen
+    arguments = _named(action, given, guests)
+    values = _values(action, arguments)
+    errors = dict(_errors_of_guests(action, given, guests, seen))
+    errors |= _errors_of_hosts(action, values, hosts)
+    if action.destructive and not check and given.get("confirm") != len(guests):
+        errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
+    if errors:
+        raise BadOrder(errors)
+    flat, bound = _flat(action, values)
+    named = tuple(_hosts(action, values))
+    return Order(
+        action=action.name,
+        check=check,
+        arguments=arguments,
+        values={key: value for key, value in values.items() if key in arguments},
+        guests=guests,
+        hosts=named,
+        request=policy.Request(
+            action.name,
+            guests=_policy_guests(action, values, flat, guests),
+            hosts=named or (("",) if _chooses_host(action) else ()),
+            arguments=flat,
+            bound=bound,
+            everywhere=action.name in _EVERYWHERE,
+        ),
+        secret=tuple(_arguments.withheld(action, arguments)),
+        exclusive=_exclusive(action, values, guests, hosts),
+        shared=tuple(sorted({f"host:{host}" for host in (*named, *(one.host for one in guests))})),
+    )
+
+
+def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
+    """The arguments, with guests and hosts by name."""
+    arguments = given.get("arguments")
+    found = dict(arguments) if isinstance(arguments, dict) else {}
+    if strange := sorted(map(str, found.keys() - offers.arguments(action).keys())):
+        raise BadOrder(dict.fromkeys(strange, f"{action.name} has no such argument"))
+    if guests:
+        names = list(dict.fromkeys(one.name for one in guests))
+        found["guest"] = names if action.arguments["guest"].spec["type"] == "list" else names[0]
+    hosts = given.get("hosts")
+    if action.kind == "host" and "host" in action.arguments and isinstance(hosts, list) and len(hosts) == 1:
+        found["host"] = hosts[0]
+    return found
+
+
+def _values(action: Action, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    try:
+        return _arguments.asked(action, arguments)
+    except BadInput as error:
+        errors: dict[str, str] = {}
+        for problem in error.problems:
+            head, _colon, tail = problem.partition(": ")
+            name, text = (head.partition(".")[0], tail) if head.partition(".")[0] in action.arguments else ("", problem)
+            errors[name] = f"{errors[name]}; {text}" if name in errors else text
+        raise BadOrder(errors) from error
+
+
+def _errors_of_guests(
+    action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen], seen: t.Sequence[Seen]
+) -> t.Iterator[tuple[str, str]]:
+    wanted = given.get("guests")
+    if action.name == "create":
+        if seen:
+            yield "guest", f"there is a guest of that name on {seen[0].host}"
+        return
+    if action.kind != "guest":
+        return
+    if isinstance(wanted, list) and (missing := set(map(str, wanted)) - {one.uuid for one in guests}):
+        yield "guests", f"there is no guest {sorted(missing)[0]:.36}"
+    elif not guests:
+        yield "guests", "name a guest"
+    elif len({one.uuid for one in guests}) > 1 and action.arguments["guest"].spec["type"] != "list":
+        yield "guests", f"{action.name} acts on one guest at a time"
+
+
+def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
+    """Hosts that are none of the hypervisors: nothing else is ever connected to."""
+    found = {}
+    for name in _arguments_of_hosts(action):
+        if unknown := [each for each in _list(values.get(name)) if each not in hosts]:
+            found[name] = f"there is no hypervisor {unknown[0]!s:.60}"
+    return found
+
+
+def _arguments_of_hosts(action: Action) -> list[str]:
+    return [name for name, argument in action.arguments.items() if argument.kind == "host"]
+
+
+def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for name in _arguments_of_hosts(action):
+        yield from _list(values.get(name))
+
+
+def _chooses_host(action: Action) -> bool:
+    """Whether it goes to a host that nobody has named."""
+    return action.name in ("create", "migrate")
+
+
+def _list(value: t.Any) -> list[t.Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
+    """All that is said, by the names of options, and those names that are options of a module."""
+    inside = [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
+    flat = {name: value for name, value in values.items() if name not in inside}
+    bound = [name for name in flat if action.arguments[name].option]
+    for name in inside:
+        flat.update(values[name])
+        bound += values[name]
+    objects = {"guest", *_arguments_of_hosts(action), *_actions.not_offered()}
+    return {name: value for name, value in flat.items() if name not in objects}, tuple(bound)
+
+
+def _policy_guests(
+    action: Action, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
+) -> tuple[policy.Guest, ...]:
+    """Those that it acts on, and those that it makes."""
+    if action.name == "create":
+        tags = tuple(map(str, _list(flat.get("tags"))))
+        return (policy.Guest(values["guest"], tags, values.get("host") or ""),)
+    made = [values["to"]] if action.name == "rename" else []
+    return (*(one.guest for one in guests), *(policy.Guest(name, guests[0].tags, guests[0].host) for name in made))
+
+
+def _exclusive(
+    action: Action, values: t.Mapping[str, t.Any], guests: t.Sequence[Seen], hosts: t.Collection[str]
+) -> tuple[str, ...]:
+    if action.name == "create":
+        return (f"name:{values['guest']}",)
+    if action.name in _EVERYWHERE:
+        return tuple(f"host:{host}" for host in sorted(hosts))
+    if action.kind == "host":
+        return (f"host:{values['host']}",)
+    made = [f"name:{values['to']}"] if action.name == "rename" else []
+    return (*(f"guest:{uuid}" for uuid in dict.fromkeys(one.uuid for one in guests)), *made)

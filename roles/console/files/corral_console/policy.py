@@ -1,0 +1,231 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may do what to which guests, with which arguments. Pure; what no rule allows is refused.
+
+The policy process decides by it. The web process uses the same rules to filter what it shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+__all__ = ["RIGHTS", "BadPolicy", "Guest", "Request", "Rule", "Who", "parsed", "refusal", "rules_of"]
+
+# Beside the actions that are jobs.
+RIGHTS = ("view", "console", "audit", "users")
+_SILENT = {"audit", "users"}  # who may only these sees no guest for it
+_KEYS = {"who", "may", "guests", "tags", "hosts", "at_most", "arguments"}
+_ALL = "*"
+
+
+class BadPolicy(Exception):
+    """What is wrong, a line each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Who:
+    """Somebody who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """What rules look at. A guest that is yet to be made has no host, unless one is asked for."""
+
+    name: str
+    tags: tuple[str, ...] = ()
+    host: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """An action with all that it names. `bound` are arguments beyond the action's plain ones."""
+
+    action: str
+    guests: tuple[Guest, ...] = ()
+    hosts: tuple[str, ...] = ()
+    arguments: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    bound: tuple[str, ...] = ()
+    everywhere: bool = False  # acts on guests or hosts that nobody named
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Patterns are of names, as in a shell; none: all."""
+
+    who: str
+    may: tuple[str, ...]
+    guests: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    at_most: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    arguments: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def said(self) -> dict[str, t.Any]:
+        """As it was written."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if value}
+
+
+def parsed(given: object, actions: t.Collection[str] | None = None) -> list[Rule]:
+    """The rules of a policy; raises BadPolicy with everything that is wrong. `actions`: names that `may` may have."""
+    if not isinstance(given, list):
+        raise BadPolicy("a policy is a list of rules")
+    problems = [f"rule {number}: {text}" for number, each in enumerate(given, 1) for text in _problems(each, actions)]
+    if problems:
+        raise BadPolicy("\n".join(problems))
+    return [
+        Rule(
+            who=each["who"],
+            may=_list(each["may"]),
+            guests=_list(each.get("guests")),
+            tags=_list(each.get("tags")),
+            hosts=_list(each.get("hosts")),
+            at_most=dict(each.get("at_most") or {}),
+            arguments={name: _list(value) for name, value in (each.get("arguments") or {}).items()},
+        )
+        for each in given
+    ]
+
+
+def _list(value: t.Any) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _problems(rule: t.Any, actions: t.Collection[str] | None) -> t.Iterator[str]:
+    if not isinstance(rule, dict):
+        yield "must be a dictionary"
+        return
+    yield from (f"{key!s:.40} is not a part of a rule; use {', '.join(sorted(_KEYS))}" for key in rule.keys() - _KEYS)
+    who = rule.get("who")
+    if not isinstance(who, str) or who.partition(":")[0] not in ("user", "group") or not who.partition(":")[2]:
+        yield "who must be user:NAME or group:NAME"
+    if not rule.get("may"):
+        yield "may is required: names of actions, or '*'"
+    for key in ("may", "guests", "tags", "hosts"):
+        if key in rule and not _is_texts(rule[key]):
+            yield f"{key} must be a text or a list of texts, and not empty"
+    if actions is not None and _is_texts(rule.get("may")):
+        unknown = sorted(set(_list(rule["may"])) - {*actions, *RIGHTS, _ALL})
+        yield from (f"may: there is no action {name:.40}" for name in unknown)
+    yield from _problems_of_limits(rule)
+
+
+def _is_texts(value: t.Any) -> bool:
+    values = [value] if isinstance(value, str) else value
+    return isinstance(values, list) and bool(values) and all(isinstance(each, str) and each for each in values)
+
+
+def _problems_of_limits(rule: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for key in ("at_most", "arguments"):
+        if not isinstance(rule.get(key, {}), dict):
+            yield f"{key} must be a dictionary"
+            return
+    for name, value in rule.get("at_most", {}).items():
+        if _amount(value) is None:
+            yield f"at_most: {name} must be a number or a size, such as 4 or 8GiB"
+    for name, value in rule.get("arguments", {}).items():
+        if not _is_texts(value):
+            yield f"arguments: {name} must be a pattern or a list of patterns"
+
+
+def rules_of(rules: t.Sequence[Rule], who: Who) -> list[Rule]:
+    """Those that are about somebody."""
+    names = {f"user:{who.name}", *(f"group:{group}" for group in who.groups)}
+    return [rule for rule in rules if rule.who in names]
+
+
+def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
+    """Why they may not; empty when a rule allows it."""
+    reasons = []
+    for rule in rules_of(rules, who):
+        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and set(rule.may) - _SILENT):
+            reason = _unfit(rule, request)
+            if not reason:
+                return ""
+            reasons.append(reason)
+    if not reasons:
+        return f"user {who.name} may not {request.action}; no rule of console_policy allows it"
+    return f"user {who.name} may not {request.action} here: {'; or '.join(dict.fromkeys(reasons))}"
+
+
+def _unfit(rule: Rule, request: Request) -> str:
+    """Why the rule does not allow it."""
+    if request.everywhere and (rule.guests or rule.tags or rule.hosts):
+        return "it acts on all hosts, and the rule is for some"
+    for guest in request.guests:
+        if rule.guests and not _matches(guest.name, rule.guests):
+            return f"only guests {' '.join(rule.guests)}, not {guest.name}"
+        if rule.tags and not any(_matches(tag, rule.tags) for tag in guest.tags):
+            return f"only guests with the tag {' '.join(rule.tags)}, not {guest.name}"
+    if not request.guests and (rule.guests or rule.tags) and request.hosts and request.action != "view":
+        return "it acts on all guests of a host, and the rule is for some"
+    if rule.hosts and (reason := _elsewhere(rule, request)):
+        return reason
+    return "" if request.action in RIGHTS else _beyond(rule, request)
+
+
+def _elsewhere(rule: Rule, request: Request) -> str:
+    """The hosts that count: those that the action names, or else those where the guests are."""
+    hosts = request.hosts or tuple(guest.host for guest in request.guests)
+    for host in hosts:
+        if not host:
+            return f"choose one of the hosts {' '.join(rule.hosts)}"
+        if not _matches(host, rule.hosts):
+            return f"only hosts {' '.join(rule.hosts)}, not {host}"
+    return "" if hosts or request.action in ("audit", "users") else f"choose one of the hosts {' '.join(rule.hosts)}"
+
+
+def _beyond(rule: Rule, request: Request) -> str:
+    """Limits of arguments. Arguments of modules that the rule does not name are beyond it."""
+    for name, most in rule.at_most.items():
+        amount, limit = _amount(request.arguments.get(name)), t.cast(int, _amount(most))
+        if amount is None:
+            return f"give {name}, at most {most}"
+        if amount > limit:
+            return f"{name} at most {most}"
+    for name, value in request.arguments.items():
+        patterns = rule.arguments.get(name, rule.arguments.get(_ALL))
+        if patterns is not None:
+            if not _all_match(value, patterns):
+                return f"{name} only {' '.join(patterns)}"
+        elif name in request.bound and name not in rule.at_most and _ALL not in rule.may:
+            return f"not with {name}; a rule with arguments: {{{name}: '*'}} would allow it"
+    return ""
+
+
+def _all_match(value: t.Any, patterns: t.Sequence[str]) -> bool:
+    if _ALL in patterns:
+        return True
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(each, (str, int, float)) and _matches(_text(each), patterns) for each in values)
+
+
+def _text(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _matches(name: str, patterns: t.Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _amount(value: t.Any) -> int | None:
+    """Of processors, or bytes: the largest number in it; None for what is none."""
+    if isinstance(value, dict):
+        inside = [_amount(value[key]) for key in ("current", "maximum") if key in value]
+        return max((each for each in inside if each is not None), default=None) if None not in inside else None
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    if isinstance(value, str) and not value.strip().isdecimal():
+        try:
+            return -(-_units.bytes_of(value, bare="M", what="limit") // 2**20)
+        except BadInput:
+            return None
+    return int(value)

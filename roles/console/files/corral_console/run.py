@@ -1,0 +1,196 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process of one job: run its playbook by ansible-runner, and write down what it does.
+
+    python -m corral_console.run DIRECTORY LOCK
+
+LOCK is the number of a file that is locked for this process. What the process needs to know else is in its environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import ansible_runner  # type: ignore[import-untyped]
+import yaml
+
+__all__ = ["main"]
+
+_MOST_LOG_BYTES = 8 * 1024 * 1024
+_MOST_PLAN_BYTES = 512 * 1024
+_MOST_REPORT_LINES = 5000
+_ABORT_S = 90.0  # for the collection to end migrations; then the rest is killed
+_PLANNED = {  # of results of our modules in check mode
+    "virt_place": ("placements", "explained", "moves", "stays", "unplaced"),
+    "virt_balance": ("moves", "stays", "explained", "before", "after"),
+    "virt_migrations": ("results", "steps"),
+    "virt_domains": ("results", "steps"),
+    "virt_state": ("results", "steps"),
+}
+_CONTROL = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)))
+
+
+class _Unsafe(str):
+    """A text that Ansible never takes for a template."""
+
+
+def _represent(dumper: yaml.SafeDumper, value: _Unsafe) -> yaml.Node:
+    return dumper.represent_scalar("!unsafe", str(value))
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML with that tag."""
+
+
+_Dumper.add_representer(_Unsafe, _represent)
+
+
+def _unsafe(value: t.Any) -> t.Any:
+    if isinstance(value, str):
+        return _Unsafe(value)
+    if isinstance(value, dict):
+        return {_unsafe(key): _unsafe(each) for key, each in value.items()}
+    return [_unsafe(each) for each in value] if isinstance(value, list) else value
+
+
+def variables(request: t.Mapping[str, t.Any], group: str) -> str:
+    """The job's variables as a file of YAML."""
+    values = {**request["values"], "virt_group": group, "virt_expected": request["expected"]}
+    return yaml.dump({name: _unsafe(value) for name, value in values.items()}, Dumper=_Dumper, allow_unicode=True)
+
+
+class Recorder:
+    """Listens to ansible-runner."""
+
+    def __init__(self, directory: Path, *, check: bool) -> None:
+        self._directory, self._check = directory, check
+        self._log = (directory / "log").open("a", buffering=1)
+        self._lines = self._sequence = 0
+        self._started, self._task = int(time.time()), ""
+        self._cancelled_at = 0.0
+        self.cancelled = self.changed = False
+        self.errors: list[str] = []
+        self.report: list[str] = []
+        self.plan: dict[str, t.Any] = {}
+        self._tell()
+
+    def _tell(self) -> None:
+        self._sequence += 1
+        found = {"started": self._started, "task": self._task, "lines": self._lines, "sequence": self._sequence}
+        _write(self._directory / "progress.json", found)
+
+    def event(self, event: dict[str, t.Any]) -> bool:
+        """One of ansible-runner's; False: no need to keep it in a file."""
+        data = event.get("event_data") or {}
+        lines = [line for line in str(event.get("stdout") or "").splitlines() if line.strip()]
+        if self._log.tell() < _MOST_LOG_BYTES:
+            self._log.writelines(f"{line.translate(_CONTROL)}\n" for line in lines)
+            self._lines += len(lines)
+        if event.get("event") == "playbook_on_task_start":
+            self._task = str(data.get("name") or data.get("task") or "").translate(_CONTROL)
+        result = data.get("res")
+        self._heed(str(event.get("event")), data, result if isinstance(result, dict) else {})
+        if lines or event.get("event") == "playbook_on_task_start":
+            self._tell()
+        return False
+
+    def _heed(self, kind: str, data: t.Mapping[str, t.Any], result: t.Mapping[str, t.Any]) -> None:
+        if kind == "playbook_on_stats":
+            self.changed = any((data.get("changed") or {}).values())
+        elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
+            text = f"{data.get('host')}: {result.get('msg') or 'failed'}".translate(_CONTROL)
+            self.errors += [] if text in self.errors else [text]
+        elif kind == "runner_on_ok":
+            self._keep(str(data.get("task_action") or "").rpartition(".")[2], str(data.get("host")), result)
+
+    def _keep(self, action: str, host: str, result: t.Mapping[str, t.Any]) -> None:
+        """What a playbook reports, and what it plans."""
+        if action == "virt_report" and isinstance(result.get("text"), str):
+            room = _MOST_REPORT_LINES - len(self.report)
+            self.report += [line.translate(_CONTROL) for line in result["text"].splitlines()[:room]]
+        if self._check and action in _PLANNED:
+            found = {key: result[key] for key in _PLANNED[action] if key in result}
+            bigger = {**self.plan, action: {**self.plan.get(action, {}), host: found}}
+            if len(json.dumps(bigger)) < _MOST_PLAN_BYTES:
+                self.plan = bigger
+
+    def is_over(self) -> bool:
+        """Asked again and again. A job is cancelled as by Ctrl-C, which ends migrations on their hosts.
+
+        True, when that takes too long: what is left of Ansible is killed.
+        """
+        if not self._cancelled_at and (self._directory / "cancel").exists():
+            self._cancelled_at, self.cancelled = time.monotonic(), True
+            for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(child), signal.SIGINT)
+        return bool(self._cancelled_at) and time.monotonic() - self._cancelled_at > _ABORT_S
+
+
+def _result(recorder: Recorder, code: int, problem: str) -> dict[str, t.Any]:
+    state = "cancelled" if recorder.cancelled else "succeeded" if code == 0 and not problem else "failed"
+    error = problem or "\n".join(recorder.errors[:50]) or "see the log"
+    return {
+        "state": state,
+        "ended": int(time.time()),
+        "changed": recorder.changed,
+        "error": "" if state == "succeeded" else "cancelled" if recorder.cancelled and not problem else error,
+        "report": recorder.report,
+        "plan": recorder.plan or None,
+    }
+
+
+def main(words: t.Sequence[str]) -> int:
+    """The exit code: 0 when there is a result, whatever it is."""
+    directory, lock = Path(words[0]), int(words[1])
+    os.set_inheritable(lock, False)  # what Ansible starts may live longer
+    os.umask(0o077)
+    request = json.loads((directory / "request.json").read_text())
+    recorder = Recorder(directory, check=request["check"])
+    project, group, site = (os.environ.pop(f"CORRAL_{name}") for name in ("PROJECT", "GROUP", "VARIABLES"))
+    (directory / "variables.yml").write_text(variables(request, group))
+    words = ["-e", f"@{site}", "-e", f"@{directory / 'variables.yml'}", *(["--check"] if request["check"] else [])]
+    for name in ("runner", "tmp"):
+        (directory / name).mkdir()
+    os.environ["TMPDIR"] = str(directory / "tmp")
+    code, problem = 1, ""
+    try:
+        run = ansible_runner.run(
+            private_data_dir=str(directory / "runner"),
+            project_dir=project,
+            playbook=f"corral.virt.{request['action']}",
+            cmdline=" ".join(words),
+            settings={"suppress_env_files": True, "pexpect_timeout": 1},
+            event_handler=recorder.event,
+            cancel_callback=recorder.is_over,
+            quiet=True,
+        )
+        code = run.rc
+        if code and not recorder.errors:  # it did not come so far: what it printed
+            problem = "\n".join((directory / "log").read_text().splitlines()[-10:])
+    except Exception as error:  # noqa: BLE001 (whatever it is, the job has ended with it)
+        problem = f"{type(error).__name__}: {error}"
+    _write(directory / "result.json", _result(recorder, code, problem))
+    (directory / "variables.yml").unlink(missing_ok=True)
+    for name in ("runner", "tmp"):  # among other things, the environment
+        shutil.rmtree(directory / name, ignore_errors=True)
+    return 0
+
+
+def _write(path: Path, content: object) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(content))
+    fresh.rename(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
