@@ -139,7 +139,7 @@ def check_expected(action: Action, hit: t.Sequence[Copy], expected: t.Sequence[t
     problems += [
         f"cannot {action.verb} {name}: it is not on {host} as it was when it was chosen; look again, and repeat it"
         for name, uuid, host, _tags in sorted(wanted - found.keys(), key=str)
-        if not any(copy.uuid == uuid for copy in hit)
+        if not any(copy.uuid == uuid or copy.name == name for copy in hit)
     ]
     if problems:
         raise BadInput(printable(problems))

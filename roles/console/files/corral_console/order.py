@@ -83,10 +83,11 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         raise BadOrder({"action": f"there is no action {name!s:.40}"})
     action, check = _actions.action(str(name)), given.get("check") is True
     guests = () if action.name == "create" or action.kind != "guest" else seen
+    if errors := dict(_errors_of_guests(action, given, guests, seen)):
+        raise BadOrder(errors)
     arguments = _named(action, given, guests)
     values = _values(action, arguments)
-    errors = dict(_errors_of_guests(action, given, guests, seen))
-    errors |= _errors_of_hosts(action, values, hosts)
+    errors = _errors_of_hosts(action, values, hosts)
     if action.destructive and not check and given.get("confirm") != len(guests):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
     if errors:
@@ -135,7 +136,7 @@ def _values(action: Action, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any
     except BadInput as error:
         errors: dict[str, str] = {}
         for problem in error.problems:
-            head, _colon, tail = problem.partition(": ")
+            head, _colon, tail = problem.partition("; write -e ")[0].partition(": ")
             name, text = (head.partition(".")[0], tail) if head.partition(".")[0] in action.arguments else ("", problem)
             errors[name] = f"{errors[name]}; {text}" if name in errors else text
         raise BadOrder(errors) from error

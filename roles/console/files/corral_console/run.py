@@ -107,7 +107,8 @@ class Recorder:
         if kind == "playbook_on_stats":
             self.changed = any((data.get("changed") or {}).values())
         elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
-            text = f"{data.get('host')}: {result.get('msg') or 'failed'}".translate(_CONTROL)
+            text = str(result.get("msg") or "failed").translate(_CONTROL)
+            text = f"{data.get('host')}: {text}" if kind == "runner_on_unreachable" else text
             self.errors += [] if text in self.errors else [text]
         elif kind == "runner_on_ok":
             self._keep(str(data.get("task_action") or "").rpartition(".")[2], str(data.get("host")), result)
@@ -175,7 +176,7 @@ def main(words: t.Sequence[str]) -> int:
             quiet=True,
         )
         code = run.rc
-        if code and not recorder.errors:  # it did not come so far: what it printed
+        if code and not recorder.errors and not recorder.cancelled:  # it did not come so far: what it printed
             problem = "\n".join((directory / "log").read_text().splitlines()[-10:])
     except Exception as error:  # noqa: BLE001 (whatever it is, the job has ended with it)
         problem = f"{type(error).__name__}: {error}"

@@ -1,0 +1,245 @@
+"""Jobs of the console, by ansible-runner and the collection's own playbooks, on libvirt's test driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.roles.console.files.corral_console import jobs as place
+from ansible_collections.corral.virt.roles.console.files.corral_console import order, run
+from ansible_collections.corral.virt.roles.console.files.corral_console.config import PolicyConfig
+from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Busy, Job, Jobs
+from ansible_collections.corral.virt.roles.console.files.corral_console.order import Order, Seen
+from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
+
+ROOT = Path(__file__).parents[2]
+TEST = Seen("6695eb01-f6a4-8304-79aa-97f2502e193f", "test", "hyper1", "running", ())  # of libvirt's test driver
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "virt_uri": "test:///default"}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PolicyConfig:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / ".cache"))
+    monkeypatch.setenv("A_SECRET", "of the service")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "ansible.cfg").write_text("[defaults]\ninventory = hosts.yml\n")
+    (project / "hosts.yml").write_text(json.dumps({"hyper": {"hosts": {"hyper1": LOCAL}}}))
+    (tmp_path / "variables.json").write_text("{}")
+    return PolicyConfig(
+        directory=tmp_path,
+        policy=tmp_path / "policy.json",
+        hosts=("hyper1", "hyper2"),
+        web_user="root",
+        group="hyper",
+        project=project,
+        ansible=ROOT / ".venv/bin",
+        variables=tmp_path / "variables.json",
+    )
+
+
+def ordered(action: str, *guests: Seen, check: bool = False, **arguments: t.Any) -> Order:
+    given = {"action": action, "arguments": arguments, "check": check, "confirm": len(guests)}
+    return order.order(given, guests, ("hyper1", "hyper2"))
+
+
+def until(condition: t.Callable[[], object], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ended(jobs: Jobs, job: Job) -> dict[str, t.Any]:
+    def over() -> bool:
+        jobs.look()
+        return job.state not in place.ACTIVE
+
+    until(over)
+    return job.whole()
+
+
+def test_a_job_does_what_its_playbook_does(config: PolicyConfig) -> None:
+    store = Store()
+    jobs = Jobs(config, store)
+    job = jobs.add(ordered("shutdown", TEST), "alice")
+    assert job.state == "running"
+    found = ended(jobs, job)
+    assert (found["state"], found["changed"], found["error"]) == ("succeeded", True, ""), job.log(0)
+    assert found["report"] == ["hyper1", "  shut down test"] and found["user"] == "alice"
+    log = job.log(0)
+    assert any("TASK [Bring the guests to the state]" in line for line in log["lines"]) and log["ended"]
+    assert job.log(log["next"]) == {"lines": [], "next": log["next"], "ended": True}
+    assert store.get(f"job/{job.id}") == job.summary()
+    assert job.directory.stat().st_mode & 0o777 == 0o700
+    assert "of the service" not in "".join(path.read_text() for path in job.directory.rglob("*") if path.is_file())
+    assert not (job.directory / "runner").exists(), "ansible-runner wrote its environment there"
+
+
+def test_a_preview_changes_nothing_and_tells_the_plan(config: PolicyConfig) -> None:
+    jobs = Jobs(config, Store())
+    found = ended(jobs, jobs.add(ordered("pause", TEST, check=True), "alice"))
+    (one,) = found["plan"]["virt_state"]["hyper1"]["results"]
+    assert (found["state"], one["name"], one["steps"]) == ("succeeded", "test", ["suspend test"])
+
+
+def test_another_guest_of_that_name_is_refused(config: PolicyConfig) -> None:
+    jobs = Jobs(config, Store())
+    other = Seen(TEST.uuid[:-1] + "0", "test", "hyper1", "running", ())
+    tagged = Seen(TEST.uuid, "test", "hyper1", "running", ("front",))
+    for guest in (other, tagged):
+        found = ended(jobs, jobs.add(ordered("reset", guest), "alice"))
+        assert found["state"] == "failed" and "is not the one that was chosen" in found["error"], found
+
+
+def test_no_text_is_a_template(config: PolicyConfig) -> None:
+    """ansible-runner's own extra variables are templates, on the machine that has Ansible's key."""
+    made = config.directory / "made"
+    text = f"{{{{ lookup('pipe', 'touch {made}') }}}}"
+    jobs = Jobs(config, Store())
+    job = jobs.add(ordered("create", guest="ci-1", host="hyper1", vcpus=1, memory="64MiB", description=text), "alice")
+    ended(jobs, job)
+    assert not made.exists() and job.log(0)["lines"]
+    values = {"guest": text, "list": [text, {"key": text}]}
+    written = run.variables({"values": values, "expected": []}, "hyper")
+    nodes = [node for node in _scalars(yaml.compose(written)) if "lookup" in node.value]
+    assert len(nodes) == 3 and {node.tag for node in nodes} == {"!unsafe"}
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    elif isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _scalars(each)
+    elif isinstance(node, yaml.MappingNode):
+        for _key, each in node.value:
+            yield from _scalars(each)
+
+
+# In place of the job's process: it lives until it is told to end.
+SLEEPS = """
+import json, os, pathlib, sys, time
+folder, lock = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+(folder / "progress.json").write_text(json.dumps({"started": 1, "task": "Sleep", "lines": 0, "sequence": 1}))
+while not (folder / "end").exists():
+    time.sleep(0.05)
+(folder / "result.json").write_text(json.dumps({"state": "succeeded", "ended": 2, "changed": True}))
+"""
+
+
+@pytest.fixture
+def sleeping(config: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[PolicyConfig]:
+    program, pids, real = config.directory / "sleeps.py", list[int](), subprocess.Popen
+    program.write_text(SLEEPS)
+
+    def started(words: list[str], **more: t.Any) -> t.Any:
+        process = real([sys.executable, str(program), *words[-2:]], **more)
+        pids.append(process.pid)
+        (config.directory / "pids").write_text(" ".join(map(str, pids)))
+        return process
+
+    monkeypatch.setattr(place.subprocess, "Popen", started)
+    yield config
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_job_is_found_again_after_a_restart(sleeping: PolicyConfig) -> None:
+    first = Jobs(sleeping, Store())
+    job = first.add(ordered("start", TEST), "alice")
+    until((job.directory / "progress.json").exists)
+    store = Store()
+    again = Jobs(sleeping, store)
+    found = again.get(job.id)
+    assert found and found.state == "running" and t.cast(t.Any, store.get(f"job/{job.id}"))["state"] == "running"
+    with pytest.raises(Busy, match=job.id):
+        again.add(ordered("shutdown", TEST), "bob")
+    (job.directory / "end").touch()
+    assert ended(again, found)["state"] == "succeeded"
+
+
+def test_a_job_whose_process_is_gone_is_lost(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(sleeping, Store())
+    job = jobs.add(ordered("start", TEST), "alice")
+    until((job.directory / "progress.json").exists)
+    (pid,) = Path(sleeping.directory / "pids").read_text().split()
+    os.kill(int(pid), signal.SIGKILL)
+    found = ended(jobs, job)
+    assert (found["state"], found["error"]) == ("lost", "its process is gone")
+    assert jobs.add(ordered("start", TEST), "alice"), "it holds nothing any more"
+
+
+def test_one_job_at_a_time(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(sleeping, Store())
+    other = Seen("uuid-2", "other", "hyper2", "running", ())
+    jobs.add(ordered("start", TEST), "alice")
+    for busy in (ordered("migrate", TEST, to="hyper2"), ordered("rebalance"), _drain("hyper1")):
+        with pytest.raises(Busy, match=r"start of alice\) is not done; wait for it, or cancel it"):
+            jobs.add(busy, "bob")
+    assert jobs.add(ordered("start", TEST, check=True), "bob"), "a preview disturbs nobody"
+    assert jobs.add(ordered("start", other), "bob")
+    with pytest.raises(Busy):
+        jobs.add(_drain("hyper2"), "bob")
+
+
+def _drain(host: str) -> Order:
+    return order.order({"action": "drain", "hosts": [host]}, (), ("hyper1", "hyper2"))
+
+
+def test_jobs_wait_for_room_and_can_be_cancelled_there(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(sleeping, Store())
+    t.cast(t.Any, jobs)._config = type("Small", (), {**vars(sleeping), "at_once": 1})
+    guests = [Seen(f"uuid-{number}", f"g{number}", "hyper1", "running", ()) for number in range(3)]
+    first, second, third = (jobs.add(ordered("start", guest), "alice") for guest in guests)
+    assert (first.state, second.state, third.state) == ("running", "waiting", "waiting")
+    jobs.cancel(second)
+    assert second.whole()["state"] == "cancelled"
+    (first.directory / "end").touch()
+    ended(jobs, first)
+    until(lambda: (jobs.look(), third.state == "running")[1])
+
+
+def test_old_jobs_are_removed(sleeping: PolicyConfig) -> None:
+    store = Store()
+    jobs = Jobs(sleeping, store)
+    t.cast(t.Any, jobs)._config = type("Small", (), {**vars(sleeping), "kept_jobs": 1})
+    made = [jobs.add(ordered("start", TEST, check=True), "alice") for _each in range(3)]
+    for job in made:
+        (job.directory / "end").touch()
+        ended(jobs, job)
+    jobs.look()
+    assert len(jobs.all()) == 1 and len(list((sleeping.directory / "jobs").iterdir())) == 1
+    assert len(store.below("job/")) == 1
+
+
+def test_a_running_job_is_cancelled_as_by_ctrl_c(config: PolicyConfig) -> None:
+    """Ansible gets the signal, which ends migrations on their hosts; nothing of it is left."""
+    slow = {**LOCAL, "ansible_python_interpreter": str(config.project / "python.sh")}
+    (config.project / "python.sh").write_text(f'#!/bin/sh\nsleep 5\nexec {sys.executable} "$@"\n')
+    (config.project / "python.sh").chmod(0o755)
+    (config.project / "hosts.yml").write_text(json.dumps({"hyper": {"hosts": {"hyper1": slow}}}))
+    jobs = Jobs(config, Store())
+    job = jobs.add(ordered("start", TEST), "alice")
+    until(lambda: (jobs.look(), job.summary()["task"] == "Read the guests")[1])
+    started = time.monotonic()
+    jobs.cancel(job)
+    assert job.summary()["cancelling"] or job.state != "running"
+    found = ended(jobs, job)
+    assert (found["state"], found["error"]) == ("cancelled", "cancelled") and time.monotonic() - started < 20
+    assert (
+        str(job.directory)
+        not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    )

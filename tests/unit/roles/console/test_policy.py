@@ -1,0 +1,245 @@
+"""Who may do what: every action of the catalogue, for users with and without a rule, and ways around a rule."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.corral.virt.roles.console.files.corral_console import offers, order, policy
+from ansible_collections.corral.virt.roles.console.files.corral_console.order import BadOrder, Order, Seen
+from ansible_collections.corral.virt.roles.console.files.corral_console.policy import BadPolicy, Guest, Request, Who
+
+HOSTS = ("hyper1", "hyper2", "rack1-a", "rack1-b")
+TEAM: list[dict[str, t.Any]] = [
+    {"who": "group:admins", "may": "*"},
+    {"who": "group:web-team", "may": ["start", "shutdown", "reboot", "console"], "guests": "web*"},
+    {"who": "group:web-team", "may": "migrate", "guests": "web*", "hosts": "rack1-*"},
+    {
+        "who": "group:web-team",
+        "may": "create",
+        "guests": "ci-*",
+        "hosts": "rack1-*",
+        "at_most": {"memory": "8GiB", "vcpus": 4},
+        "arguments": {"image": "debian-*", "cloud_init": "*"},
+    },
+    {"who": "group:web-team", "may": "rename", "guests": "web*"},
+    {"who": "user:front", "may": ["reset", "force_off"], "tags": "front"},
+    {"who": "user:keeper", "may": ["drain", "undrain"], "hosts": "rack1-*"},
+    {"who": "user:half", "may": ["drain", "rebalance"], "guests": "web*"},
+    {"who": "user:auditor", "may": ["view", "audit"]},
+]
+RULES = policy.parsed(TEAM, offers.names())
+ADMIN, TEAMER, FRONT = Who("alice", ("admins",)), Who("bob", ("web-team",)), Who("front")
+KEEPER, HALF, NOBODY = Who("keeper"), Who("half"), Who("eve", ("others",))
+
+
+def seen(name: str, host: str = "hyper1", *tags: str) -> Seen:
+    return Seen(f"uuid-{name}", name, host, "running", tags)
+
+
+def ordered(action: str, *guests: Seen, **more: t.Any) -> Order:
+    hosts = {"hosts": [more.pop("host")]} if "host" in more else {}
+    confirm = more.pop("confirm", len(guests))
+    given = {"action": action, "arguments": more, "confirm": confirm, **hosts}
+    return order.order(given, tuple(guests), HOSTS)
+
+
+def refused(who: Who, action: str, *guests: Seen, **more: t.Any) -> str:
+    return policy.refusal(RULES, who, ordered(action, *guests, **more).request)
+
+
+def sample(action: str) -> Order:
+    """Some order of an action, with all that it requires."""
+    if action == "create":
+        return _create()
+    if action in ("drain", "undrain"):
+        return ordered(action, host="hyper1")
+    if action == "rebalance":
+        return ordered(action)
+    return ordered(action, seen("db1"), **({"to": "db2"} if action == "rename" else {}))
+
+
+def _create(**more: t.Any) -> Order:
+    return order.order({"action": "create", "arguments": {"guest": "ci-1", **more}}, (), HOSTS)
+
+
+@pytest.mark.parametrize("action", offers.names())
+def test_each_action_needs_a_rule(action: str) -> None:
+    request = sample(action).request
+    assert policy.refusal(RULES, ADMIN, request) == ""
+    for who in (NOBODY, TEAMER, FRONT, HALF):
+        assert f"user {who.name} may not {action}" in policy.refusal(RULES, who, request)
+    assert policy.refusal([], ADMIN, request), "without rules nobody may anything"
+
+
+@pytest.mark.parametrize("right", policy.RIGHTS)
+def test_each_right_needs_a_rule(right: str) -> None:
+    request = Request(right, guests=(Guest("db1", (), "hyper1"),) if right in ("view", "console") else ())
+    assert not policy.refusal(RULES, ADMIN, request) and policy.refusal(RULES, NOBODY, request)
+    assert bool(policy.refusal(RULES, Who("auditor"), request)) == (right not in ("view", "audit"))
+
+
+def test_a_rule_is_for_its_guests() -> None:
+    assert not refused(TEAMER, "start", seen("web1"), seen("web2"))
+    assert "not db1" in refused(TEAMER, "start", seen("web1"), seen("db1")), "each guest counts"
+    assert not refused(FRONT, "reset", seen("db1", "hyper1", "front", "x"))
+    assert "with the tag front" in refused(FRONT, "reset", seen("db1", "hyper1", "back"))
+
+
+def test_who_may_do_something_to_a_guest_sees_it() -> None:
+    assert not policy.refusal(RULES, TEAMER, Request("view", guests=(Guest("web1", (), "hyper1"),)))
+    assert policy.refusal(RULES, TEAMER, Request("view", guests=(Guest("db1", (), "hyper1"),)))
+    assert not policy.refusal(RULES, TEAMER, Request("view", hosts=("hyper1",)))
+
+
+def test_a_destination_counts() -> None:
+    assert not refused(TEAMER, "migrate", seen("web1"), to="rack1-a")
+    assert "not hyper2" in refused(TEAMER, "migrate", seen("web1"), to="hyper2")
+    assert "choose one of the hosts rack1-*" in refused(TEAMER, "migrate", seen("web1", "rack1-a"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, ""),
+        ({"image": "debian-12.qcow2", "cloud_init": {"user_data": "x"}}, ""),
+        ({"memory": "9GiB"}, "memory at most 8GiB"),
+        ({"memory": 8193}, "memory at most 8GiB"),
+        ({"memory": {"current": "1GiB", "maximum": "64GiB"}}, "memory at most"),
+        ({"memory": None}, "give memory, at most 8GiB"),
+        ({"vcpus": {"current": 2, "maximum": 64}}, "vcpus at most 4"),
+        ({"vcpus": "5"}, "vcpus at most 4"),
+        ({"image": "windows"}, "image only debian-*"),
+        ({"xml": "<domain/>"}, "not with xml"),
+        ({"hostdevs": []}, "not with hostdevs"),
+        ({"domain": {"memory": "64GiB"}}, "memory at most 8GiB"),
+        ({"options": {"memory": "64GiB"}}, "memory at most 8GiB"),
+        ({"options": {"memory": "1GiB"}, "domain": {"xml": "<domain/>"}}, "not with xml"),
+        ({"domain": {"tags": ["front"]}}, "not with tags"),
+        ({"host": "hyper1"}, "not hyper1"),
+        ({"host": None}, "choose one of the hosts"),
+        ({"guest": "db1"}, "not db1"),
+    ],
+)
+def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
+    asked = {"guest": "ci-1", "host": "rack1-a", "memory": "8GiB", "vcpus": 4, **arguments}
+    request = _create(**{name: value for name, value in asked.items() if value is not None}).request
+    found = policy.refusal(RULES, TEAMER, request)
+    assert reason in found if reason else not found
+    assert not policy.refusal(RULES, ADMIN, request)
+
+
+def test_options_of_a_module_need_a_rule_that_names_them() -> None:
+    assert "not with dest_uri" in refused(TEAMER, "migrate", seen("web1"), to="rack1-a", options={"dest_uri": "x"})
+    assert "not with bandwidth" in refused(TEAMER, "migrate", seen("web1"), to="rack1-a", bandwidth=1)
+
+
+def test_a_name_to_be_counts() -> None:
+    assert not refused(TEAMER, "rename", seen("web1"), to="web2")
+    assert "not db1" in refused(TEAMER, "rename", seen("web1"), to="db1")
+
+
+def test_a_rule_for_some_guests_is_none_for_whole_hosts() -> None:
+    assert not refused(KEEPER, "drain", host="rack1-a") and "not hyper1" in refused(KEEPER, "drain", host="hyper1")
+    assert "acts on all guests" in refused(HALF, "drain", host="hyper1")
+    assert "acts on all hosts" in refused(HALF, "rebalance")
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"action": "site"}, "action"),
+        ({"action": "console"}, "action"),
+        ({"action": ["start"]}, "action"),
+        ({"action": "start"}, "guests"),
+        ({"action": "start", "guests": ["uuid-gone"]}, "guests"),
+        ({"action": "query", "arguments": {"out": "/etc/passwd"}}, "action"),
+        ({"action": "start", "arguments": {"virt_group": "all"}}, "virt_group"),
+        ({"action": "start", "arguments": {"ansible_connection": "local"}}, "ansible_connection"),
+        ({"action": "start", "arguments": {"virt_uri": "x"}}, "virt_uri"),
+        ({"action": "migrate", "arguments": {"to": "evil.example"}}, "to"),
+        ({"action": "migrate", "arguments": {"to": "169.254.169.254"}}, "to"),
+        ({"action": "create", "arguments": {"guest": "../x", "host": "-oProxyCommand=x"}}, "guest"),
+        ({"action": "create", "arguments": {"guest": "x", "host": "localhost"}}, "host"),
+        ({"action": "drain", "hosts": ["hyper1", "hyper2"]}, "host"),
+        ({"action": "drain", "hosts": ["other"]}, "host"),
+        ({"action": "create", "arguments": {"guest": "x", "vcpu": 2}}, "vcpu"),
+        ({"action": "shutdown", "arguments": {"wait_timeout": 0}}, "wait_timeout"),
+    ],
+)
+def test_what_cannot_be_done_is_said_by_argument(given: dict[str, t.Any], where: str) -> None:
+    guests = (seen("web1"),) if given.get("action") in ("migrate", "shutdown") else ()
+    if where in ("virt_group", "ansible_connection", "virt_uri"):
+        guests = (seen("web1"),)
+    with pytest.raises(BadOrder) as error:
+        order.order(given, guests, HOSTS)
+    assert where in error.value.errors, error.value.errors
+
+
+def test_what_is_destructive_is_confirmed_and_a_preview_is_not() -> None:
+    for confirm in (None, True, 1, "2"):
+        with pytest.raises(BadOrder, match="number of guests: 2"):
+            ordered("purge", seen("a1"), seen("a2"), confirm=confirm)
+    assert ordered("purge", seen("a1"), seen("a2"), confirm=2).guests
+    assert order.order({"action": "purge", "check": True}, (seen("a1"),), HOSTS).check
+
+
+def test_a_guest_that_is_there_is_not_made_again() -> None:
+    with pytest.raises(BadOrder, match="there is a guest of that name on hyper1"):
+        order.order({"action": "create", "arguments": {"guest": "web1"}}, (seen("web1"),), HOSTS)
+
+
+def test_what_a_job_holds() -> None:
+    move = ordered("migrate", seen("web1", "hyper1"), to="hyper2")
+    assert (move.exclusive, move.shared) == (("guest:uuid-web1",), ("host:hyper1", "host:hyper2"))
+    assert ordered("drain", host="hyper1").exclusive == ("host:hyper1",)
+    assert ordered("rebalance").exclusive == tuple(f"host:{host}" for host in HOSTS)
+    assert _create().exclusive == ("name:ci-1",)
+
+
+def test_secrets_are_known() -> None:
+    assert _create(cloud_init={"user_data": "x"}).secret == ("cloud_init",)
+
+
+def test_all_that_is_wrong_with_a_policy_is_said() -> None:
+    wrong: list[t.Any] = [
+        "x",
+        {"who": "alice", "may": "*"},
+        {"who": "user:a", "may": []},
+        {"who": "user:a", "may": "strat"},
+        {"who": "user:a", "may": "*", "guest": "x"},
+        {"who": "user:a", "may": "*", "guests": [1]},
+        {"who": "user:a", "may": "*", "at_most": {"memory": "much"}, "arguments": {"image": 1}},
+    ]
+    with pytest.raises(BadPolicy) as error:
+        policy.parsed(wrong, offers.names())
+    for part in (
+        "rule 1: must be",
+        "rule 2: who",
+        "rule 3: may",
+        "rule 4: may: there is no action strat",
+        "rule 5: guest is",
+    ):
+        assert part in str(error.value)
+    for part in ("rule 6: guests", "rule 7: at_most: memory", "rule 7: arguments: image"):
+        assert part in str(error.value)
+    with pytest.raises(BadPolicy, match="a list of rules"):
+        policy.parsed({"who": "user:a"})
+
+
+def test_rules_go_to_the_web_process_and_back() -> None:
+    said = json.loads(json.dumps([rule.said() for rule in RULES]))
+    assert policy.parsed(said, offers.names()) == RULES
+
+
+@given(st.text(), st.text(), st.lists(st.text(), max_size=2))
+def test_no_name_is_a_way_around(user: str, guest: str, groups: list[str]) -> None:
+    """A user or a guest may be called anything; only the rules' own words count."""
+    rules = policy.parsed([{"who": "user:root", "may": "*"}, {"who": "group:web", "may": "start", "guests": "web1"}])
+    request = Request("start", guests=(Guest(guest, (), "hyper1"),))
+    allowed = not policy.refusal(rules, Who(user, tuple(groups)), request)
+    assert allowed == (user == "root" or ("web" in groups and guest == "web1"))
