@@ -11,12 +11,12 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["groups", "infos", "parsed"]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_RESERVED_MIB = 512  # as virt_host_info reports it
 _STATES = ("running", "paused", "shutdown", "crashed", "unknown")
 
 
@@ -78,7 +78,7 @@ def _info(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {
         "cpus": host["cpus"],
         "memory_mib": host["memory_mib"],
-        "memory_reserved_mib": host.get("memory_reserved_mib", _RESERVED_MIB),
+        "memory_reserved_mib": host.get("memory_reserved_mib", RESERVED_MIB),
         "memory_used_mib": sum(guest["memory_mib"] for guest in active),
         "vcpus_used": sum(guest["vcpus"] for guest in active),
         "bridges": host.get("bridges"),

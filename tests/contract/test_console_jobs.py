@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.roles.console.files.corral_console import jobs as place
 from ansible_collections.corral.virt.roles.console.files.corral_console import order, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import PolicyConfig
-from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Busy, Job, Jobs
+from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import ACTIVE, Busy, Job, Jobs
 from ansible_collections.corral.virt.roles.console.files.corral_console.order import Order, Seen
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
 
@@ -61,12 +60,13 @@ def until(condition: t.Callable[[], object], timeout_s: float = 60) -> None:
         time.sleep(0.05)
 
 
-def ended(jobs: Jobs, job: Job) -> dict[str, t.Any]:
-    def over() -> bool:
-        jobs.look()
-        return job.state not in place.ACTIVE
+def state(jobs: Jobs, job: Job) -> str:
+    jobs.look()
+    return job.state
 
-    until(over)
+
+def ended(jobs: Jobs, job: Job) -> dict[str, t.Any]:
+    until(lambda: state(jobs, job) not in ACTIVE)
     return job.whole()
 
 
@@ -113,7 +113,7 @@ def test_no_text_is_a_template(config: PolicyConfig) -> None:
     assert not made.exists() and job.log(0)["lines"]
     values = {"guest": text, "list": [text, {"key": text}]}
     written = run.variables({"values": values, "expected": []}, "hyper")
-    nodes = [node for node in _scalars(yaml.compose(written)) if "lookup" in node.value]
+    nodes = [node for node in _scalars(t.cast(yaml.Node, yaml.compose(written))) if "lookup" in node.value]
     assert len(nodes) == 3 and {node.tag for node in nodes} == {"!unsafe"}
 
 
@@ -150,7 +150,7 @@ def sleeping(config: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         (config.directory / "pids").write_text(" ".join(map(str, pids)))
         return process
 
-    monkeypatch.setattr(place.subprocess, "Popen", started)
+    monkeypatch.setattr(subprocess, "Popen", started)
     yield config
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -209,7 +209,7 @@ def test_jobs_wait_for_room_and_can_be_cancelled_there(sleeping: PolicyConfig) -
     assert second.whole()["state"] == "cancelled"
     (first.directory / "end").touch()
     ended(jobs, first)
-    until(lambda: (jobs.look(), third.state == "running")[1])
+    until(lambda: state(jobs, third) == "running")
 
 
 def test_old_jobs_are_removed(sleeping: PolicyConfig) -> None:
@@ -233,7 +233,7 @@ def test_a_running_job_is_cancelled_as_by_ctrl_c(config: PolicyConfig) -> None:
     (config.project / "hosts.yml").write_text(json.dumps({"hyper": {"hosts": {"hyper1": slow}}}))
     jobs = Jobs(config, Store())
     job = jobs.add(ordered("start", TEST), "alice")
-    until(lambda: (jobs.look(), job.summary()["task"] == "Read the guests")[1])
+    until(lambda: state(jobs, job) and job.summary()["task"] == "Read the guests")
     started = time.monotonic()
     jobs.cancel(job)
     assert job.summary()["cancelling"] or job.state != "running"

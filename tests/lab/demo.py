@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import secrets
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from counter import Counter, Seen
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = [sys.executable, str(ROOT / "tests/lab/lab.py")]
 GUEST = "web1"
+CONSOLE_PORT = 8443
 LONGEST_GAP_S = 15  # on a machine that does much else; started anew, an emulated guest would be silent for a minute
 
 
@@ -34,6 +36,7 @@ class Demo:
         self.name = name
         self.folder = ROOT / "build/lab" / name
         self.seconds: dict[str, float] = {}
+        self.address = self.login = ""  # of the web console
         self.environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
@@ -114,6 +117,21 @@ class Demo:
         self.stage("First contact", lambda: self.run(["ansible", GUEST, "-m", "ping"]))
         self.stage("Live migration over TLS, without shared storage", self.migrate)
         self.stage("Query", lambda: self.run(["ansible-playbook", "corral.virt.query"]))
+        self.stage("The web console", self.console)
+
+    def console(self) -> None:
+        """On the first host, with a login for this run of the demo alone."""
+        self.login = secrets.token_urlsafe(12)
+        host = json.loads(self.run(["ansible-inventory", "--host", "hyper1"], quiet=True))["ansible_host"]
+        self.address = f"https://{host}:{CONSOLE_PORT}/"
+        rule = f"tcp dport {CONSOLE_PORT} accept"
+        opened = f"nft list chain inet filter input | grep -q '{rule}' || nft add rule inet filter input {rule}"
+        self.run(["ansible", "hyper1", "-b", "-m", "ansible.builtin.shell", "-a", opened], quiet=True)
+        settings = self.folder / "console.json"
+        user = {"name": "admin", "password": self.login, "groups": ["admins"]}
+        settings.touch(mode=0o600)
+        settings.write_text(json.dumps({"console_host": "hyper1", "console_names": [host], "console_users": [user]}))
+        self.run(["ansible-playbook", "corral.virt.console_server", "-e", f"@{settings}"])
 
     def table(self) -> None:
         """Seconds per stage."""
@@ -126,6 +144,9 @@ class Demo:
     def next_steps(self) -> None:
         """What to try, word for word."""
         print(
+            "\n"
+            f"The web console is at {self.address} (user admin, password {self.login}). Drag {GUEST} onto the other host.\n"
+            "Your browser does not know the demo's certificate.\n"
             "\n"
             "The hosts stay up. Go on with:\n"
             "\n"

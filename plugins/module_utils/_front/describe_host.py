@@ -11,11 +11,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["describe_host", "measured"]
-
-_RESERVED_MIB = 512  # for the host itself; what placement may give away is less than what is there
 
 
 def measured(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
@@ -62,9 +61,9 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "virt_types": kinds,
         "machines": capabilities["machines"].get(capabilities["arch"]) or [],
         "domain_capabilities": capable,
-        "memory_reserved_mib": _RESERVED_MIB,
+        "memory_reserved_mib": RESERVED_MIB,
         "memory_used_mib": used_mib,
-        "memory_free_mib": max(0, node["memory_mib"] - _RESERVED_MIB - used_mib),
+        "memory_free_mib": max(0, node["memory_mib"] - RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
         "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],

@@ -11,10 +11,23 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["Figures", "card", "figures", "host_cpu_ns", "host_memory_kib", "subscribed"]
+__all__ = [
+    "Counters",
+    "Figures",
+    "card",
+    "counters",
+    "figures",
+    "host_cpu_ns",
+    "host_memory_kib",
+    "job",
+    "subscribed",
+    "targets",
+]
 
 _EVENTS = ("LIFECYCLE", "REBOOT", "METADATA_CHANGE", "DEVICE_ADDED", "DEVICE_REMOVED", "BALLOON_CHANGE")
+_JOB = ("data_processed", "data_total", "memory_processed", "memory_total", "memory_bps", "memory_iteration")
 
 
 class Figures(t.NamedTuple):
@@ -27,6 +40,18 @@ class Figures(t.NamedTuple):
     memory_kib: int
     memory_used_kib: int | None  # None where the guest does not run, or has no balloon driver that reports
     cpu_ns: int | None
+
+
+class Counters(t.NamedTuple):
+    """What a guest has used since it was started, in bytes and nanoseconds."""
+
+    uuid: str
+    cpu_ns: int
+    vcpus: int
+    read: int
+    written: int
+    received: int
+    sent: int
 
 
 @contextlib.contextmanager
@@ -60,9 +85,64 @@ def figures(connection: Connection) -> list[Figures]:
         | libvirt.VIR_DOMAIN_STATS_BALLOON
         | libvirt.VIR_DOMAIN_STATS_VCPU
     )
-    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT if connection.getType() == "QEMU" else 0
+    flags = _nowait(connection)
     with explained("read the guests of", connection.getURI()):
         return [_figures(domain, found) for domain, found in connection.getAllDomainStats(kinds, flags)]
+
+
+def counters(connection: Connection) -> list[Counters]:
+    """Of all guests that run, in one call that waits for no guest."""
+    kinds = (
+        libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+        | libvirt.VIR_DOMAIN_STATS_VCPU
+        | libvirt.VIR_DOMAIN_STATS_BLOCK
+        | libvirt.VIR_DOMAIN_STATS_INTERFACE
+    )
+    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | _nowait(connection)
+    with explained("read the guests of", connection.getURI()):
+        return [
+            Counters(
+                domain.UUIDString(),
+                found.get("cpu.time", 0),
+                found.get("vcpu.current", 0),
+                _sum(found, "block", "rd.bytes"),
+                _sum(found, "block", "wr.bytes"),
+                _sum(found, "net", "rx.bytes"),
+                _sum(found, "net", "tx.bytes"),
+            )
+            for domain, found in connection.getAllDomainStats(kinds, flags)
+        ]
+
+
+def _sum(found: t.Mapping[str, t.Any], device: str, figure: str) -> int:
+    return sum(found.get(f"{device}.{index}.{figure}", 0) for index in range(found.get(f"{device}.count", 0)))
+
+
+def _nowait(connection: Connection) -> int:
+    """Only QEMU's driver knows the flag."""
+    return libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT if connection.getType() == "QEMU" else 0
+
+
+def job(domain: t.Any, targets: t.Iterable[str] = ()) -> dict[str, t.Any] | None:
+    """How far the guest's migration is, with that of its disks; None while there is no job of known size.
+
+    A guest that is gone meanwhile has no job.
+    """
+    try:
+        found = domain.jobStats()
+        if not found.get("type") or "memory_total" not in found:
+            return None
+        copied = {target: domain.blockJobInfo(target) for target in targets}
+    except libvirt.libvirtError:
+        return None
+    disks = {target: [each["cur"], each["end"]] for target, each in copied.items() if each and each["end"]}
+    return {**{name: found.get(name, 0) for name in _JOB}, "disks": disks}
+
+
+def targets(domain: t.Any) -> tuple[str, ...]:
+    """Of the guest's disks. Raises NotFound."""
+    with explained("read guest", domain.name()):
+        return tuple(brief.targets(domain.XMLDesc()))
 
 
 def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
@@ -85,12 +165,13 @@ def card(domain: t.Any) -> dict[str, t.Any]:
     """
     with explained("read guest", domain.name()):
         persistent = bool(domain.isPersistent())
-        _state, _maximum, memory_kib, vcpus, _time = domain.info()
+        _state, maximum_kib, memory_kib, vcpus, _time = domain.info()
         return {
             "name": domain.name(),
             "title": _title(domain),
             "vcpus": vcpus,
             "memory_mib": memory_kib // 1024,
+            "maximum_mib": maximum_kib // 1024,
             "persistent": persistent,
             "autostart": bool(persistent and domain.autostart()),
             "record": states.record(domain),

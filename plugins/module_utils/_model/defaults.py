@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Names that a guest gets where the user gives none; the roles make objects of these names."""
+"""What holds where the user says nothing: the names that the roles make objects of, and what a host keeps for itself."""
 
 from __future__ import annotations
 
-__all__ = ["BRIDGE", "POOL"]
+__all__ = ["BRIDGE", "POOL", "RESERVED_MIB"]
 
 BRIDGE = "br0"
 POOL = "default"
+RESERVED_MIB = 512  # of a host's memory; what placement may give away is less than what is there

@@ -30,6 +30,7 @@ try:
 except ImportError:  # `connect` needs none
     libvirt = None
 
+MARK = Path("/var/lib/libvirt/corral-maintenance.json")  # readable by all
 SOCKET = "/run/corral-console-relay.sock"
 TRUST = Path("/usr/lib/corral-console/relay")  # `host`, the name of this one, and `ticket.pem`, the key that signs
 USED = Path("/run/corral-console-relay")  # a file for each ticket that was shown
@@ -139,7 +140,13 @@ def to_file(number: int) -> Write:
 
 
 def connect(request: str, path: str = SOCKET) -> None:
-    """Between standard input and output and `serve`, which judges the ticket; raises Refused."""
+    """Between standard input and output and `serve`, which judges the ticket; raises Refused.
+
+    Without a ticket, only whether the host is in maintenance is told.
+    """
+    if request == "maintenance":
+        to_file(1)(b"ok\n" + (MARK.read_bytes() if MARK.exists() else b"null"))
+        return
     if not REQUEST.fullmatch(request):
         raise Refused(_NO_TICKET)
     there = socket.socket(socket.AF_UNIX)

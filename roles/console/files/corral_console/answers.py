@@ -12,11 +12,11 @@ import typing as t
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-__all__ = ["COOKIE", "answer", "body", "error", "number"]
+__all__ = ["BODY_S", "COOKIE", "answer", "body", "error", "number"]
 
 COOKIE = "__Host-corral"
 
-_BODY_S = 10.0
+BODY_S = 10.0
 
 
 def answer(value: t.Any, status: int = 200, **headers: str) -> JSONResponse:
@@ -32,7 +32,7 @@ def error(status: int, text: str, **headers: str) -> JSONResponse:
 async def body(request: Request) -> dict[str, t.Any]:
     """A JSON object; anything else is an empty one."""
     try:
-        given = json.loads(await asyncio.wait_for(request.body(), _BODY_S))
+        given = json.loads(await asyncio.wait_for(request.body(), BODY_S))
     except (TimeoutError, ValueError, RecursionError):
         return {}
     return given if isinstance(given, dict) else {}

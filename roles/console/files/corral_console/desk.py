@@ -98,6 +98,7 @@ class _PolicyFile:
         self._path = path
         self._stamp: tuple[int, int] | None = None
         self._rules: list[policy.Rule] = []
+        self.rules()
 
     def rules(self) -> list[policy.Rule]:
         try:

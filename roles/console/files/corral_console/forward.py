@@ -9,6 +9,7 @@ the job compares it with what the hosts say.
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import json
 import typing as t
@@ -56,7 +57,10 @@ async def _forward(request: Request, body: bytes) -> Response:
 
 async def plain(request: Request) -> Response:
     """As it is."""
-    return await _forward(request, await request.body())
+    try:
+        return await _forward(request, await asyncio.wait_for(request.body(), answers.BODY_S))
+    except TimeoutError:
+        return answers.error(408, "the request takes too long")
 
 
 @with_identity

@@ -26,7 +26,7 @@ from .config import PolicyConfig
 from .order import Order
 from .store import Store
 
-__all__ = ["Busy", "Job", "Jobs"]
+__all__ = ["ACTIVE", "Busy", "Job", "Jobs"]
 
 ACTIVE = ("waiting", "running")
 _LINES_AT_ONCE = 2000

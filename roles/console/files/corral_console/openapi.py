@@ -36,6 +36,10 @@ OPERATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("get", "/api/events", "Live state as server-sent events: host/, guest/, figures/, job/", ("since",), ""),
     ("get", "/api/hosts/{host}", "All about a host", (), ""),
     ("get", "/api/hosts/{host}/guests/{uuid}", "All about a guest", (), ""),
+    ("get", "/api/targets", "For each host, why it cannot take the guests; null where it can", ("guest",), ""),
+    ("get", "/api/history/{host}", "What a host used in the last hour or day", ("span",), ""),
+    ("get", "/api/history/{host}/{uuid}", "What a guest used in the last hour or day", ("span",), ""),
+    ("get", "/api/images", "Images in the hosts' pools", (), ""),
 )
 
 _TEXT, _TRUTH, _OBJECT = {"type": "string"}, {"type": "boolean"}, {"type": "object"}

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from . import answers, assets, policy
 from .config import Config
+from .history import History
 from .policy_client import PolicyClient, Unavailable
 from .store import Store
 from .stream import Feed
@@ -62,7 +63,11 @@ class Site:
         self.config, self.store = config, store
         self.policy = PolicyClient(config.policy_socket)
         self.tickets = Tickets()
-        self.watchers = {name: Watcher(name, host.uri, store) for name, host in config.hosts.items()}
+        self.history = History(config.state / "history.db")
+        self.watchers = {
+            name: Watcher(name, host.uri, store, history=self.history, relay=host.relay)
+            for name, host in config.hosts.items()
+        }
         self.assets = assets.load(config.libraries)
         self.streams: dict[str, int] = {}
         self.consoles = 0
@@ -118,6 +123,10 @@ class Site:
     def _mirror(self, delta: t.Mapping[str, t.Any]) -> None:
         gone = self.store.below("job/").keys() - delta["values"].keys() if delta["reset"] else delta["gone"]
         self.store.update({**dict.fromkeys(gone), **delta["values"]})
+        for job in delta["values"].values():
+            if job["ended"] and not delta["reset"]:
+                for name in self.watchers.keys() & set(job["hosts"]):
+                    self.watchers[name].look_at_mark()
 
 
 def _identity(me: t.Mapping[str, t.Any]) -> Identity | None:

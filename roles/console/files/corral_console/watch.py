@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import random
 import threading
 import time
@@ -19,11 +20,17 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
 
+from . import mark
+from .history import SAMPLE_S, History, Sample
 from .store import Store, Value
 
 __all__ = ["Watcher", "backoff_s"]
 
 POLL_S = 2.0
+_POOLS_S = 30.0
+_MARK_S = 120.0
+_MOVING_S = 0.5  # while a guest migrates
+_TURNS = 10  # a migration that the collection did not begin is noticed in one of so many rounds
 _SETTLE_S = 0.05  # one command often makes several events
 _LONGEST_S = 60.0
 _LOG = logging.getLogger(__name__)
@@ -46,13 +53,25 @@ class _Previous:
 class Watcher:
     """Follows one host until it is stopped. Connections are read-only."""
 
-    def __init__(self, name: str, uri: str, store: Store, *, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        uri: str,
+        store: Store,
+        *,
+        history: History | None = None,
+        relay: t.Sequence[str] = (),
+        poll_s: float = POLL_S,
+    ) -> None:
         self.name = name
-        self._uri, self._store, self._poll_s = uri, store, poll_s
+        self._uri, self._store, self._history, self._relay, self._poll_s = uri, store, history, relay, poll_s
+        self._marks: Mark | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._changed: set[str] = set()
         self._cards: dict[str, dict[str, t.Any]] = {}
         self._listed: set[str] = set()  # keys of the guests that were there the last time
+        self._jobs: dict[str, tuple[str, ...]] = {}  # guests that migrate, with the targets of their disks
+        self._turn = 0
         self._connection: t.Any = None
         self._calls = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"watch {name}", daemon=True)
@@ -86,6 +105,16 @@ class Watcher:
             # Not what else is known of the processor: libvirt tells that only over a connection that may write.
             return {**query.node(connection), **capabilities, "pools": pools, "networks": networks}
 
+    def volumes(self) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
+        """Host, pool and volumes of each active pool, asked now. Raises NotFound while the host is unreachable."""
+        with self._calls:
+            return [(self.name, pool, found) for pool, found in query.volumes(self._connected())]
+
+    def look_at_mark(self) -> None:
+        """Read at once whether the host is in maintenance: it may have changed."""
+        if self._marks:
+            self._marks.due_at = 0.0
+
     def _connected(self) -> t.Any:
         if self._connection is None:
             raise NotFound(f"cannot read {self.name}: it is unreachable; try again when it is connected")
@@ -111,14 +140,21 @@ class Watcher:
 
     def _follow(self, connection: t.Any) -> None:
         self._cards.clear()
-        node = query.node(connection)
-        previous = _Previous(0, None, {})
+        self._jobs.clear()
+        node = {**query.node(connection), "arch": host_xml.host(query.capabilities(connection))["arch"]}
+        previous, samples, pools_at = _Previous(0, None, {}), Samples(self.name, self._store), -_POOLS_S
+        self._marks = Mark(self._relay)
         with follow.subscribed(connection, self._on_event):
             self._connection = connection
             while not self._stopped.is_set():
                 self._wake.clear()
+                if time.monotonic() - pools_at >= _POOLS_S:
+                    node["pools"], pools_at = _pools(connection), time.monotonic()
+                node.update(self._marks.known())
                 previous = self._read(connection, node, previous)
-                if self._wake.wait(self._poll_s):
+                if self._history and samples.due():
+                    self._history.add(samples.take(connection))
+                if self._wake.wait(min(_MOVING_S, self._poll_s) if self._jobs else self._poll_s):
                     self._stopped.wait(_SETTLE_S)
 
     def _on_event(self, uuid: str) -> None:
@@ -131,10 +167,11 @@ class Watcher:
         cpu, memory = follow.host_cpu_ns(connection), follow.host_memory_kib(connection)
         present = _Previous(time.monotonic(), cpu, {one.uuid: one.cpu_ns for one in found if one.cpu_ns is not None})
         changes: dict[str, Value | None] = {}
-        for one in found:
+        self._turn += 1
+        for index, one in enumerate(found):
             key = f"guest/{self.name}/{one.uuid}"
             try:
-                changes[key] = self._guest(one, changed)
+                changes[key] = {**self._guest(one, changed), **self._migration(one, index)}
             except NotFound:
                 changes[key] = None
         gone = self._listed - changes.keys()
@@ -154,7 +191,8 @@ class Watcher:
     def _guest(self, one: follow.Figures, changed: t.Container[str]) -> Value:
         if one.uuid in changed or one.uuid not in self._cards:
             card = follow.card(one.domain)
-            card["tags"] = brief.tags(card.pop("record"))
+            record = card.pop("record")
+            card.update(tags=brief.tags(record), moving=brief.moving(record))
             self._cards[one.uuid] = card
         found = {"host": self.name, "uuid": one.uuid, "state": one.state, **self._cards[one.uuid]}
         if one.vcpus:  # changes while the guest runs
@@ -162,6 +200,20 @@ class Watcher:
         if one.memory_kib:
             found["memory_mib"] = one.memory_kib // 1024
         return found
+
+    def _migration(self, one: follow.Figures, index: int) -> dict[str, t.Any]:
+        """How far the guest's migration is; of one that does not migrate nothing."""
+        known = one.uuid in self._jobs
+        if not _runs(one) or not (known or self._cards[one.uuid]["moving"] or (index + self._turn) % _TURNS == 0):
+            self._jobs.pop(one.uuid, None)
+            return {}
+        progress = follow.job(one.domain, self._jobs.get(one.uuid, ()))
+        if progress is None:
+            self._jobs.pop(one.uuid, None)
+            return {}
+        if not known:
+            self._jobs[one.uuid] = follow.targets(one.domain)
+        return {"migration": progress}
 
     def _set_host(self, state: str, *, reason: str = "", **node: t.Any) -> None:
         key = f"host/{self.name}"
@@ -176,6 +228,65 @@ def _described(found: dict[str, t.Any], read: t.Callable[[str], dict[str, t.Any]
     """With what its document tells, in place of the document."""
     xml = found.pop("xml")
     return {**found, **read(xml)}
+
+
+def _pools(connection: t.Any) -> list[dict[str, t.Any]]:
+    names = ("name", "active", "path", "capacity_bytes", "allocation_bytes")
+    described = [_described(each, host_xml.pool) for each in query.pools(connection)]
+    return [{name: pool[name] for name in names} for pool in described]
+
+
+class Mark:
+    """Whether the host is in maintenance, read in a thread of its own: ssh takes its time."""
+
+    def __init__(self, relay: t.Sequence[str]) -> None:
+        self._relay = relay
+        self._known: dict[str, str | None] = {}
+        self._reads: threading.Thread | None = None
+        self.due_at = 0.0
+
+    def known(self) -> dict[str, str | None]:
+        """`maintenance`, with the reason or None; nothing while it is not known."""
+        if self._relay and time.monotonic() >= self.due_at and not (self._reads and self._reads.is_alive()):
+            self.due_at = time.monotonic() + _MARK_S
+            self._reads = threading.Thread(target=self._read, daemon=True)
+            self._reads.start()
+        return self._known
+
+    def _read(self) -> None:
+        try:
+            self._known = {"maintenance": mark.read(self._relay)}
+        except mark.Unknown as error:
+            _LOG.warning("cannot read whether a host is in maintenance: %s", error)
+
+
+class Samples:
+    """For the history: rates are differences to the counters that were read before."""
+
+    def __init__(self, name: str, store: Store) -> None:
+        self._name, self._store = name, store
+        self._known: dict[str, follow.Counters] = {}
+        self._at = -math.inf
+
+    def due(self) -> bool:
+        """Whether it is time for the next ones."""
+        return time.monotonic() - self._at >= SAMPLE_S
+
+    def take(self, connection: t.Any) -> list[Sample]:
+        """Of the host and its running guests."""
+        now, found = time.monotonic(), {one.uuid: one for one in follow.counters(connection)}
+        known, passed_s = self._known, now - self._at
+        self._known, self._at = found, now
+        figures = self._store.get(f"figures/{self._name}") or {"cpu": None, "memory": None, "guests": {}}
+        memory = {uuid: shares[1] for uuid, shares in figures["guests"].items()}
+        host = Sample(f"host/{self._name}", figures["cpu"], figures["memory"])
+        return [host, *(_sample(known[u], one, passed_s, memory.get(u)) for u, one in found.items() if u in known)]
+
+
+def _sample(before: follow.Counters, now: follow.Counters, passed_s: float, memory: float | None) -> Sample:
+    cpu = 100 * (now.cpu_ns - before.cpu_ns) / (passed_s * 1e9 * max(1, now.vcpus))
+    rates = [(there - here) / passed_s for here, there in zip(before[3:], now[3:], strict=True)]
+    return Sample(now.uuid, min(100.0, max(0.0, cpu)), memory, *(max(0.0, rate) for rate in rates))
 
 
 def _runs(one: follow.Figures) -> bool:

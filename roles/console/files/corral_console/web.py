@@ -19,7 +19,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 
-from . import forward
+from . import forward, live
 from .answers import answer, error
 from .config import Config
 from .console_socket import console
@@ -27,6 +27,7 @@ from .guard import Guard
 from .site import Identity, Site, credentials, with_identity
 from .store import Store
 from .stream import Feed
+from .view import View
 
 __all__ = ["application"]
 
@@ -78,7 +79,7 @@ async def _counted(site: Site, digest: str, messages: t.AsyncIterator[str]) -> t
             del site.streams[digest]
 
 
-async def _asked(ask: t.Callable[[], dict[str, t.Any]]) -> Response:
+async def _asked(ask: t.Callable[[], t.Any]) -> Response:
     """The answer of a host."""
     try:
         return answer(await asyncio.wait_for(run_in_threadpool(ask), _ASK_S))
@@ -109,6 +110,14 @@ async def guest(site: Site, request: Request, identity: Identity) -> Response:
     return await _asked(functools.partial(site.watchers[name].guest, uuid))
 
 
+def _live(ask: t.Callable[[Site, View, Request], t.Any]) -> t.Callable[[Request], t.Awaitable[Response]]:
+    @with_identity
+    async def handle(site: Site, request: Request, identity: Identity) -> Response:
+        return await _asked(functools.partial(ask, site, identity.view, request))
+
+    return handle
+
+
 def application(config: Config) -> Starlette:
     """The ASGI application."""
     site = Site(config, Store())
@@ -131,6 +140,7 @@ def application(config: Config) -> Starlette:
             Route("/api/events", events),
             Route("/api/hosts/{host}", host),
             Route("/api/hosts/{host}/guests/{uuid}", guest),
+            *(Route(path, _live(ask)) for path, ask in live.ROUTES.items()),
             WebSocketRoute("/api/console", console),
             *forward.ROUTES,
         ],

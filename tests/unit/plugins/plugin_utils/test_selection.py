@@ -8,7 +8,14 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import Copy, Hosts, answers, copies, found
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import (
+    Copy,
+    Hosts,
+    answers,
+    check_expected,
+    copies,
+    found,
+)
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
@@ -252,3 +259,29 @@ def test_a_name_that_needs_quotes_is_written_as_json() -> None:
     )
     [result] = refused("start", there, guest=["{{ evil }}"])
     assert result.endswith("did you mean {{ evil }}x on h2?")
+
+
+def chosen(*guests: Copy, **other: t.Any) -> list[dict[str, t.Any]]:
+    """As the web console tells them."""
+    return [{"name": one.name, "uuid": one.uuid, "host": one.host, "tags": list(one.tags), **other} for one in guests]
+
+
+def differs(hit: t.Sequence[Copy], expected: list[dict[str, t.Any]]) -> list[str]:
+    try:
+        check_expected(_actions.action("reset"), hit, expected)
+    except BadInput as error:
+        return error.problems
+    return []
+
+
+def test_guests_are_those_that_were_chosen() -> None:
+    web1, web2 = GUESTS[:2]
+    assert differs([web1, web2], chosen(web2, web1)) == differs([], []) == []
+    for other in ({"uuid": "u9"}, {"host": "h2"}, {"tags": []}):
+        (problem,) = differs([web1], chosen(web1, **other))
+        assert "cannot reset web1" in problem and "UUID u1" in problem and "look again" in problem
+    (problem,) = differs([web1, web2], chosen(web1))
+    assert "web2" in problem, "a name that is a pattern hits more"
+    (problem,) = differs([web1], chosen(web1, web2))
+    assert "cannot reset web2: it is not on h1" in problem
+    assert differs([web1], []), "nothing was chosen: the guest was not there when it was to be made"

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.roles.console.files.corral_console import s
 from ansible_collections.corral.virt.roles.console.files.corral_console.answers import COOKIE
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import Host
 from ansible_collections.corral.virt.roles.console.files.corral_console.guard import HEADERS
+from ansible_collections.corral.virt.roles.console.files.corral_console.history import Sample
 from ansible_collections.corral.virt.roles.console.files.corral_console.site import Site
 from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     GUEST,
@@ -81,6 +82,19 @@ def test_the_description_has_every_request(site: tuple[Site, TestClient]) -> Non
     described = {(method, path) for method, path, *_more in openapi.OPERATIONS}
     assert {(method, path) for method, path in routes if path.startswith("/api/") and method != "head"} == described
     assert client.get("/api/openapi.json").json()["components"]["schemas"]["migrate"]["properties"]["to"]
+
+
+def test_targets_history_and_images_of_the_live_state(site: tuple[Site, TestClient]) -> None:
+    server, client = site
+    log_in(client)
+    (target,) = client.get(f"/api/targets?guest={GUEST}").json()
+    assert target == {"host": "hyper1", "refusal": "test is there"}
+    assert client.get("/api/targets?guest=nobody").status_code == 404
+    server.history.add([Sample(GUEST, 12.5)])
+    assert client.get(f"/api/history/hyper1/{GUEST}?span=hour").json()["cpu"] == [12.5]
+    assert client.get(f"/api/history/hyper1/{GUEST}?span=year").status_code == 404
+    assert client.get("/api/history/hyper9").status_code == 404
+    assert client.get("/api/images").json() == []
 
 
 def test_every_answer_has_the_headers(site: tuple[Site, TestClient]) -> None:

@@ -2,9 +2,17 @@
 
 import { html, render, useEffect, useReducer, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, connect, disconnect, forget, state, subscribe } from "/static/server.js";
-import { Overview } from "/static/overview.js";
-import { Guest, Host, Sessions } from "/static/details.js";
+import { actionOf, active, readCatalogue, refusal } from "/static/actions.js";
 import { Console } from "/static/consoles.js";
+import { Guest, Host } from "/static/details.js";
+import { openCreate } from "/static/forms.js";
+import { Images } from "/static/images.js";
+import { Job, Jobs } from "/static/jobs.js";
+import { openMigrate } from "/static/migrate.js";
+import { Overview, choose } from "/static/overview.js";
+import { Account, Audit, Users, places } from "/static/people.js";
+import { setUser } from "/static/rights.js";
+import { Above, DialogTitle, openDialog } from "/static/ui.js";
 
 function Login({ entered }) {
   const [problem, setProblem] = useState("");
@@ -47,11 +55,16 @@ function useRoute() {
   return route;
 }
 
-function Route({ route, me, filter, setFilter, lost }) {
+function Route({ route, filter, setFilter, lost }) {
   const [kind, ...rest] = route;
-  if (kind === "guest") return html`<${Guest} host=${rest[0]} uuid=${rest[1]} may=${me.may} />`;
-  if (kind === "host") return html`<${Host} name=${rest[0]} />`;
-  if (kind === "sessions") return html`<${Sessions} lost=${lost} />`;
+  if (kind === "guest") return html`<${Guest} host=${rest[0]} uuid=${rest[1]} />`;
+  if (kind === "host") return html`<${Host} key=${rest[0]} name=${rest[0]} />`;
+  if (kind === "jobs" && rest[0]) return html`<${Job} key=${rest[0]} id=${rest[0]} />`;
+  if (kind === "jobs") return html`<${Jobs} />`;
+  if (kind === "images") return html`<${Images} />`;
+  if (kind === "audit") return html`<${Audit} />`;
+  if (kind === "users") return html`<${Users} />`;
+  if (kind === "sessions") return html`<${Account} lost=${lost} />`;
   if (kind === "console") return html`<${Console} key=${rest.join("/")} uuid=${rest[0]} kind=${rest[1]} />`;
   return html`<${Overview} filter=${filter} setFilter=${setFilter} />`;
 }
@@ -61,27 +74,71 @@ function useServer(lost) {
   useEffect(() => {
     const unsubscribe = subscribe(draw);
     const follow = () => (document.hidden ? disconnect() : connect(lost)); // a browser has few connections to a server
-    const focus = (event) => {
-      const field = document.getElementById("search");
-      if (event.key !== "/" || !field || event.target.matches("input, select, textarea")) return;
-      event.preventDefault();
-      field.focus();
-    };
     connect(lost);
+    readCatalogue();
     document.addEventListener("visibilitychange", follow);
-    document.addEventListener("keydown", focus);
+    document.addEventListener("keydown", onKey);
     return () => {
       unsubscribe();
       document.removeEventListener("visibilitychange", follow);
-      document.removeEventListener("keydown", focus);
+      document.removeEventListener("keydown", onKey);
     };
   }, []);
+}
+
+// Keys for those who do not want to reach for the mouse. Fields and consoles get theirs.
+const KEYS = [["/", "Search"], ["j, k", "Next and previous guest"], ["Enter", "Open the guest"], ["x", "Choose the guest"], ["m", "Migrate"], [".", "All actions"], ["c", "Display"], ["n", "Create a guest"], ["g then h, j", "Go to hosts, jobs"], ["?", "This list"]];
+let went = 0;
+
+function onKey(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented) return;
+  if (event.target.closest?.("input:not([type=checkbox]), select, textarea, dialog, .screen, [popover]")) return;
+  const field = document.getElementById("search");
+  const card = event.target.closest?.(".card") || document.querySelector(".card:focus-within");
+  const guest = card && state.guest.get(`guest/${card.dataset.host}/${card.dataset.uuid}`);
+  const to = (place) => (location.hash = place);
+  const actions = {
+    "/": () => field?.focus(),
+    j: () => (Date.now() - went < 1000 ? to("#/jobs") : step(card, 1)),
+    k: () => step(card, -1),
+    h: () => Date.now() - went < 1000 && to("#/"),
+    g: () => (went = Date.now()),
+    n: () => actionOf("create") && openCreate(),
+    "?": () => openDialog(html`<${DialogTitle}>Keys<//><dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>`),
+    x: () => guest && choose(guest.uuid),
+    m: () => guest && !refusal("migrate", guest) && openMigrate([guest]),
+    c: () => guest && to(`#/console/${guest.uuid}/vnc`),
+    ".": () => card?.querySelector(".more").click(),
+  };
+  if (!actions[event.key] || ("xmc.".includes(event.key) && !card)) return;
+  event.preventDefault();
+  actions[event.key]();
+}
+
+function step(card, by) {
+  const cards = [...document.querySelectorAll(".card")];
+  const at = card ? cards.indexOf(card) + by : 0;
+  const next = cards[Math.max(0, Math.min(cards.length - 1, at))]?.querySelector(".name");
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+function Links({ route }) {
+  const running = [...state.job.values()].filter((job) => active(job) && !job.check).length;
+  const [here = ""] = route;
+  const link = (place, word, more) => {
+    const current = here === place || (place === "" && ["guest", "host"].includes(here));
+    return html`<a href=${`#/${place}`} aria-current=${current ? "page" : undefined}>${word}${more}</a>`;
+  };
+  return html`<nav class="links" aria-label="Pages">${link("", "Hosts")}
+    ${link("jobs", "Jobs", running > 0 && html` <span class="badge" aria-label=${`${running} running`}>${running}</span>`)}
+    ${link("images", "Images")}${places().map(([place, word]) => link(place, word))}</nav>`;
 }
 
 function Page({ me, lost }) {
   useServer(lost);
   const route = useRoute();
-  const [filter, setFilter] = useState({ text: "", wanted: "", group: "host" });
+  const [filter, setFilter] = useState({ text: "", wanted: "", group: "host", tag: "" });
   const leave = async () => {
     await ask("/api/logout", {}).catch(() => null);
     lost();
@@ -89,15 +146,20 @@ function Page({ me, lost }) {
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to content</a>
     <header class="top">
       <a class="brand" href="#/"><img src="/static/icon.svg" alt="" width="24" height="24" /> corral.virt</a>
+      <${Links} route=${route} />
       <span class="live" role="status">${state.connected ? html`<span class="state connected">Live</span>` : html`<span class="state unreachable">Not connected</span>`}</span>
-      <nav aria-label="Account"><a href="#/sessions">${me.user}</a> <button onClick=${leave}>Log out</button></nav>
+      <nav class="account" aria-label="Account"><a href="#/sessions">${me.user}</a> <button onClick=${leave}>Log out</button></nav>
     </header>
-    <main id="main" tabindex="-1"><${Route} route=${route} me=${me} filter=${filter} setFilter=${setFilter} lost=${lost} /></main>`;
+    <main id="main" tabindex="-1"><${Route} route=${route} filter=${filter} setFilter=${setFilter} lost=${lost} /><${Above} /></main>
+    <span id="drag-picture" aria-hidden="true"></span>`;
 }
 
 function Whole() {
   const [me, setMe] = useState(undefined);
-  const entered = () => ask("/api/me").then((found) => setMe(found.user ? found : null));
+  const entered = () => ask("/api/me").then((found) => {
+    setUser(found);
+    setMe(found.user ? found : null);
+  });
   const lost = () => {
     forget();
     setMe(null);

@@ -1,9 +1,10 @@
 // Requests to the server, and its live state as maps that components read.
 
 export class Refused extends Error {
-  constructor(status, text) {
+  constructor(status, text, fields) {
     super(text);
     this.status = status;
+    this.fields = fields || {};
   }
 }
 
@@ -20,18 +21,20 @@ export async function ask(path, given) {
     throw new Refused(0, "the server does not answer");
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refused(response.status, answer.error || `the server answers ${response.status}`);
-  return answer;
+  if (response.ok) return answer;
+  const fields = answer.errors && Object.entries(answer.errors).map(([name, text]) => `${name}: ${text}`).join("; ");
+  throw new Refused(response.status, answer.error || fields || `the server answers ${response.status}`, answer.errors);
 }
 
-// By kind ("host", "guest", "figures") and key. Maps change in place; values never do.
-export const state = { host: new Map(), guest: new Map(), figures: new Map(), connected: false };
+// By kind and key. Maps change in place; values never do.
+const KINDS = ["host", "guest", "figures", "job"];
+export const state = { host: new Map(), guest: new Map(), figures: new Map(), job: new Map(), connected: false };
 const readers = new Set();
 let source = null;
 let mark = "";
 let drawing = false;
 
-function changed() {
+export function changed() {
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
@@ -46,9 +49,24 @@ export function subscribe(reader) {
 }
 
 function apply({ reset, values, gone }) {
-  if (reset) ["host", "guest", "figures"].forEach((kind) => state[kind].clear());
-  for (const key of gone) state[key.split("/", 1)[0]]?.delete(key);
-  for (const [key, value] of Object.entries(values)) state[key.split("/", 1)[0]]?.set(key, value);
+  if (reset) KINDS.forEach((kind) => state[kind].clear());
+  for (const key of gone) {
+    const kind = key.split("/", 1)[0];
+    state[kind]?.delete(kind === "job" ? key.slice(kind.length + 1) : key);
+  }
+  for (const [key, value] of Object.entries(values)) {
+    const kind = key.split("/", 1)[0];
+    if (kind === "job") keepJob(value);
+    else state[kind]?.set(key, value);
+  }
+}
+
+// The stream tells less of a job than an answer does, and they may overtake each other: the newer one counts.
+export function keepJob(job) {
+  const known = state.job.get(job.id);
+  if (known && known.sequence > job.sequence) return;
+  state.job.set(job.id, { ...known, ...job });
+  changed();
 }
 
 export function connect(lost) {

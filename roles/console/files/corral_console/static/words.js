@@ -1,6 +1,6 @@
 // How values are written for people.
 
-export const STATES = { running: "Running", paused: "Paused", shutdown: "Off", crashed: "Crashed", unknown: "Unknown" };
+export const STATES = { running: "Running", paused: "Paused", shutdown: "Off", crashed: "Crashed", unknown: "Unknown", arriving: "Arriving" };
 
 export function memory(mib) {
   if (mib === undefined || mib === null) return "unknown";
@@ -21,6 +21,13 @@ export function ago(seconds) {
   if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
   if (passed < 86400) return `${Math.floor(passed / 3600)} h ago`;
   return `${Math.floor(passed / 86400)} days ago`;
+}
+
+export function duration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
 export function plural(count, word) {

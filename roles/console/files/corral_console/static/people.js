@@ -1,0 +1,80 @@
+// The user's sessions and tokens; for those who may, all users and what was decided.
+
+import { html, useState } from "/static/lib/htm/standalone.module.js";
+import { ask } from "/static/server.js";
+import { may } from "/static/rights.js";
+import { readable } from "/static/jobs.js";
+import { Table, Waiting, useAnswer } from "/static/parts.js";
+import { tell } from "/static/ui.js";
+import { ago } from "/static/words.js";
+
+const ACTION = html`<span class="hidden">Action</span>`;
+
+async function attempt(path, given, done) {
+  try {
+    done(await ask(path, given));
+  } catch (error) {
+    tell(error.message, { bad: true });
+  }
+}
+
+export function Account({ lost }) {
+  const [again, setAgain] = useState(0);
+  const answer = useAnswer("/api/sessions", again);
+  const end = (session) => attempt("/api/sessions/end", { id: session.id }, () => (session.current ? lost() : setAgain(again + 1)));
+  return html`<h1>Your account</h1><p>Browsers in which you are logged in. A session that you end loses its pages and consoles at once.</p>
+    ${answer.value ? html`<${Table} title="Your sessions" empty="None." columns=${["Browser", "Address", "Since", "Last request", ACTION]} rows=${answer.value.map((each) => [
+        html`<span class="cut agent">${each.agent || "unknown"}</span>`, each.address, new Date(each.created * 1000).toLocaleString(), ago(each.seen),
+        html`<button onClick=${() => end(each)}>${each.current ? "Log out" : "End"}</button>`])} />` : html`<${Waiting} answer=${answer} />`}
+    <${Tokens} />`;
+}
+
+function Tokens() {
+  const [again, setAgain] = useState(0);
+  const [made, setMade] = useState("");
+  const answer = useAnswer("/api/tokens", again);
+  const make = (event) => {
+    event.preventDefault();
+    attempt("/api/tokens", Object.fromEntries(new FormData(event.target)), (found) => {
+      setMade(found.token);
+      setAgain(again + 1);
+    });
+  };
+  if (!answer.value) return null; // without rights to have tokens
+  const tokens = answer.value.tokens || answer.value;
+  return html`<${Table} title="Your tokens" empty="No tokens. Programs use the API with one; it may do what you may." columns=${["Name", "Since", "Used last", ACTION]} rows=${tokens.map((each) => [
+      each.name, new Date(each.created * 1000).toLocaleString(), each.seen ? ago(each.seen) : "never",
+      html`<button onClick=${() => attempt("/api/tokens/end", { id: each.id }, () => setAgain(again + 1))}>End</button>`])} />
+    <form class="panel row" onSubmit=${make}><label>Name of a new token <input name="name" required maxlength="64" autocomplete="off" /></label><button>Make token</button></form>
+    ${made && html`<p class="panel" role="status">The new token, which is not shown again:<br /><code class="secret">${made}</code></p>`}`;
+}
+
+export function Users() {
+  const [again, setAgain] = useState(0);
+  const answer = useAnswer("/api/users", again);
+  const users = answer.value?.users || answer.value;
+  const end = (session) => attempt("/api/sessions/end", { id: session.id }, () => setAgain(again + 1));
+  return html`<h1>Users</h1>${users ? html`<${Table} title="All users" empty="None." columns=${["Name", "Groups", "Sessions"]} rows=${users.map((user) => [
+      user.name, (user.groups || []).join(", "),
+      html`<ul class="plain">${(user.sessions || []).map((each) => html`<li key=${each.id}>${each.address}, ${ago(each.seen)} <button aria-label=${`End the session of ${user.name} at ${each.address}`} onClick=${() => end(each)}>End</button></li>`)}</ul>`])} />` : html`<${Waiting} answer=${answer} />`}`;
+}
+
+export function Audit() {
+  const [pages, setPages] = useState({ lines: null, more: false });
+  const [text, setText] = useState("");
+  const answer = useAnswer("/api/audit?limit=200", 0);
+  const first = answer.value?.lines || answer.value;
+  const lines = pages.lines || first;
+  const older = () => attempt(`/api/audit?limit=200&before=${encodeURIComponent(lines.at(-1).id ?? lines.at(-1).time)}`, null, (found) => setPages({ lines: [...lines, ...(found.lines || found)] }));
+  const KNOWN = ["id", "time", "user", "address", "audit", "action", "allowed"];
+  const rows = (lines || []).map((line) => [
+    new Date((line.time || 0) * 1000).toLocaleString(), line.user, line.address, line.action || line.audit,
+    line.allowed ? html`<span class="state running">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
+    readable(Object.entries(line).filter(([name, value]) => !KNOWN.includes(name) && value !== "" && value !== null).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))]);
+  const shown = rows.filter((row) => !text || row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(text.toLowerCase())));
+  return html`<h1>Audit</h1><div class="tools"><label class="grow"><span class="hidden">Search</span><input type="search" placeholder="Search user, action, address" value=${text} onInput=${(event) => setText(event.target.value)} /></label></div>
+    ${lines ? html`<${Table} title="Decisions" empty="None." columns=${["When", "User", "Address", "Action", "Decision", "More"]} rows=${shown} />` : html`<${Waiting} answer=${answer} />`}
+    ${lines?.length >= 200 && html`<p><button onClick=${older}>Show older</button></p>`}`;
+}
+
+export const places = () => [["audit", "Audit"], ["users", "Users"]].filter(([right]) => may(right));

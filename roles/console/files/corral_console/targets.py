@@ -1,0 +1,97 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where guests can be moved, and why not: placement's own rules, applied to the live state.
+
+It decides nothing: the playbook places and checks again with what the hosts say then.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+
+from .store import Value
+
+__all__ = ["Needs", "guest_needs", "targets"]
+
+_APART = "apart-"
+
+
+class Needs(t.NamedTuple):
+    """A guest that is to be moved, and the host where it is."""
+
+    host: str
+    guest: Guest
+
+
+def guest_needs(card: Value, details: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]]) -> Needs:
+    """Of its live values and its description; `pools` are those of its host."""
+    directories = {str(disk["source"]).rpartition("/")[0] for disk in details["disks"] if disk.get("source")}
+    volumes = {disk["volume"].partition("/")[0] for disk in details["disks"] if disk.get("volume")}
+    guest = Guest(
+        name=card["name"],
+        uuid=card["uuid"],
+        vcpus=card["vcpus"],
+        memory_mib=card["maximum_mib"],
+        apart=next(iter(_groups(card)), None),
+        bridges=frozenset(nic["bridge"] for nic in details["interfaces"] if nic.get("bridge")),
+        pools=frozenset(pool["name"] for pool in pools if pool["path"] in directories) | volumes,
+    )
+    return Needs(card["host"], guest)
+
+
+def targets(
+    moved: t.Sequence[Needs], hosts: t.Mapping[str, Value], guests: t.Iterable[Value], policy: Policy | None = None
+) -> list[dict[str, str | None]]:
+    """For each host the reason why it cannot take all of the guests together, None where it can."""
+    there: dict[str, list[Value]] = {name: [] for name in hosts}
+    for guest in guests:
+        there.setdefault(guest["host"], []).append(guest)
+    found = []
+    for name in sorted(hosts):
+        refusal = _refusal(name, hosts[name], there[name], moved, policy or Policy())
+        found.append({"host": name, "refusal": refusal or _strange(hosts[name], hosts, moved)})
+    return found
+
+
+def _strange(host: Value, hosts: t.Mapping[str, Value], moved: t.Sequence[Needs]) -> str | None:
+    """Whether a guest comes from processors of another kind."""
+    kinds = {hosts[source].get("arch") for source, _guest in moved if source in hosts}
+    return f"has processors of another kind: {host['arch']}" if kinds - {host.get("arch")} else None
+
+
+def _refusal(name: str, host: Value, there: t.Sequence[Value], moved: t.Sequence[Needs], policy: Policy) -> str | None:
+    if host["state"] != "connected":
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(host["since"]))
+        return f"cannot be reached, since {since}"
+    load = Load(_host(name, host, there), policy)
+    for source, guest in moved:
+        reason = f"{guest.name} is there" if source == name else load.against(guest)
+        if reason:
+            return reason if len(moved) == 1 or source == name else f"{guest.name}: {reason}"
+        load.put(guest)
+    return None
+
+
+def _host(name: str, host: Value, there: t.Sequence[Value]) -> Host:
+    promised = [guest for guest in there if guest["state"] in ACTIVE or guest["autostart"]]
+    return Host(
+        name=name,
+        cpus=host["cpus"],
+        memory_mib=host["memory_mib"] - RESERVED_MIB,
+        vcpus_used=sum(guest["vcpus"] for guest in promised),
+        memory_used_mib=sum(guest["maximum_mib"] for guest in promised),
+        guests={guest["name"]: Copy(guest["state"], guest["uuid"]) for guest in there},
+        apart=frozenset(group for guest in there for group in _groups(guest)),
+        pools=frozenset(pool["name"] for pool in host["pools"] if pool["active"]),
+        maintenance=host.get("maintenance"),
+    )
+
+
+def _groups(guest: Value) -> list[str]:
+    return [tag[len(_APART) :] for tag in guest["tags"] if tag.startswith(_APART)]

@@ -1,0 +1,134 @@
+"""The web console on a lab's host, and browsers that use it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import typing as t
+from collections.abc import Iterator
+
+import yaml
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from ansible_collections.corral.virt.roles.console.files import pack_console
+from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
+
+__all__ = ["LOOKS", "PACKAGES", "PASSWORD", "Browsing", "Site", "card", "violations"]
+
+PASSWORD = "correct horse battery"
+PACKAGES = ROOT / ".cache/console-packages"
+AXE = {
+    "package": "axe-core",
+    "version": "4.14.1",
+    "integrity": "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+    "directory": "axe",
+    "files": {"axe.min.js": "axe.min.js"},
+}
+LOOKS: dict[str, dict[str, t.Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
+}
+
+
+class Site(Hypervisors):
+    """A lab with a console on its first host."""
+
+    def address(self, name: str = "hyper1") -> str:
+        """Of a host."""
+        hosts = yaml.safe_load((self.folder / "inventory/hosts.yml").read_text())
+        return str(next(_values(hosts, name))["ansible_host"])
+
+    @property
+    def url(self) -> str:
+        """Of the page."""
+        return f"https://{self.address()}:8443"
+
+    def install(self, *flags: str, ok: bool = True, **more: t.Any) -> str:
+        """Run the playbook as a user would; all that it printed."""
+        given = {
+            "console_host": "hyper1",
+            "console_names": [self.address()],
+            "console_libraries": str(PACKAGES),
+            **more,
+        }
+        words = ("ansible-playbook", *self.ask_nobody, "corral.virt.console_server", "-e", json.dumps(given))
+        return self.run(*words, *flags, ok=ok)
+
+    def uuid(self, name: str, host: str = "hyper1") -> str:
+        """Of a guest."""
+        return self.on(host, f"virsh domuuid {name}")
+
+    def state(self, name: str) -> dict[str, str]:
+        """What virsh says of a guest, by host."""
+        said = {host: self.on(host, f"virsh domstate {name} 2>/dev/null || true") for host in ("hyper1", "hyper2")}
+        return {host: state for host, state in said.items() if state}
+
+
+def _values(tree: t.Any, key: str) -> Iterator[t.Any]:
+    for name, value in tree.items() if isinstance(tree, dict) else ():
+        if name == key and value:
+            yield value
+        yield from _values(value, key)
+
+
+class Browsing:
+    """A browser, and all that went wrong in it."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.browser, self.url = browser, url
+        self.problems: list[str] = []
+
+    def context(self, **how: t.Any) -> BrowserContext:
+        """A browser of somebody else."""
+        return self.browser.new_context(ignore_https_errors=True, **how)
+
+    def page(self, context: BrowserContext) -> Page:
+        """Errors, violations of the page's policy among them, and dialogs that a script opened are problems."""
+        page = context.new_page()
+        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        return page
+
+    def enter(self, user: str = "alice", **how: t.Any) -> Page:
+        """A page of the user."""
+        page = self.page(self.context(**how))
+        page.goto(self.url)
+        page.get_by_label("User").fill(user)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        return page
+
+    def close(self) -> None:
+        """No test leaves an error in the browser's console."""
+        for context in self.browser.contexts:
+            context.close()
+        assert self.problems == []
+
+
+def card(page: Page, name: str, host: str = "hyper1") -> Locator:
+    """Of a guest, on the page of all hosts."""
+    return page.locator(f".card[data-guest={name}][data-host={host}]")
+
+
+@functools.cache
+def _axe() -> str:
+    content = pack_console._package(AXE, PACKAGES, fetch=True)
+    (script,) = (text for _name, text in pack_console._files(AXE, content))
+    return script.decode()
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """What axe finds, and whether the page is wider than the screen."""
+    page.evaluate(_axe() + "; 0")
+    found = [(each["id"], each["nodes"][0]["html"]) for each in page.evaluate("axe.run()")["violations"]]
+    fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return found if fits else [*found, ("wider than the screen", page.url)]
+
+
+def changes(printed: str) -> int:
+    """Of a run."""
+    return sum(map(int, re.findall(r"changed=(\d+)", printed)))

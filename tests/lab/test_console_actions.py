@@ -1,0 +1,446 @@
+"""What is done in the web console's page: by dragging, by keys, by touch, by forms. The judge is virsh."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector
+from ansible_collections.corral.virt.tests.lab.console import LOOKS, PASSWORD, Browsing, Site, card, violations
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, hypervisors, until
+
+pytestmark = pytest.mark.lab
+
+LAB = Site("conact")
+on = functools.partial(LAB.on, "hyper1")
+USERS = [
+    {"name": "alice", "password": PASSWORD, "groups": ["admins"]},
+    {"name": "bob", "password": PASSWORD, "groups": ["web-team"]},
+    {"name": "eve", "password": PASSWORD, "groups": []},
+]
+POLICY: list[dict[str, t.Any]] = [
+    {"who": "group:admins", "may": "*"},
+    {"who": "group:web-team", "may": ["view", "start", "shutdown", "migrate", "console"], "guests": "web*"},
+    {"who": "group:web-team", "may": "view"},
+    {"who": "user:eve", "may": ["view", "audit"]},
+]
+# It writes memory and its disk, and its firmware writes to both consoles. No guest's text is a script or a template.
+GUEST = """<domain type='qemu'><name>{name}</name><title>&lt;img src=x onerror=alert(1)&gt; {{{{ 1 }}}}</title>
+<memory unit='MiB'>64</memory><os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type><bios useserial='yes'/></os>
+<features><acpi/></features><devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
+<source file='{images}/{name}.qcow2'/><target dev='vda' bus='virtio'/></disk><serial type='pty'/>
+<graphics type='vnc'><listen type='none'/></graphics><video><model type='vga'/></video></devices></domain>"""
+NAMES = ("web1", "web2", "db1")
+PAYLOAD_MIB = 300
+JOB_MS = 120_000  # for a run of Ansible on a machine that does much else
+TALL = {"width": 1280, "height": 1400}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def console() -> Iterator[str]:
+    """Its URL."""
+    with hypervisors("conact", hosts=2):
+        LAB.install(console_users=USERS, console_policy=POLICY)
+        on("nft add rule inet filter input tcp dport 8443 accept")
+        for name in NAMES:
+            make(name)
+        yield LAB.url
+
+
+def make(name: str) -> None:
+    """A guest with a disk of its own, which runs."""
+    path = f"{IMAGES}/{name}.qcow2"
+    code = base64.b64encode(boot_sector(20)).decode()
+    raw = f"base64 -d >/var/tmp/{name}.raw && truncate -s 1G /var/tmp/{name}.raw"
+    fill = f"qemu-io -c 'write -q -P 90 8M {PAYLOAD_MIB}M' {path}"
+    on(f"{raw} && qemu-img convert -O qcow2 /var/tmp/{name}.raw {path} && {fill} && rm /var/tmp/{name}.raw", given=code)
+    on("virsh define /dev/stdin", given=GUEST.format(name=name, images=IMAGES))
+    on(f"virsh pool-refresh default && virsh start {name}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
+    made = Browsing(browser, console)
+    yield made
+    made.close()
+
+
+def where(name: str) -> str:
+    """The host on which a guest runs."""
+    return next(host for host, state in LAB.state(name).items() if state == "running")
+
+
+def other(host: str) -> str:
+    return "hyper2" if host == "hyper1" else "hyper1"
+
+
+def host_of(page: Page, name: str) -> Locator:
+    return page.locator(f"section[data-group={name}]")
+
+
+def post(page: Page, path: str, given: dict[str, t.Any]) -> tuple[int, dict[str, t.Any]]:
+    """As the page would."""
+    script = """async ([path, given]) => { const answer = await fetch(path, {method: "POST", body: JSON.stringify(given),
+      headers: {"content-type": "application/json"}}); return [answer.status, await answer.json()]; }"""
+    status, answer = page.evaluate(script, [path, given])
+    return status, answer
+
+
+def get(page: Page, path: str) -> t.Any:
+    return page.evaluate("path => fetch(path).then((answer) => answer.json())", path)
+
+
+def order(page: Page, action: str, name: str, **more: t.Any) -> tuple[int, dict[str, t.Any]]:
+    given = {"action": action, "arguments": more, "guests": [LAB.uuid(name, where_defined(name))], "confirm": 1}
+    return post(page, "/api/jobs", given)
+
+
+def where_defined(name: str) -> str:
+    return next(iter(LAB.state(name)))
+
+
+def ended(page: Page, number: str) -> dict[str, t.Any]:
+    """The job, when it is done."""
+    found: dict[str, t.Any] = {}
+
+    def done() -> bool:
+        found.update(get(page, f"/api/jobs/{number}"))
+        return found["state"] not in ("waiting", "running")
+
+    until(done, JOB_MS / 1000)
+    return found
+
+
+def shown_on(page: Page, name: str) -> str:
+    """The host of a guest's card; empty while it has two."""
+    cards = page.locator(f".card[data-guest={name}]")
+    return (cards.first.get_attribute("data-host") or "") if cards.count() == 1 else ""
+
+
+def confirm(page: Page, word: str) -> None:
+    """Press the button of the dialog when what the action would do is shown."""
+    page.get_by_role("dialog").get_by_role("button", name=word, exact=True).click(timeout=JOB_MS)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_guest_is_dragged_to_another_host_and_its_console_follows(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    source, dest = where("web1"), other(where("web1"))
+    console = browsing.page(page.context)
+    console.goto(f"{browsing.url}/#/console/{LAB.uuid('web1', source)}/vnc")
+    up = console.locator("#console-status[data-up=yes]")
+    expect(up).to_have_attribute("data-host", source, timeout=15000)
+    page.bring_to_front()
+    card(page, "web1", source).drag_to(host_of(page, dest))
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Migrate web1 to {dest}")
+    expect(dialog).to_contain_text("vda: ", timeout=JOB_MS)  # what travels
+    confirm(page, "Migrate")
+    seen: set[str] = set()
+
+    def arrived() -> bool:
+        progress = page.locator(".card[data-guest=web1] .progress[data-migration]")
+        if progress.count():
+            seen.add(progress.first.get_attribute("data-migration") or "")
+        return shown_on(page, "web1") == dest
+
+    until(arrived, JOB_MS / 1000)
+    assert len(seen - {""}) >= 3, seen
+    assert LAB.state("web1") == {dest: "running"}
+    expect(up).to_have_attribute("data-host", dest, timeout=30000)
+
+
+def test_refused_hosts_say_why_and_send_nothing(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    source = where("web1")
+    on_dest = functools.partial(LAB.on, other(source))
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+
+    def verdict(guest: str, target: str) -> str:
+        place = host_of(page, target)
+        card(page, guest, where(guest)).hover()
+        page.mouse.down()
+        box = t.cast("dict[str, float]", place.bounding_box())
+        for step in range(3):  # as a hand moves
+            page.mouse.move(box["x"] + 200, box["y"] + 20 + step)
+        expect(place.locator("[data-verdict]")).to_be_visible()
+        page.mouse.move(box["x"] + 200, box["y"] + 30)
+        text = place.locator("[data-verdict]").inner_text()
+        page.mouse.up()
+        return text
+
+    assert "web1 is there" in verdict("web1", source)
+    mark = {"reason": "new fan", "since": "now"}
+    on_dest("cat >/var/lib/libvirt/corral-maintenance.json", given=json.dumps(mark))
+    LAB.on("hyper1", "systemctl restart corral-console")  # else it looks once in two minutes
+    expect(host_of(page, other(source))).to_contain_text("In maintenance: new fan", timeout=30000)
+    assert "in maintenance: new fan" in verdict("web1", other(source))
+    on_dest("rm /var/lib/libvirt/corral-maintenance.json")
+    LAB.on("hyper1", "systemctl restart corral-console")
+    expect(host_of(page, other(source))).not_to_contain_text("In maintenance", timeout=30000)
+    assert sent == [] and page.get_by_role("dialog").count() == 0
+    browsing.problems.clear()  # the browser reports that the server was away
+    limited = browsing.enter("bob", viewport=TALL)
+    expect(card(limited, "db1", where("db1"))).to_be_visible()
+    assert card(limited, "db1", where("db1")).get_attribute("draggable") is None
+    assert order(limited, "migrate", "db1", to="hyper2")[0] == 403
+    browsing.problems.clear()  # the browser reports the answer 403
+
+
+def test_a_guest_is_migrated_by_keys_alone(browsing: Browsing) -> None:
+    page = browsing.enter()
+    dest = other(where("web1"))
+    expect(card(page, "web1", where("web1"))).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("web1")
+    page.keyboard.press("Tab")
+    page.locator("body").press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("radio", name=dest)).to_be_focused()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("button", name="Migrate", exact=True)).to_be_enabled(timeout=JOB_MS)
+    dialog.get_by_role("button", name="Migrate", exact=True).focus()
+    page.keyboard.press("Enter")
+    until(lambda: shown_on(page, "web1") == dest, JOB_MS / 1000)
+    assert LAB.state("web1") == {dest: "running"}
+
+
+def test_a_guest_is_migrated_by_touch(browsing: Browsing) -> None:
+    page = browsing.enter(**LOOKS["phone"])
+    source, dest = where("web1"), other(where("web1"))
+    card(page, "web1", source).get_by_role("button", name="Actions of web1").tap()
+    page.get_by_role("menuitem", name="Migrate to").tap()
+    page.get_by_role("radio", name=dest).tap()
+    page.get_by_role("button", name="Show plan").tap()
+    page.get_by_role("button", name="Migrate", exact=True).tap(timeout=JOB_MS)
+    until(lambda: shown_on(page, "web1") == dest, JOB_MS / 1000)
+    assert LAB.state("web1") == {dest: "running"}
+
+
+def test_a_cancelled_migration_leaves_the_guest_running_where_it_was(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    source = where("web2")
+    status, answer = order(page, "migrate", "web2", to=other(source), bandwidth="4")
+    assert status == 201, answer
+    progress = card(page, "web2", source).locator(".progress[data-migration]")
+    expect(progress).to_be_visible(timeout=JOB_MS)
+    progress.get_by_role("button", name="Cancel").click()
+    job = ended(page, answer["id"])
+    assert job["state"] == "cancelled"
+    assert LAB.state("web2") == {source: "running"}
+    until(lambda: "None" in LAB.on(source, "virsh domjobinfo web2 | head -1"))
+    assert other(source) not in LAB.state("web2") and "ansible-playbook" not in on("pgrep -af ansible-playbook || true")
+    page.goto(f"{browsing.url}/#/jobs/{answer['id']}")
+    expect(page.locator("[data-job-state=cancelled]")).to_be_visible()
+    expect(page.get_by_role("log", name="Log")).to_contain_text("PLAY", timeout=10000)
+
+
+def test_two_browsers_drop_the_same_guest_and_one_job_is_made(browsing: Browsing) -> None:
+    pages = [browsing.enter(viewport=TALL), browsing.enter("bob", viewport=TALL)]
+    source, dest = where("web2"), other(where("web2"))
+    for page in pages:
+        page.bring_to_front()
+        card(page, "web2", source).drag_to(host_of(page, dest))
+        expect(page.get_by_role("button", name="Migrate", exact=True)).to_be_enabled(timeout=JOB_MS)
+    for page in pages:
+        page.get_by_role("button", name="Migrate", exact=True).click()
+    expect(pages[1].get_by_role("log", name="Messages")).to_contain_text("is not done")
+    until(lambda: shown_on(pages[0], "web2") == dest, JOB_MS / 1000)
+    jobs = [job for job in get(pages[0], f"/api/jobs?guest={LAB.uuid('web2', dest)}") if not job["check"]]
+    assert len([job for job in jobs if job["to"] == dest]) <= 2 and sum(job["state"] == "running" for job in jobs) <= 1
+    browsing.problems.clear()  # the browser reports the answer 409
+
+
+def test_several_guests_are_chosen_and_acted_on_at_once(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    for name in ("web1", "web2"):
+        card(page, name, where(name)).get_by_role("checkbox").check()
+    bar = page.get_by_role("region", name="Chosen guests")
+    bar.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Pause").click()
+    for name in ("web1", "web2"):
+        expect(page.locator(f".card[data-guest={name}]")).to_have_attribute("data-state", "paused", timeout=JOB_MS)
+        assert list(LAB.state(name).values()) == ["paused"]
+    ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
+    bar.get_by_role("button", name="More").click()
+    start = page.get_by_role("menuitem", name="Start")
+    expect(start).to_have_attribute("aria-disabled", "true")
+    expect(start).to_contain_text("it runs already")
+    page.get_by_role("menuitem", name="Resume").click()
+    for name in ("web1", "web2"):
+        expect(page.locator(f".card[data-guest={name}]")).to_have_attribute("data-state", "running", timeout=JOB_MS)
+        assert list(LAB.state(name).values()) == ["running"]
+
+
+def test_a_guest_is_created_by_the_form_and_purged_by_its_name(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    page.get_by_role("button", name="Create guest").click()
+    dialog = page.get_by_role("dialog")
+    plan = dialog.get_by_role("button", name="Show plan")
+    plan.click()
+    expect(dialog.locator("#field-guest-help")).to_contain_text("is required")
+    dialog.locator("#field-guest").fill("bad name;{{ 1 }}")
+    dialog.locator("#field-vcpus").fill("1")
+    dialog.locator("#field-memory").fill("64MiB")
+    dialog.get_by_text("More options").click()
+    dialog.locator("#field-interfaces").fill("[]")
+    dialog.locator("#field-description").fill("{{ lookup('pipe', 'touch /tmp/templated') }}")
+    plan.click()
+    expect(dialog.locator(".field.wrong #field-guest")).to_be_visible(timeout=JOB_MS)
+    dialog.locator("#field-guest").fill("new1")
+    plan.click()
+    expect(dialog.get_by_text("Where it would go, and how")).to_be_visible(timeout=JOB_MS)
+    confirm(page, "Create")
+    made = page.locator(".card[data-guest=new1]")
+    expect(made).to_have_attribute("data-state", "running", timeout=JOB_MS)
+    host = where("new1")
+    assert "{{ lookup('pipe', 'touch /tmp/templated') }}" in LAB.on(host, "virsh desc new1")
+    assert "templated" not in on("ls /tmp")
+    ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
+    browsing.problems.clear()  # the browser reports the answer 400
+    made.get_by_role("button", name="Actions of new1").click()
+    page.get_by_role("menuitem", name="Purge").click()
+    button = dialog.get_by_role("button", name="Purge")
+    expect(dialog.get_by_text("What it would do")).to_be_visible(timeout=JOB_MS)
+    expect(button).to_be_disabled()
+    dialog.get_by_label("Type new1 to confirm").fill("new1")
+    confirm(page, "Purge")
+    expect(made).to_have_count(0, timeout=JOB_MS)
+    assert LAB.state("new1") == {} and "new1" not in LAB.on(host, f"ls {IMAGES}")
+
+
+def test_a_host_is_drained_and_undrained(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    source = where("web1")
+    dest = other(source)
+    page.goto(f"{browsing.url}/#/host/{source}")
+    page.get_by_role("button", name="Drain").click()
+    expect(page.get_by_role("dialog").locator(".moves")).to_contain_text(f"web1 {source} → {dest}", timeout=JOB_MS)
+    confirm(page, "Drain")
+    expect(page.get_by_role("status").get_by_text("In maintenance")).to_be_visible(timeout=2 * JOB_MS)
+    assert LAB.on(source, "virsh list --name --all") == ""
+    assert {where(name) for name in NAMES} == {dest}
+    page.get_by_role("button", name="Undrain").click()
+    expect(page.get_by_role("button", name="Drain", exact=True)).to_be_visible(timeout=JOB_MS)
+    assert "corral-maintenance" not in LAB.on(source, "ls /var/lib/libvirt")
+
+
+def test_rebalance_shows_arrows_and_does_them(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    page.get_by_role("button", name="Rebalance").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".plan")).to_be_visible(timeout=JOB_MS)
+    arrows = dialog.locator(".moves li").count()
+    confirm(page, "Rebalance")
+    job = ended(page, next(job["id"] for job in get(page, "/api/jobs") if not job["check"]))
+    assert job["state"] == "succeeded" and job["action"] == "rebalance"
+    assert len({where(name) for name in NAMES}) == (2 if arrows else 1)
+
+
+MATRIX = {
+    "alice": lambda _action, _guest: True,
+    "bob": lambda action, guest: action in ("start", "shutdown", "migrate") and guest.startswith("web"),
+    "eve": lambda _action, _guest: False,
+}
+
+
+@pytest.mark.parametrize("user", MATRIX)
+def test_the_policy_holds_in_the_api_and_in_the_page(browsing: Browsing, user: str) -> None:
+    """Every action of the catalogue on two guests: a check is made or refused, and the menu offers the same."""
+    page = browsing.enter(user, viewport=TALL)
+    everything = get(page, "/api/actions") if user == "alice" else ALL_ACTIONS
+    ALL_ACTIONS[:] = everything
+    on_guests = [each for each in everything if each["object"] == "guest" and each["name"] not in ("create", "rename")]
+    assert len(on_guests) >= 8
+    for name in ("web1", "db1"):
+        allowed = {each["name"] for each in on_guests if MATRIX[user](each["name"], name)}
+        given = {"guests": [LAB.uuid(name, where(name))], "arguments": {}, "check": True}
+        status = {each["name"]: post(page, "/api/jobs", {**given, "action": each["name"]})[0] for each in on_guests}
+        assert {action for action, code in status.items() if code != 403} == allowed, name
+        card(page, name, where(name)).get_by_role("button", name=f"Actions of {name}").click()
+        page.get_by_role("menu").wait_for()
+        for action in ("Shut down", "Migrate to", "Purge", "Pause"):
+            item = page.get_by_role("menuitem", name=action)
+            word = {"Shut down": "shutdown", "Migrate to": "migrate"}.get(action, action.lower())
+            offered = item.count() > 0 and "you may not" not in item.inner_text()
+            assert offered == (word in allowed), (user, name, action)
+        page.keyboard.press("Escape")
+    browsing.problems.clear()  # the browser reports the answers 403
+
+
+ALL_ACTIONS: list[dict[str, t.Any]] = []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None:
+    page = browsing.enter(**LOOKS[look])
+    source = where("web1")
+    expect(card(page, "web1", source)).to_be_visible()
+    places = ["", f"guest/{source}/{LAB.uuid('web1', source)}", f"host/{source}", "jobs", "images", "audit", "users"]
+    number = get(page, "/api/jobs?limit=1")[0]["id"]
+    for place in [*places, "sessions", f"jobs/{number}"]:
+        page.goto(f"{browsing.url}/#/{place}")
+        expect(page.get_by_role("heading", level=1)).to_be_attached()
+        page.wait_for_timeout(700)
+        assert violations(page) == [], place
+    page.goto(f"{browsing.url}/#/")
+    card(page, "web1", source).get_by_role("button", name="Actions of web1").click()
+    assert violations(page) == [], "menu"
+    page.get_by_role("menuitem", name="Migrate to").click()
+    expect(page.get_by_role("radio").first).to_be_visible()
+    assert violations(page) == [], "migrate"
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Create guest").click()
+    page.get_by_text("More options").click()
+    assert violations(page) == [], "create"
+
+
+def test_history_shows_what_a_guest_used(browsing: Browsing) -> None:
+    page = browsing.enter()
+    source = where("web1")
+    page.goto(f"{browsing.url}/#/guest/{source}/{LAB.uuid('web1', source)}")
+    expect(page.locator(".graph canvas").first).to_be_visible(timeout=60000)
+    found = get(page, f"/api/history/{source}/{LAB.uuid('web1', source)}?span=hour")
+    assert max(filter(None, found["cpu"])) > 0 and max(filter(None, found["written"])) > 0
+    on("systemctl restart corral-console")
+    expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=20000)
+    until(lambda: get(page, f"/api/history/{source}?span=hour")["at"])
+    again = get(page, f"/api/history/{source}/{LAB.uuid('web1', source)}?span=hour")
+    assert again["at"][: len(found["at"])] == found["at"], "a restart loses nothing"
+    browsing.problems.clear()  # the browser reports that the server was away
+
+
+def test_output_of_hosts_stays_text(browsing: Browsing) -> None:
+    """A reason with markup, a template and movements of a terminal, in a job's arguments, report and log."""
+    page = browsing.enter()
+    reason = "<script>alert(1)</script>{{ 7 * 7 }}\x1b[2J\x1b]0;title\x07"
+    status, answer = post(
+        page, "/api/jobs", {"action": "drain", "arguments": {"reason": reason}, "hosts": ["hyper2"], "check": True}
+    )
+    assert status in (201, 400), answer
+    if status == 201:
+        ended(page, answer["id"])
+        page.goto(f"{browsing.url}/#/jobs/{answer['id']}")
+        expect(page.get_by_role("log", name="Log")).to_contain_text("PLAY")
+        assert "49" not in page.get_by_role("main").inner_text().split("Arguments")[-1][:200]
+        assert "\x1b" not in page.locator("main").inner_text()
+    browsing.problems.clear()

@@ -1,0 +1,71 @@
+"""Where guests can be moved: placement's reasons on the live state."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.roles.console.files.corral_console import targets
+
+POOLS = [{"name": "default", "active": True, "path": "/images", "capacity_bytes": 1, "allocation_bytes": 0}]
+
+
+def host(name: str, **more: t.Any) -> dict[str, t.Any]:
+    found = {"name": name, "state": "connected", "since": 0, "cpus": 4, "memory_mib": 8192 + 512, "pools": POOLS}
+    return {**found, "arch": "x86_64", **more}
+
+
+def guest(name: str, on: str, **more: t.Any) -> dict[str, t.Any]:
+    found = {"name": name, "uuid": f"uuid of {name}", "host": on, "state": "running", "vcpus": 1, "maximum_mib": 1024}
+    return {**found, "autostart": False, "tags": [], **more}
+
+
+def needs(card: dict[str, t.Any], *, pool: str = "default", bridge: str = "br0") -> targets.Needs:
+    details = {"disks": [{"source": "/images/a.qcow2"}], "interfaces": [{"bridge": bridge}]}
+    return targets.guest_needs(card, details, [{"name": pool, "path": "/images"}])
+
+
+def refusals(
+    moved: t.Sequence[targets.Needs], hosts: t.Sequence[dict[str, t.Any]], guests: t.Sequence[dict[str, t.Any]]
+) -> dict[str, str | None]:
+    found = targets.targets(moved, {each["name"]: each for each in hosts}, guests)
+    return {str(each["host"]): each["refusal"] for each in found}
+
+
+def test_each_host_gives_its_reason() -> None:
+    web = guest("web1", "a", tags=["apart-web"])
+    hosts = [
+        host("a"),
+        host("away", state="unreachable"),
+        host("drained", maintenance="new fan"),
+        host("other", arch="aarch64"),
+        host("poor", pools=[]),
+        host("roomy"),
+        host("small", memory_mib=1000),
+        host("taken"),
+    ]
+    found = refusals([needs(web)], hosts, [web, guest("web2", "taken", tags=["apart-web"])])
+    assert found.pop("roomy") is None
+    assert {name: (text or "").split(",")[0] for name, text in found.items()} == {
+        "a": "web1 is there",
+        "away": "cannot be reached",
+        "drained": "is in maintenance: new fan",
+        "other": "has processors of another kind: aarch64",
+        "poor": "has no active storage pool default",
+        "small": "488 MiB of memory left",
+        "taken": "has a guest of group web",
+    }
+
+
+def test_several_guests_must_fit_together() -> None:
+    cards = [guest(f"db{number}", "a", maximum_mib=5000) for number in (1, 2)]
+    assert refusals([needs(cards[0])], [host("b")], cards) == {"b": None}
+    assert refusals([needs(card) for card in cards], [host("b")], cards) == {"b": "db2: 3192 MiB of memory left"}
+
+
+def test_what_starts_with_its_host_is_counted_and_a_namesake_is_told() -> None:
+    web = guest("web1", "a", maximum_mib=5000)
+    off = guest("db1", "b", state="shutdown", maximum_mib=5000)
+    assert refusals([needs(web)], [host("b")], [web, off]) == {"b": None}
+    assert "memory" in str(refusals([needs(web)], [host("b")], [web, {**off, "autostart": True}])["b"])
+    other = guest("web1", "b", uuid="another", state="shutdown")
+    assert "has another guest named web1" in str(refusals([needs(web)], [host("b")], [web, other])["b"])
