@@ -57,7 +57,7 @@ const structured = (argument) => argument.type === "dict" || (argument.type === 
 
 // Text of a field -> value of an argument; undefined: not given.
 function valueOf(argument, given) {
-  if (argument.type === "bool") return given === "" ? undefined : given === "yes";
+  if (argument.type === "bool") return { yes: true, no: false }[given];
   const text = String(given ?? "").trim();
   if (!text) return undefined;
   if (argument.type === "int" || argument.type === "float") return Number(text);
