@@ -38,7 +38,7 @@ ECHO = """
 import os, sys
 os.write(1, b"ok\\n")
 os.write(1, sys.argv[1].encode() + b"\\n")
-while (line := os.read(0, 100)) != b"end\\n":
+while (line := os.read(0, 100)) not in (b"end\\n", b""):
     os.write(1, line)
 """
 FAILS = "import sys; print('error: the display is in use')"
