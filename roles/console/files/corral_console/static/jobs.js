@@ -3,8 +3,8 @@
 import { html, useEffect, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, keepJob, state } from "/static/server.js";
 import { active, again, cancel, label } from "/static/actions.js";
-import { Plan } from "/static/forms.js";
 import { Table } from "/static/parts.js";
+import { Plan } from "/static/plan.js";
 import { ago, duration, guestLink, hostLink } from "/static/words.js";
 
 export function JobState({ job }) {
