@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What holds where the user says nothing: the names that the roles make objects of, and what a host keeps for itself."""
+"""What holds where the user says nothing: names that the roles make objects of, and what a host keeps for itself."""
 
 from __future__ import annotations
 

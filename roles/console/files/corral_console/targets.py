@@ -14,12 +14,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours
 
 from .store import Value
 
 __all__ = ["Needs", "guest_needs", "targets"]
 
-_APART = "apart-"
+_APART, _TOGETHER = "apart-", "together-"
 
 
 class Needs(t.NamedTuple):
@@ -38,7 +39,8 @@ def guest_needs(card: Value, details: t.Mapping[str, t.Any], pools: t.Iterable[t
         uuid=card["uuid"],
         vcpus=card["vcpus"],
         memory_mib=card["maximum_mib"],
-        apart=next(iter(_groups(card)), None),
+        apart=_groups(card, _APART),
+        together=_groups(card, _TOGETHER),
         bridges=frozenset(nic["bridge"] for nic in details["interfaces"] if nic.get("bridge")),
         pools=frozenset(pool["name"] for pool in pools if pool["path"] in directories) | volumes,
     )
@@ -52,10 +54,20 @@ def targets(
     there: dict[str, list[Value]] = {name: [] for name in hosts}
     for guest in guests:
         there.setdefault(guest["host"], []).append(guest)
+    moving = {guest.uuid for _source, guest in moved}
+    others = [
+        _host(name, hosts[name], [guest for guest in there[name] if guest["uuid"] not in moving])
+        for name in hosts
+        if hosts[name]["state"] == "connected"
+    ]
     found = []
     for name in sorted(hosts):
-        refusal = _refusal(name, hosts[name], there[name], moved, policy or Policy())
-        found.append({"host": name, "refusal": refusal or _strange(hosts[name], hosts, moved)})
+        host = hosts[name]
+        refusal = _unreached(host)
+        if not refusal:
+            load = Load(_host(name, host, there[name]), policy or Policy(), neighbours=Neighbours(others))
+            refusal = _refusal(load, moved)
+        found.append({"host": name, "refusal": refusal or _strange(host, hosts, moved)})
     return found
 
 
@@ -65,11 +77,15 @@ def _strange(host: Value, hosts: t.Mapping[str, Value], moved: t.Sequence[Needs]
     return f"has processors of another kind: {host['arch']}" if kinds - {host.get("arch")} else None
 
 
-def _refusal(name: str, host: Value, there: t.Sequence[Value], moved: t.Sequence[Needs], policy: Policy) -> str | None:
-    if host["state"] != "connected":
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(host["since"]))
-        return f"cannot be reached, since {since}"
-    load = Load(_host(name, host, there), policy)
+def _unreached(host: Value) -> str | None:
+    if host["state"] == "connected":
+        return None
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(host["since"]))
+    return f"cannot be reached, since {since}"
+
+
+def _refusal(load: Load, moved: t.Sequence[Needs]) -> str | None:
+    name = load.host.name
     for source, guest in moved:
         reason = f"{guest.name} is there" if source == name else load.against(guest)
         if reason:
@@ -87,11 +103,12 @@ def _host(name: str, host: Value, there: t.Sequence[Value]) -> Host:
         vcpus_used=sum(guest["vcpus"] for guest in promised),
         memory_used_mib=sum(guest["maximum_mib"] for guest in promised),
         guests={guest["name"]: Copy(guest["state"], guest["uuid"]) for guest in there},
-        apart=frozenset(group for guest in there for group in _groups(guest)),
+        apart=frozenset().union(*(_groups(guest, _APART) for guest in there)),
+        together=frozenset().union(*(_groups(guest, _TOGETHER) for guest in there)),
         pools=frozenset(pool["name"] for pool in host["pools"] if pool["active"]),
         maintenance=host.get("maintenance"),
     )
 
 
-def _groups(guest: Value) -> list[str]:
-    return [tag[len(_APART) :] for tag in guest["tags"] if tag.startswith(_APART)]
+def _groups(guest: Value, mark: str) -> frozenset[str]:
+    return frozenset(tag[len(mark) :] for tag in guest["tags"] if tag.startswith(mark))

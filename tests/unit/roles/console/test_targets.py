@@ -56,6 +56,15 @@ def test_each_host_gives_its_reason() -> None:
     }
 
 
+def test_guests_that_stay_together_move_together() -> None:
+    cards = [guest(f"app{number}", "a", tags=["together-app"]) for number in (1, 2)]
+    hosts = [host("a"), host("b")]
+    assert refusals([needs(cards[0])], hosts, cards)["b"] == "guests of group app stay together on a"
+    assert refusals([needs(card) for card in cards], hosts, cards)["b"] is None
+    alone = [needs(guest("db1", "a", tags=["together-db"]))]
+    assert refusals(alone, hosts, [guest("db1", "a", tags=["together-db"])])["b"] is None
+
+
 def test_several_guests_must_fit_together() -> None:
     cards = [guest(f"db{number}", "a", maximum_mib=5000) for number in (1, 2)]
     assert refusals([needs(cards[0])], [host("b")], cards) == {"b": None}
