@@ -58,6 +58,7 @@ class ActionModule(ActionBase):
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
+        result["rooms"] = {host.name: _room(host, asked.policy) for host in asked.hosts}
         result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
@@ -76,6 +77,12 @@ class ActionModule(ActionBase):
                 if item.deferred
             ]
         return result
+
+
+def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
+    """What all its guests may use together."""
+    load = placement.Load(host, policy)
+    return {"memory_mib": int(load.memory_room), "vcpus": int(load.cpu_room)}
 
 
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:

@@ -29,6 +29,23 @@ options:
         shut down.
     type: int
     default: 1
+  room:
+    description:
+      - What all guests of the host may use together. A new guest that would be started beyond this is refused, and not
+        created. Guests that run count, and so do guests that start with the host (C(autostart)).
+      - The host decides under a lock, so two controllers that placed guests at the same time do not overfill it. The
+        lock needs a connection to the host's own libvirt (C(qemu:///system)), and is held until the guest has started.
+      - M(corral.virt.virt_place) returns it as RV(corral.virt.virt_place#module:rooms).
+    type: dict
+    suboptions:
+      memory_mib:
+        description: Memory in MiB.
+        type: int
+        required: true
+      vcpus:
+        description: vCPUs.
+        type: int
+        required: true
 notes:
   - O(domains[].cloud_init) requires C(python3-pycdlib) and C(python3-cryptography).
 seealso:
@@ -73,12 +90,17 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
     **URI_OPTION,
     **domain_options.NAMING,
     "at_once": {"type": "int", "default": 1},
+    "room": {
+        "type": "dict",
+        "options": {"memory_mib": {"type": "int", "required": True}, "vcpus": {"type": "int", "required": True}},
+    },
     "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options.GUEST_OPTIONS},
 }
 
@@ -86,12 +108,13 @@ OPTIONS = {
 def main() -> None:
     """Check all, then converge each; one result for all."""
     module = GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
-    at_once = module.params["at_once"]
+    at_once, limit = module.params["at_once"], module.params["room"]
+    room = Room(**limit) if limit else None
     with failures(module):
         wanted = domain_options.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            made = many.each(wanted, lambda one: guest.converge(connection, one, gate), at_once=at_once)
+            made = many.each(wanted, lambda one: guest.converge(connection, one, gate, room), at_once=at_once)
             results = guest.waited(connection, made)
     summary = many.summary(results)
     for note in summary.pop("notes"):

@@ -95,6 +95,11 @@ placements:
   returned: success
   type: dict
   sample: {web1: hyper1, web2: hyper2}
+rooms:
+  description: What all guests of each host may use together, for O(corral.virt.virt_domains#module:room).
+  returned: success
+  type: dict
+  sample: {hyper1: {memory_mib: 15872, vcpus: 32}}
 explained:
   description: One line per guest, with its hypervisor, or that it is refused or deferred, and the reason.
   returned: success

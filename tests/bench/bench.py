@@ -14,7 +14,16 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.bench import commands, converge, images, inventory, migrate, place
+from ansible_collections.corral.virt.tests.bench import (
+    balancing,
+    commands,
+    converge,
+    images,
+    inventory,
+    migrate,
+    place,
+    placing,
+)
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
 
@@ -38,6 +47,8 @@ BENCHES: dict[str, Bench] = {
     "migrate": migrate,
     "commands": commands,
     "inventory": inventory,
+    "place": placing,
+    "balance": balancing,
 }
 
 

@@ -12,6 +12,8 @@ from ansible_collections.corral.virt.tests.bench.place import CACHE, run, say
 
 ANSIBLE = "ansible==14.5.0"  # brings community.libvirt 2.3.0
 SALT = ("salt==3007.15", "libvirt-python==12.8.0")
+GANETI = ("ganeti-htools-3.0", "libpcre3")  # Debian 12
+ORTOOLS = "ortools==9.14.6206"
 PIP = (sys.executable, "-m", "pip", "-qq")
 
 
@@ -38,6 +40,31 @@ def salt() -> Path:
         run(*PIP, "--python", venv / "bin/python", "install", *SALT)
         _made(venv, recipe)
     return venv / "bin/salt-call"
+
+
+def ganeti() -> tuple[str, ...]:
+    """Have hbal of Debian's Ganeti, unpacked and not installed; the command."""
+    place = CACHE / "ganeti"
+    if not _there(place, " ".join(GANETI)):
+        place.mkdir(parents=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            run("sh", "-c", f"cd {scratch} && apt-get -qq download {' '.join(GANETI)}")
+            for package in Path(scratch).glob("*.deb"):
+                run("dpkg", "-x", package, place)
+        _made(place, " ".join(GANETI))
+    libraries = ":".join(sorted({str(path.parent) for path in place.rglob("*.so.*")}))
+    [program] = place.glob("usr/lib/ganeti/*/usr/bin/htools")
+    return ("env", f"LD_LIBRARY_PATH={libraries}", "HTOOLS=hbal", str(program))
+
+
+def ortools() -> Path:
+    """Have the solver in an environment of its own; its Python."""
+    venv = CACHE / "ortools"
+    if not _there(venv, ORTOOLS):
+        run(sys.executable, "-m", "venv", venv)
+        run(*PIP, "--python", venv / "bin/python", "install", ORTOOLS)
+        _made(venv, ORTOOLS)
+    return venv / "bin/python"
 
 
 def _there(directory: Path, recipe: str) -> bool:

@@ -40,6 +40,34 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
     assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
 
 
+def test_groups_become_tags_that_later_runs_know(tmp_path: Path) -> None:
+    """Those that were there go with a new word of their kind; who says nothing of tags keeps all others."""
+    play = Play(tmp_path)
+    there = [{"name": "web1", "tags": ["front", "apart-old", "together-shop"], "unfinished": False}]
+    wanted: list[dict[str, t.Any]] = [
+        {"name": "web1", "apart": "web"},
+        {"name": "web2", "apart": ["web", 1], "together": "shop", "tags": ["x"]},
+        {"name": "web3", "prefer": ["h1"]},
+    ]
+    play.hosts(hyper={"h1": {"virt_host": {"host": {"guests": there}}}})
+    told = play.run(
+        {"ansible.builtin.set_fact": {"told": {"guests": "{{ __guests_here }}"}}},
+        vars={
+            "virt_guests": wanted,
+            "virt_guest_defaults": {},
+            "guests_seed": False,
+            "guests_wait_for_ip": "none",
+            "__guests_placed": {"placements": {one["name"]: "h1" for one in wanted}},
+        },
+        vars_files=[str(ROLE / "vars/main.yml")],
+    )
+    assert told["h1"]["guests"] == [
+        {"name": "web1", "tags": ["front", "together-shop", "apart-web"]},
+        {"name": "web2", "tags": ["x", "apart-web", "apart-1", "together-shop"]},
+        {"name": "web3"},
+    ]
+
+
 def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:
     """It is another one in each run; that the guest becomes known is said all the same."""
     play = Play(tmp_path)

@@ -410,6 +410,25 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     assert "3 of 4 hypervisors did not answer; " in two.stderr
 
 
+def test_ten_of_a_hundred_hypervisors_are_dead(inventory: Inventory, silent: int) -> None:
+    """They refuse, say nothing, or are not what they should be; they cost one timeout together, and one warning."""
+    alive = {f"h{n:02d}": inventory.host(f"h{n:02d}", guest(1, f"web{n:02d}")) for n in range(90)}
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        refusing = closed.getsockname()[1]
+    dead = {f"mute{n}": f"qemu+tcp://127.0.0.1:{silent}/system" for n in range(4)}
+    dead |= {f"off{n}": f"qemu+tcp://127.0.0.1:{refusing}/system" for n in range(3)}
+    dead |= {f"lost{n}": "test:///not/there.xml" for n in range(3)}
+    inventory.write("virt.yml", plugin="corral.virt.virt", timeout=3, hypervisors={**alive, **dead})
+    known = inventory.list()
+    assert len(known["guests_running"]["hosts"]) == 90 and inventory.seconds < PATIENCE_S
+    assert inventory.stderr.count("did not answer") == 1
+    assert (
+        "10 of 100 hypervisors did not answer; guests on mute0, mute1, mute2, mute3 are not shown: " in inventory.stderr
+    )
+    assert f"guests on off0, off1, off2 are not shown: port {refusing}: Connection refused" in inventory.stderr
+    assert "guests on lost0, lost1, lost2 are not shown: " in inventory.stderr
+
+
 def test_without_hypervisors(inventory: Inventory) -> None:
     inventory.write("virt.yml", plugin="corral.virt.virt")
     inventory.list()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import typing as t
 import uuid
 
@@ -26,16 +27,22 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["converge", "waited"]
 
+_STARTING = "starting guests"  # no guest of ours has such a name
 
-def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
-    """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for."""
+
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | None = None) -> dict[str, t.Any]:
+    """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for.
+
+    No guest is started beyond the `limit`.
+    """
     with contextlib.ExitStack() as locks:
-        plan = guest.plan(wanted, _Host(connection, locks))
+        plan = guest.plan(wanted, _Host(connection, locks, gate, limit))
         gate.run(plan.steps, lambda step: _do(connection, plan.uuid, step))
     return {
         **many.result(wanted.name, plan),
@@ -57,9 +64,11 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
 class _Host:
     """The host of a guest through a connection; `held` ends when the guest is done."""
 
-    def __init__(self, connection: t.Any, locks: contextlib.ExitStack) -> None:
+    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Room | None) -> None:
         self._connection = connection
         self._locks = locks
+        self._gate = gate
+        self._limit = limit
 
     @property
     def uri(self) -> str:
@@ -79,6 +88,14 @@ class _Host:
 
     def capabilities(self) -> dict[str, t.Any]:
         return host_xml.host(query.capabilities(self._connection))
+
+    def room(self, uuid: str) -> Room | None:
+        if self._limit is None:
+            return None
+        if self._is_here():
+            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+        memory_mib, vcpus = query.promised(self._connection, but=uuid)
+        return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
     def links(self) -> tuple[set[str] | None, set[str]]:
         return query.links(self._connection)

@@ -34,6 +34,7 @@ __all__ = [
     "node",
     "of_all",
     "pools",
+    "promised",
     "volumes",
 ]
 
@@ -139,6 +140,18 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
         reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
         found += [Claim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
     return found
+
+
+def promised(connection: Connection, *, but: str) -> tuple[int, int]:
+    """MiB and vCPUs of all guests but one that hold memory, or start with the host."""
+
+    def held(domain: t.Any) -> tuple[int, int]:
+        _state, most_kib, _now_kib, vcpus, _time = domain.info()
+        counts = domain.UUIDString() != but and (domain.isActive() or domain.autostart())
+        return (most_kib // 1024, vcpus) if counts else (0, 0)
+
+    found = of_all(connection, held)
+    return sum(memory for memory, _vcpus in found), sum(vcpus for _memory, vcpus in found)
 
 
 def capabilities(connection: Connection) -> str:

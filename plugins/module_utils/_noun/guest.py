@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import (
     power,
     removal,
     rename,
+    room,
     steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
@@ -33,6 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Known,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name, derived_mac
@@ -99,6 +101,7 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
         seed_changed=seed_plan.rewritten,
         record_changed=bool(document.remember),
     )
+    _check_room(subject, document, result, host)
     known = subject.memory
     given = wanted.seed.addresses if wanted.seed else known.get("addresses", ())
     return dataclasses.replace(
@@ -109,6 +112,17 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
         wait=plans.awaited(wanted, result, given=given, seen=known.get("seen", ())),
         ssh_host_key=document.remember.get("ssh_host_key") or known.get("ssh_host_key"),
     )
+
+
+def _check_room(subject: _Subject, document: _Document, result: GuestPlan, host: Host) -> None:
+    """A new guest takes room that others may have taken since it was placed."""
+    if subject.found or not any(isinstance(step, Start) for step in result.steps):
+        return
+    left = host.room(subject.uuid)
+    if left is not None:
+        fields = domain.read_fields(document.stored.xml)
+        vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
+        room.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 
 __all__ = ["Host"]
 
@@ -42,6 +43,11 @@ class Host(t.Protocol):
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
         """What guests it can run, as `caps.host` reads it."""
+
+    def room(self, uuid: str) -> Room | None:
+        """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
+        done. None where no limit is set.
+        """
 
     def links(self) -> tuple[set[str] | None, set[str]]:
         """Its bridges, None where nobody can tell, and its networks."""

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -66,6 +67,9 @@ class Host:
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
         return ["<filter name='clean-traffic'><rule action='drop' direction='out'><mac/></rule></filter>"]
+
+    def room(self, uuid: str) -> Room | None:
+        return None
 
     def bridge_calls(self) -> dict[str, bool] | None:
         self.asked.add("bridge_calls")

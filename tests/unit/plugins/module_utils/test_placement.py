@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import typing as t
 
 import pytest
@@ -325,3 +326,21 @@ def test_no_greedy_rule_places_more(
         if fits:
             min(fits, key=lambda load: GREEDY[rule](load, guest)).put(guest)
     assert left <= len(guests) - sum(len(load.batch) for load in loads)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_more_host_makes_no_batch_unplaceable(seed: int) -> None:
+    """What is placed whole without it is placed whole with it, wherever it stands among the others."""
+    chance, policy = random.Random(seed), Policy(cpu_overcommit=1.0)
+    for _batch in range(10):
+        hosts = [
+            Host(f"h{number}", chance.choice([4, 8, 16]), chance.choice([1024, 2048, 4096]))
+            for number in range(chance.randint(1, 4))
+        ]
+        guests = [
+            Guest(f"web{number}", chance.choice([1, 2, 3, 4, 6]), chance.choice([256, 512, 700, 1024, 1500]))
+            for number in range(chance.randint(2, 12))
+        ]
+        if all(item.host for item in place(guests, hosts, policy=policy)):
+            more = Host(chance.choice(["h00", "h9"]), chance.choice([2, 4, 8]), chance.choice([300, 1024, 4096]))
+            assert all(item.host for item in place(guests, [*hosts, more], policy=policy))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
 from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
 
@@ -171,3 +174,24 @@ def test_who_may_not_write_asks_no_agent() -> None:
     begun_s = time.monotonic()
     _hypervisors._ask_agents("test:///nowhere.xml", [_hypervisors.Reply("web1", "1", "running", "", {})], lambda: None)
     assert time.monotonic() - begun_s < 2
+
+
+def test_a_guest_that_goes_between_the_list_and_its_document_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = "<domain type='test'><name>{0}</name><memory>1024</memory><os><type>hvm</type></os></domain>"
+    host = tmp_path / "host.xml"
+    host.write_text(f"<node>{''.join(map(domain.format, ('stays', 'goes', 'last')))}</node>")
+    listed = guest_states.of_all
+
+    def gone(connection: t.Any) -> t.Any:
+        found = listed(connection)
+        leaving = connection.lookupByName("goes")
+        leaving.destroy()
+        leaving.undefine()
+        return found
+
+    monkeypatch.setattr(guest_states, "of_all", gone)
+    monkeypatch.setattr(_hypervisors, "reached", lambda uri, **_options: opened(uri))  # one that may write
+    replies = _hypervisors.guests(f"test://{host}", SOURCES, lambda: None, timeout_s=5, own=[])
+    assert {reply.name for reply in replies} == {"stays", "last"}

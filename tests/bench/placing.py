@@ -1,0 +1,143 @@
+"""Placing batches: seconds, and how many tight batches are placed whole, beside simpler rules and an exact solver.
+
+A batch is made by filling hosts, so all of it is known to fit; the one who places it does not know how.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Policy, place
+from ansible_collections.corral.virt.tests.bench import peers
+from ansible_collections.corral.virt.tests.bench.place import BUILD, run, say
+from ansible_collections.corral.virt.tests.bench.row import Row
+
+HOSTS = 0
+CLOUD_IMAGE = False
+ROLES: tuple[str, ...] = ()
+
+LIMIT, EXACT = "limit", "OR-Tools, exact"
+TIMES = ((1_000, 100, 0.8, 0.5), (10_000, 1_000, 0.8, 10.0), (1_000, 100, 1.03, 1.0))  # guests, hosts, fill, seconds
+BATCHES, SMALL = 60, 20
+POLICY = Policy(cpu_overcommit=1.0)
+CPUS, MEMORY_MIB = 64, 131072
+
+HOW = """
+Batches that are tried for each one that is placed whole: 1 is best. All fit, with 96 % of memory and vCPUs.
+- first fit: the largest first, each on the first host that has room
+- nova-like: each on the host with most free memory; proxmox-like: on the host that is loaded least by the larger share
+- exact: CP-SAT of OR-Tools, at most 20 seconds a batch, for small batches
+"""
+
+Rule = t.Callable[[float, float, Guest], float]  # free shares of memory and vCPUs of a host; the lowest is taken
+RULES: dict[str, Rule] = {
+    "first fit": lambda _memory, _cpu, _guest: 0.0,
+    "nova-like": lambda memory, _cpu, _guest: -memory,
+    "proxmox-like": lambda memory, cpu, _guest: -min(memory, cpu),
+}
+SOLVER = """\
+import json, sys
+from ortools.sat.python import cp_model
+solved = []
+for cluster in json.load(open(sys.argv[1])):
+    model = cp_model.CpModel()
+    on = [[model.new_bool_var("") for _host in cluster["hosts"]] for _guest in cluster["guests"]]
+    for row in on:
+        model.add_exactly_one(row)
+    for index, (cpus, memory) in enumerate(cluster["hosts"]):
+        model.add(sum(guest[0] * row[index] for guest, row in zip(cluster["guests"], on)) <= cpus)
+        model.add(sum(guest[1] * row[index] for guest, row in zip(cluster["guests"], on)) <= memory)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = 20
+    solved.append(solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE))
+print(json.dumps(solved))
+"""
+
+
+def rows() -> t.Iterator[Row]:
+    """Measure."""
+    print(HOW, flush=True)
+    for guests, count, fill, limit_s in TIMES:
+        batch, hosts = _spread(guests, count, fill)
+        started = time.monotonic()
+        place(batch, hosts)
+        name = f"place on {count} hosts, fill {fill:g}"
+        yield Row(name, guests, time.monotonic() - started, LIMIT, limit_s, "s", 1.0)
+    say(f"{BATCHES} tight batches")
+    clusters = [tight(20, seed=seed) for seed in range(BATCHES)]
+    mine = _tries([_whole(batch, hosts) for batch, hosts in clusters])
+    for name, rule in RULES.items():
+        theirs = _tries([_greedy(batch, hosts, rule) for batch, hosts in clusters])
+        note = "" if theirs else "places none whole"
+        yield Row(
+            "place, tight batches", BATCHES, t.cast(float, mine), name, theirs, "tries", 1.0 if theirs else None, note
+        )
+    yield _exact()
+
+
+def tight(count: int, *, seed: int) -> tuple[list[Guest], list[Host]]:
+    """Hosts, and guests that fill 96 % of each by memory and by vCPUs at once."""
+    chance = random.Random(seed)
+    guests = list[tuple[int, int]]()
+    for _host in range(count):
+        cpus, memory = int(CPUS * 0.96), int(MEMORY_MIB * 0.96)
+        while cpus > 0 and memory > 1024:
+            vcpus = min(cpus, chance.choice((1, 2, 4, 8, 16)))
+            size = min(memory, 1024 * chance.choice((1, 2, 4, 8, 16, 32)))
+            if vcpus == cpus or size == memory:
+                vcpus, size = cpus, memory  # the last one takes what is left
+            guests.append((vcpus, size))
+            cpus, memory = cpus - vcpus, memory - size
+    chance.shuffle(guests)
+    batch = [Guest(f"guest{number}", *sizes) for number, sizes in enumerate(guests)]
+    return batch, [Host(f"host{number:02d}", CPUS, MEMORY_MIB) for number in range(count)]
+
+
+def _spread(count: int, hosts: int, fill: float) -> tuple[list[Guest], list[Host]]:
+    """Guests of some kinds that take that share of all memory."""
+    chance = random.Random(1)
+    kinds = [chance.choice(((1, 2048), (2, 4096), (4, 8192), (8, 16384), (2, 8192))) for _number in range(count)]
+    scale = MEMORY_MIB * hosts * fill / sum(memory for _vcpus, memory in kinds)
+    batch = [Guest(f"guest{n:05d}", vcpus, int(memory * scale)) for n, (vcpus, memory) in enumerate(kinds)]
+    return batch, [Host(f"host{number:04d}", CPUS, MEMORY_MIB) for number in range(hosts)]
+
+
+def _whole(batch: t.Sequence[Guest], hosts: t.Sequence[Host]) -> bool:
+    return all(one.host for one in place(batch, hosts, policy=POLICY))
+
+
+def _greedy(batch: t.Sequence[Guest], hosts: t.Sequence[Host], rule: Rule) -> bool:
+    """The largest first, each where the rule is lowest."""
+    free = [[float(host.memory_mib), float(host.cpus)] for host in hosts]
+    for guest in sorted(batch, key=lambda one: -max(one.memory_mib / MEMORY_MIB, one.vcpus / CPUS)):
+        fitting = [item for item in free if item[0] >= guest.memory_mib and item[1] >= guest.vcpus]
+        if not fitting:
+            return False
+        best = min(fitting, key=lambda item: rule(item[0] / MEMORY_MIB, item[1] / CPUS, guest))
+        best[0], best[1] = best[0] - guest.memory_mib, best[1] - guest.vcpus
+    return True
+
+
+def _tries(whole: t.Sequence[bool]) -> float | None:
+    return len(whole) / sum(whole) if any(whole) else None
+
+
+def _exact() -> Row:
+    """Small batches, of which a solver says whether they fit."""
+    say(f"{SMALL} small batches with an exact solver")
+    clusters = [tight(4, seed=1000 + seed) for seed in range(SMALL)]
+    given = [
+        {
+            "hosts": [(host.cpus, host.memory_mib) for host in hosts],
+            "guests": [(guest.vcpus, guest.memory_mib) for guest in batch],
+        }
+        for batch, hosts in clusters
+    ]
+    file = BUILD / "batches.json"
+    file.write_text(json.dumps(given))
+    solved: list[bool] = json.loads(run(peers.ortools(), "-c", SOLVER, file).output)
+    mine, theirs = _tries([_whole(batch, hosts) for batch, hosts in clusters]), _tries(solved)
+    return Row("place, small batches", SMALL, t.cast(float, mine), EXACT, theirs, "tries", 0.95)

@@ -1,0 +1,140 @@
+"""Two controllers that placed guests on one host at the same time: the host starts only what it has room for."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room, check
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+
+ROOM = Room(memory_mib=1000, vcpus=4)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> t.Iterator[t.Any]:
+    """A host without guests."""
+    (tmp_path / "host.xml").write_text("<node/>")
+    with opened(f"test://{tmp_path}/host.xml") as found:
+        yield found
+
+
+def made(connection: t.Any, name: str, *, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """A guest without disks and interfaces."""
+    wanted = {"name": name, "vcpus": 1, "memory": 400, "disks": [], "interfaces": [], "state": "running", **options}
+    return guest.converge(connection, domain_options.wanted(wanted), Gate(check_mode=check_mode), ROOM)
+
+
+def names(connection: t.Any) -> set[str]:
+    return {one.name() for one in connection.listAllDomains()}
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_guest_without_room_is_neither_started_nor_defined(connection: t.Any, check_mode: bool) -> None:
+    made(connection, "one")
+    made(connection, "two")
+    with pytest.raises(
+        Refused, match=r"cannot start three: .*MiB of memory: 800 of 1000 are promised, and it needs 400"
+    ):
+        made(connection, "three", check_mode=check_mode)
+    assert names(connection) == {"one", "two"}
+    made(connection, "small", memory=200)
+    with pytest.raises(Refused, match="vcpus: 3 of 4 are promised, and it needs 2"):
+        made(connection, "wide", vcpus=2, memory=64)
+
+
+def test_guests_that_stay_off_or_are_there_take_no_new_room(connection: t.Any) -> None:
+    made(connection, "off", memory=900, state="present")
+    made(connection, "one", memory=900)
+    assert not made(connection, "one", memory=900)["changed"]
+    assert made(connection, "off", memory=900)["changed"]  # it was placed before
+    with pytest.raises(Refused, match="1800 of 1000 are promised"):
+        made(connection, "two")
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "vcpus", "words"),
+    [(200, 1, ""), (201, 1, "MiB of memory: 800 of 1000"), (200, 2, "vcpus: 3 of 4"), (201, 2, "1000 .*; vcpus: 3")],
+)
+def test_limits(memory_mib: int, vcpus: int, words: str) -> None:
+    room = Room(1000, 4, memory_used_mib=800, vcpus_used=3)
+    with pytest.raises(Refused, match=words) if words else contextlib.nullcontext():
+        check("web1", room, memory_mib=memory_mib, vcpus=vcpus)
+
+
+def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> None:
+    """A process that places a guest where only one fits: what it sees is the counter."""
+    stack = contextlib.ExitStack()
+    private.place = lambda: place
+    host = guest._Host(_Here(counter), stack, Gate(check_mode=False), Room(1, 9))
+    at_once.wait()
+    with stack:
+        room = host.room("new")
+        assert room
+        try:
+            check("new", room, memory_mib=1, vcpus=1)
+        except Refused:
+            results.put(False)
+            return
+        counter.value += 1
+        results.put(True)
+
+
+class _Here:
+    """The system's libvirt, with as many running guests of 1 MiB as the counter says."""
+
+    def __init__(self, counter: t.Any) -> None:
+        self._counter = counter
+
+    def getURI(self) -> str:  # noqa: N802
+        return "qemu:///system"
+
+    def listAllDomains(self) -> list[_Guest]:  # noqa: N802
+        return [_Guest()] * self._counter.value
+
+
+class _Guest:
+    def name(self) -> str:
+        return "there"
+
+    def info(self) -> list[int]:
+        return [1, 1024, 1024, 1, 0]
+
+    def UUIDString(self) -> str:  # noqa: N802
+        return "there"
+
+    def isActive(self) -> bool:  # noqa: N802
+        return True
+
+
+def test_controllers_decide_one_after_the_other(tmp_path: Path) -> None:
+    """Of eight that look at the same time one gets the room."""
+    processes = multiprocessing.get_context("fork")
+    at_once, counter, results = processes.Barrier(8), processes.Value("i", 0, lock=False), processes.Queue()
+    arguments = (at_once, counter, results, str(tmp_path / "corral"))
+    controllers = [processes.Process(target=_controller, args=arguments) for _number in range(8)]
+    for one in controllers:
+        one.start()
+    answers = [results.get(timeout=60) for _one in controllers]
+    for one in controllers:
+        one.join(timeout=60)
+    assert sorted(answers) == [False] * 7 + [True]
+
+
+def test_what_counts_as_promised(connection: t.Any) -> None:
+    """All that run, and those that start with the host; but one."""
+    made(connection, "one", memory=300)
+    made(connection, "off", memory=200, state="present")
+    made(connection, "soon", memory=100, state="present", autostart=True)
+    [one] = [found for found in connection.listAllDomains() if found.name() == "one"]
+    assert query.promised(connection, but="") == (400, 2)
+    assert query.promised(connection, but=one.UUIDString()) == (100, 1)
