@@ -21,7 +21,8 @@ import typing as t
 from pathlib import Path
 
 import ansible_runner  # type: ignore[import-untyped]
-import yaml
+
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import written
 
 __all__ = ["main"]
 
@@ -39,33 +40,9 @@ _PLANNED = {  # of results of our modules in check mode
 _CONTROL = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)))
 
 
-class _Unsafe(str):
-    """A text that Ansible never takes for a template."""
-
-
-def _represent(dumper: yaml.SafeDumper, value: _Unsafe) -> yaml.Node:
-    return dumper.represent_scalar("!unsafe", str(value))
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML with that tag."""
-
-
-_Dumper.add_representer(_Unsafe, _represent)
-
-
-def _unsafe(value: t.Any) -> t.Any:
-    if isinstance(value, str):
-        return _Unsafe(value)
-    if isinstance(value, dict):
-        return {_unsafe(key): _unsafe(each) for key, each in value.items()}
-    return [_unsafe(each) for each in value] if isinstance(value, list) else value
-
-
 def variables(request: t.Mapping[str, t.Any], group: str) -> str:
-    """The job's variables as a file of YAML."""
-    values = {**request["values"], "virt_group": group, "virt_expected": request["expected"]}
-    return yaml.dump({name: _unsafe(value) for name, value in values.items()}, Dumper=_Dumper, allow_unicode=True)
+    """The job's variables as a file of YAML, in which no text is a template."""
+    return written({**request["values"], "virt_group": group, "virt_expected": request["expected"]})
 
 
 class Recorder:
