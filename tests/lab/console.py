@@ -51,6 +51,8 @@ class Site(Hypervisors):
             "console_host": "hyper1",
             "console_names": [self.address()],
             "console_libraries": str(PACKAGES),
+            "console_inventory": ["inventory/hosts.yml"],
+            "console_ssh_key": str(self.folder / "id_ed25519"),
             **more,
         }
         words = ("ansible-playbook", *self.ask_nobody, "corral.virt.console_server", "-e", json.dumps(given))

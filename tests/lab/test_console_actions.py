@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import re
 import typing as t
 from collections.abc import Iterator
 
@@ -38,6 +39,9 @@ GUEST = """<domain type='qemu'><name>{name}</name><title>&lt;img src=x onerror=a
 <graphics type='vnc'><listen type='none'/></graphics><video><model type='vga'/></video></devices></domain>"""
 NAMES = ("web1", "web2", "db1")
 PAYLOAD_MIB = 300
+ONE_HOST = """name => { const cards = document.querySelectorAll(`.card[data-guest=${name}]`);
+  return cards.length === 1 ? cards[0].dataset.host : ""; }"""
+PROGRESS = "name => document.querySelector(`.card[data-guest=${name}] .progress`)?.dataset.migration || ''"
 JOB_MS = 120_000  # for a run of Ansible on a machine that does much else
 TALL = {"width": 1280, "height": 1400}
 
@@ -127,8 +131,7 @@ def ended(page: Page, number: str) -> dict[str, t.Any]:
 
 def shown_on(page: Page, name: str) -> str:
     """The host of a guest's card; empty while it has two."""
-    cards = page.locator(f".card[data-guest={name}]")
-    return (cards.first.get_attribute("data-host") or "") if cards.count() == 1 else ""
+    return str(page.evaluate(ONE_HOST, name))
 
 
 def confirm(page: Page, word: str) -> None:
@@ -153,9 +156,7 @@ def test_a_guest_is_dragged_to_another_host_and_its_console_follows(browsing: Br
     seen: set[str] = set()
 
     def arrived() -> bool:
-        progress = page.locator(".card[data-guest=web1] .progress[data-migration]")
-        if progress.count():
-            seen.add(progress.first.get_attribute("data-migration") or "")
+        seen.add(page.evaluate(PROGRESS, "web1"))
         return shown_on(page, "web1") == dest
 
     until(arrived, JOB_MS / 1000)
@@ -246,9 +247,9 @@ def test_a_cancelled_migration_leaves_the_guest_running_where_it_was(browsing: B
     progress.get_by_role("button", name="Cancel").click()
     job = ended(page, answer["id"])
     assert job["state"] == "cancelled"
-    assert LAB.state("web2") == {source: "running"}
-    until(lambda: "None" in LAB.on(source, "virsh domjobinfo web2 | head -1"))
-    assert other(source) not in LAB.state("web2") and "ansible-playbook" not in on("pgrep -af ansible-playbook || true")
+    until(lambda: LAB.state("web2") == {source: "running"})  # the other host removes what had arrived
+    assert "None" in LAB.on(source, "virsh domjobinfo web2 | head -1")
+    assert on("pgrep -c [a]nsible-playbook || true") == "0"
     page.goto(f"{browsing.url}/#/jobs/{answer['id']}")
     expect(page.locator("[data-job-state=cancelled]")).to_be_visible()
     expect(page.get_by_role("log", name="Log")).to_contain_text("PLAY", timeout=10000)
@@ -276,16 +277,16 @@ def test_several_guests_are_chosen_and_acted_on_at_once(browsing: Browsing) -> N
         card(page, name, where(name)).get_by_role("checkbox").check()
     bar = page.get_by_role("region", name="Chosen guests")
     bar.get_by_role("button", name="More").click()
-    page.get_by_role("menuitem", name="Pause").click()
+    page.get_by_role("menuitem", name="Pause", exact=True).click()
     for name in ("web1", "web2"):
         expect(page.locator(f".card[data-guest={name}]")).to_have_attribute("data-state", "paused", timeout=JOB_MS)
         assert list(LAB.state(name).values()) == ["paused"]
     ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
     bar.get_by_role("button", name="More").click()
-    start = page.get_by_role("menuitem", name="Start")
+    start = page.get_by_role("menuitem", name=re.compile("^Start"))
     expect(start).to_have_attribute("aria-disabled", "true")
     expect(start).to_contain_text("it runs already")
-    page.get_by_role("menuitem", name="Resume").click()
+    page.get_by_role("menuitem", name="Resume", exact=True).click()
     for name in ("web1", "web2"):
         expect(page.locator(f".card[data-guest={name}]")).to_have_attribute("data-state", "running", timeout=JOB_MS)
         assert list(LAB.state(name).values()) == ["running"]
@@ -318,7 +319,7 @@ def test_a_guest_is_created_by_the_form_and_purged_by_its_name(browsing: Browsin
     ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
     browsing.problems.clear()  # the browser reports the answer 400
     made.get_by_role("button", name="Actions of new1").click()
-    page.get_by_role("menuitem", name="Purge").click()
+    page.get_by_role("menuitem", name=re.compile("^Purge")).click()
     button = dialog.get_by_role("button", name="Purge")
     expect(dialog.get_by_text("What it would do")).to_be_visible(timeout=JOB_MS)
     expect(button).to_be_disabled()
@@ -356,7 +357,7 @@ def test_rebalance_shows_arrows_and_does_them(browsing: Browsing) -> None:
     assert len({where(name) for name in NAMES}) == (2 if arrows else 1)
 
 
-MATRIX = {
+MATRIX: dict[str, t.Callable[[str, str], bool]] = {
     "alice": lambda _action, _guest: True,
     "bob": lambda action, guest: action in ("start", "shutdown", "migrate") and guest.startswith("web"),
     "eve": lambda _action, _guest: False,
@@ -379,7 +380,7 @@ def test_the_policy_holds_in_the_api_and_in_the_page(browsing: Browsing, user: s
         card(page, name, where(name)).get_by_role("button", name=f"Actions of {name}").click()
         page.get_by_role("menu").wait_for()
         for action in ("Shut down", "Migrate to", "Purge", "Pause"):
-            item = page.get_by_role("menuitem", name=action)
+            item = page.get_by_role("menuitem", name=re.compile(f"^{action}"))
             word = {"Shut down": "shutdown", "Migrate to": "migrate"}.get(action, action.lower())
             offered = item.count() > 0 and "you may not" not in item.inner_text()
             assert offered == (word in allowed), (user, name, action)

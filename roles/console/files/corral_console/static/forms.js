@@ -3,6 +3,7 @@
 import { html, useEffect, useReducer, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, keepJob, state, subscribe } from "/static/server.js";
 import { actionOf, active, begin, label, namesOf } from "/static/actions.js";
+import { Plan } from "/static/plan.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
 import { plural } from "/static/words.js";
 
@@ -43,25 +44,15 @@ export function Check({ check, title }) {
   return html`<div class="plan" role="status"><strong>${title || "What it would do"}</strong><${Plan} job=${job} /></div>`;
 }
 
-// Moves as arrows; anything else as the playbook reports it.
-export function Plan({ job }) {
-  const moves = job.plan?.moves || [];
-  const stays = job.plan?.stays || [];
-  const lines = job.report?.length ? job.report : moves.length ? [] : ["Nothing to do."];
-  return html`${moves.length > 0 && html`<ul class="moves">${moves.map((move) => html`<li><b>${move.name}</b> <span>${move.source}</span> <span aria-label="to">→</span> <span>${move.dest}</span></li>`)}</ul>`}
-    ${stays.length > 0 && html`<ul class="moves">${stays.map((stay) => html`<li><b>${stay.name}</b> <span class="bad">stays: ${stay.why}</span></li>`)}</ul>`}
-    ${!moves.length && lines.length > 0 && html`<pre class="report" tabindex="0">${lines.join("\n")}</pre>`}`;
-}
-
 const structured = (argument) => argument.type === "dict" || (argument.type === "list" && argument.elements === "dict");
 
 // Text of a field -> value of an argument; undefined: not given.
 function valueOf(argument, given) {
-  if (argument.type === "bool") return given === "" ? undefined : given === "yes";
+  if (argument.type === "bool") return { yes: true, no: false }[given];
   const text = String(given ?? "").trim();
   if (!text) return undefined;
   if (argument.type === "int" || argument.type === "float") return Number(text);
-  if (structured(argument) || /^[[{]/.test(text)) return JSON.parse(text);
+  if (structured(argument) || (["raw", "list"].includes(argument.type) && /^[[{]/.test(text))) return JSON.parse(text);
   if (argument.type === "list") return text.split(/[\s,]+/).filter(Boolean);
   if (argument.type === "raw" && /^\d+$/.test(text)) return Number(text);
   return text;

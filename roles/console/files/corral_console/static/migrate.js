@@ -162,6 +162,6 @@ function Preflight({ guest, to, values, about, told, many }) {
     told(guest.uuid, check.waits ? undefined : check.ok ? about : "");
   }, [about, check.waits, check.ok]);
   return html`<section class="preflight" aria-label=${guest.name}>
-    <p class="route"><b>${guest.name}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to || "?"}</b></p>
+    ${!check.ok && html`<p class="route"><b>${guest.name}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to || "?"}</b></p>`}
     <${Check} check=${check} title=${many ? " " : "What travels"} /></section>`;
 }
