@@ -70,6 +70,7 @@ def ended(jobs: Jobs, job: Job) -> dict[str, t.Any]:
     return job.whole()
 
 
+@pytest.mark.slow
 def test_a_job_does_what_its_playbook_does(config: PolicyConfig) -> None:
     store = Store()
     jobs = Jobs(config, store)
@@ -87,6 +88,7 @@ def test_a_job_does_what_its_playbook_does(config: PolicyConfig) -> None:
     assert not (job.directory / "runner").exists(), "ansible-runner wrote its environment there"
 
 
+@pytest.mark.slow
 def test_a_preview_changes_nothing_and_tells_the_plan(config: PolicyConfig) -> None:
     jobs = Jobs(config, Store())
     found = ended(jobs, jobs.add(ordered("pause", TEST, check=True), "alice"))
@@ -94,6 +96,7 @@ def test_a_preview_changes_nothing_and_tells_the_plan(config: PolicyConfig) -> N
     assert (found["state"], one["name"], one["steps"]) == ("succeeded", "test", ["suspend test"])
 
 
+@pytest.mark.slow
 def test_another_guest_of_that_name_is_refused(config: PolicyConfig) -> None:
     jobs = Jobs(config, Store())
     other = Seen(TEST.uuid[:-1] + "0", "test", "hyper1", "running", ())
@@ -103,6 +106,7 @@ def test_another_guest_of_that_name_is_refused(config: PolicyConfig) -> None:
         assert found["state"] == "failed" and "is not the one that was chosen" in found["error"], found
 
 
+@pytest.mark.slow
 def test_no_text_is_a_template(config: PolicyConfig) -> None:
     """ansible-runner's own extra variables are templates, on the machine that has Ansible's key."""
     made = config.directory / "made"
@@ -225,6 +229,7 @@ def test_old_jobs_are_removed(sleeping: PolicyConfig) -> None:
     assert len(store.below("job/")) == 1
 
 
+@pytest.mark.slow
 def test_a_running_job_is_cancelled_as_by_ctrl_c(config: PolicyConfig) -> None:
     """Ansible gets the signal, which ends migrations on their hosts; nothing of it is left."""
     slow = {**LOCAL, "ansible_python_interpreter": str(config.project / "python.sh")}
@@ -238,7 +243,7 @@ def test_a_running_job_is_cancelled_as_by_ctrl_c(config: PolicyConfig) -> None:
     jobs.cancel(job)
     assert job.summary()["cancelling"] or job.state != "running"
     found = ended(jobs, job)
-    assert (found["state"], found["error"]) == ("cancelled", "cancelled") and time.monotonic() - started < 20
+    assert (found["state"], found["error"]) == ("cancelled", "") and time.monotonic() - started < 20
     assert (
         str(job.directory)
         not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout

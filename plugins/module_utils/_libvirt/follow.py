@@ -46,7 +46,7 @@ class Counters(t.NamedTuple):
     """What a guest has used since it was started, in bytes and nanoseconds."""
 
     uuid: str
-    cpu_ns: int
+    cpu_ns: int | None
     vcpus: int
     read: int
     written: int
@@ -103,7 +103,7 @@ def counters(connection: Connection) -> list[Counters]:
         return [
             Counters(
                 domain.UUIDString(),
-                found.get("cpu.time", 0),
+                _cpu_ns(found),
                 found.get("vcpu.current", 0),
                 _sum(found, "block", "rd.bytes"),
                 _sum(found, "block", "wr.bytes"),
@@ -154,8 +154,16 @@ def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
         vcpus=found.get("vcpu.current", 0),
         memory_kib=found.get("balloon.current") or found.get("balloon.maximum", 0),
         memory_used_kib=available - usable if usable is not None and available is not None else None,
-        cpu_ns=found.get("cpu.time"),
+        cpu_ns=_cpu_ns(found),
     )
+
+
+def _cpu_ns(found: t.Mapping[str, t.Any]) -> int | None:
+    """Of QEMU, or of its virtual processors alone where the host does not account for more."""
+    times = [
+        found[f"vcpu.{index}.time"] for index in range(found.get("vcpu.maximum", 0)) if f"vcpu.{index}.time" in found
+    ]
+    return t.cast("int | None", found.get("cpu.time", sum(times) if times else None))
 
 
 def card(domain: t.Any) -> dict[str, t.Any]:

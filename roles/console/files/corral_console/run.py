@@ -11,6 +11,7 @@ LOCK is the number of a file that is locked for this process. What the process n
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -21,7 +22,8 @@ import typing as t
 from pathlib import Path
 
 import ansible_runner  # type: ignore[import-untyped]
-import yaml
+
+from ansible_collections.corral.virt.plugins.plugin_utils._variables import written
 
 __all__ = ["main"]
 
@@ -39,33 +41,9 @@ _PLANNED = {  # of results of our modules in check mode
 _CONTROL = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)))
 
 
-class _Unsafe(str):
-    """A text that Ansible never takes for a template."""
-
-
-def _represent(dumper: yaml.SafeDumper, value: _Unsafe) -> yaml.Node:
-    return dumper.represent_scalar("!unsafe", str(value))
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML with that tag."""
-
-
-_Dumper.add_representer(_Unsafe, _represent)
-
-
-def _unsafe(value: t.Any) -> t.Any:
-    if isinstance(value, str):
-        return _Unsafe(value)
-    if isinstance(value, dict):
-        return {_unsafe(key): _unsafe(each) for key, each in value.items()}
-    return [_unsafe(each) for each in value] if isinstance(value, list) else value
-
-
 def variables(request: t.Mapping[str, t.Any], group: str) -> str:
-    """The job's variables as a file of YAML."""
-    values = {**request["values"], "virt_group": group, "virt_expected": request["expected"]}
-    return yaml.dump({name: _unsafe(value) for name, value in values.items()}, Dumper=_Dumper, allow_unicode=True)
+    """The job's variables as a file of YAML, in which no text is a template."""
+    return written({**request["values"], "virt_group": group, "virt_expected": request["expected"]})
 
 
 class Recorder:
@@ -137,17 +115,68 @@ class Recorder:
         return bool(self._cancelled_at) and time.monotonic() - self._cancelled_at > _ABORT_S
 
 
-def _result(recorder: Recorder, code: int, problem: str) -> dict[str, t.Any]:
-    state = "cancelled" if recorder.cancelled else "succeeded" if code == 0 and not problem else "failed"
-    error = problem or "\n".join(recorder.errors[:50]) or "see the log"
+def _result(recorder: Recorder, problem: str) -> dict[str, t.Any]:
+    error = problem or "\n".join(recorder.errors[:50])
+    state = "cancelled" if recorder.cancelled else "failed" if error else "succeeded"
     return {
         "state": state,
         "ended": int(time.time()),
         "changed": recorder.changed,
-        "error": "" if state == "succeeded" else "cancelled" if recorder.cancelled and not problem else error,
+        "error": error,
         "report": recorder.report,
         "plan": recorder.plan or None,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where and with what playbooks run."""
+
+    directory: Path  # of the job
+    project: str
+    group: str
+    variables: str  # file
+
+    def play(self, request: t.Mapping[str, t.Any], recorder: Recorder, cancel: t.Callable[[], bool] | None) -> int:
+        """The exit code of the playbook."""
+        mine = self.directory / "variables.yml"
+        mine.write_text(variables(request, self.group))
+        words = ["-e", f"@{self.variables}", "-e", f"@{mine}", *(["--check"] if request["check"] else [])]
+        done = ansible_runner.run(
+            private_data_dir=str(self.directory / "runner"),
+            project_dir=self.project,
+            playbook=f"corral.virt.{request['action']}",
+            cmdline=" ".join(words),
+            settings={"suppress_env_files": True, "pexpect_timeout": 1},
+            event_handler=recorder.event,
+            cancel_callback=cancel,
+            quiet=True,
+        )
+        return int(done.rc)
+
+
+def _aborting(request: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
+    """What waits until a cancelled migration has ended, and clears away what it left; None where that is not known."""
+    values = request["values"]
+    if request["action"] != "migrate" or request["check"] or not values.get("to"):
+        return None
+    return {**request, "values": {"guest": values["guest"], "to": values["to"], "options": {"state": "aborted"}}}
+
+
+def _problem(place: Place, request: t.Mapping[str, t.Any], recorder: Recorder) -> str:
+    """What went wrong beside what tasks told; empty when nothing did."""
+    code = place.play(request, recorder, recorder.is_over)
+    if not code:
+        recorder.errors.clear()  # the playbook has come to terms with them
+    if not recorder.cancelled:
+        if code and not recorder.errors:  # it did not come so far: what it printed
+            return "\n".join((place.directory / "log").read_text().splitlines()[-10:])
+        return ""
+    recorder.errors.clear()  # of what was cut off
+    abort = _aborting(request)
+    if abort and place.play(abort, recorder, None):
+        return f"cannot abort the migration: {'; '.join(recorder.errors) or 'see the log'}"
+    return ""
 
 
 def main(words: t.Sequence[str]) -> int:
@@ -158,29 +187,14 @@ def main(words: t.Sequence[str]) -> int:
     request = json.loads((directory / "request.json").read_text())
     recorder = Recorder(directory, check=request["check"])
     project, group, site = (os.environ.pop(f"CORRAL_{name}") for name in ("PROJECT", "GROUP", "VARIABLES"))
-    (directory / "variables.yml").write_text(variables(request, group))
-    words = ["-e", f"@{site}", "-e", f"@{directory / 'variables.yml'}", *(["--check"] if request["check"] else [])]
     for name in ("runner", "tmp"):
         (directory / name).mkdir()
     os.environ["TMPDIR"] = str(directory / "tmp")
-    code, problem = 1, ""
     try:
-        run = ansible_runner.run(
-            private_data_dir=str(directory / "runner"),
-            project_dir=project,
-            playbook=f"corral.virt.{request['action']}",
-            cmdline=" ".join(words),
-            settings={"suppress_env_files": True, "pexpect_timeout": 1},
-            event_handler=recorder.event,
-            cancel_callback=recorder.is_over,
-            quiet=True,
-        )
-        code = run.rc
-        if code and not recorder.errors and not recorder.cancelled:  # it did not come so far: what it printed
-            problem = "\n".join((directory / "log").read_text().splitlines()[-10:])
+        problem = _problem(Place(directory, project, group, site), request, recorder)
     except Exception as error:  # noqa: BLE001 (whatever it is, the job has ended with it)
         problem = f"{type(error).__name__}: {error}"
-    _write(directory / "result.json", _result(recorder, code, problem))
+    _write(directory / "result.json", _result(recorder, problem))
     (directory / "variables.yml").unlink(missing_ok=True)
     for name in ("runner", "tmp"):  # among other things, the environment
         shutil.rmtree(directory / name, ignore_errors=True)

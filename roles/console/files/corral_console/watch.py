@@ -284,9 +284,12 @@ class Samples:
 
 
 def _sample(before: follow.Counters, now: follow.Counters, passed_s: float, memory: float | None) -> Sample:
-    cpu = 100 * (now.cpu_ns - before.cpu_ns) / (passed_s * 1e9 * max(1, now.vcpus))
+    cpu = None
+    if now.cpu_ns is not None and before.cpu_ns is not None:
+        share = 100 * (now.cpu_ns - before.cpu_ns) / (passed_s * 1e9 * max(1, now.vcpus))
+        cpu = min(100.0, max(0.0, share))
     rates = [(there - here) / passed_s for here, there in zip(before[3:], now[3:], strict=True)]
-    return Sample(now.uuid, min(100.0, max(0.0, cpu)), memory, *(max(0.0, rate) for rate in rates))
+    return Sample(now.uuid, cpu, memory, *(max(0.0, rate) for rate in rates))
 
 
 def _runs(one: follow.Figures) -> bool:

@@ -52,7 +52,7 @@ function valueOf(argument, given) {
   const text = String(given ?? "").trim();
   if (!text) return undefined;
   if (argument.type === "int" || argument.type === "float") return Number(text);
-  if (structured(argument) || /^[[{]/.test(text)) return JSON.parse(text);
+  if (structured(argument) || (["raw", "list"].includes(argument.type) && /^[[{]/.test(text))) return JSON.parse(text);
   if (argument.type === "list") return text.split(/[\s,]+/).filter(Boolean);
   if (argument.type === "raw" && /^\d+$/.test(text)) return Number(text);
   return text;

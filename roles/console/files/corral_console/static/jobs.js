@@ -5,7 +5,7 @@ import { ask, keepJob, state } from "/static/server.js";
 import { active, again, cancel, label } from "/static/actions.js";
 import { Table } from "/static/parts.js";
 import { Plan } from "/static/plan.js";
-import { ago, duration, guestLink, hostLink } from "/static/words.js";
+import { ago, duration, guestLink, hostLink, readable } from "/static/words.js";
 
 export function JobState({ job }) {
   const words = { waiting: "Waiting", running: "Running", succeeded: job.changed === false ? "Done, nothing to change" : "Done", failed: "Failed", cancelled: "Cancelled", lost: "Lost" };
@@ -84,12 +84,6 @@ export function JobsOf({ query, fits }) {
   return html`<${Table} title="Jobs" empty="No jobs." columns=${JOB_COLUMNS} rows=${jobRows(shown)} />`;
 }
 
-// Colours and movements of a terminal are left out; what else is no text is shown as a dot.
-export function readable(line) {
-  // eslint-disable-next-line no-control-regex
-  return line.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/\x1b\][^\x07\x1b]*(\x07|\x1b\\)?/g, "").replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "·");
-}
-
 function Log({ job }) {
   const [lines, setLines] = useState([]);
   const place = useRef(null);
@@ -137,6 +131,6 @@ export function Job({ id }) {
     <p class="quiet">${job.user}, ${new Date(job.created * 1000).toLocaleString()}${job.started && `, ${took(job)}`}</p>
     ${job.error && html`<p class="problem" role="alert">${readable(job.error)}</p>`}
     ${(job.report?.length > 0 || job.plan) && html`<section class="panel"><h2>${job.check ? "What it would do" : "What was done"}</h2><${Plan} job=${job} /></section>`}
-    ${values.length > 0 && html`<section class="panel"><h2>Arguments</h2><dl class="facts">${values.map(([name, value]) => html`<div><dt>${name}</dt><dd><code>${typeof value === "string" ? value : JSON.stringify(value)}</code></dd></div>`)}</dl></section>`}
+    ${values.length > 0 && html`<section class="panel"><h2>Arguments</h2><dl class="facts">${values.map(([name, value]) => html`<div><dt>${name}</dt><dd><code>${readable(typeof value === "string" ? value : JSON.stringify(value))}</code></dd></div>`)}</dl></section>`}
     <${Log} key=${job.id} job=${job} />`;
 }

@@ -3,10 +3,9 @@
 import { html, useState } from "/static/lib/htm/standalone.module.js";
 import { ask } from "/static/server.js";
 import { may } from "/static/rights.js";
-import { readable } from "/static/jobs.js";
 import { Table, Waiting, useAnswer } from "/static/parts.js";
 import { tell } from "/static/ui.js";
-import { ago } from "/static/words.js";
+import { ago, readable } from "/static/words.js";
 
 const ACTION = html`<span class="hidden">Action</span>`;
 

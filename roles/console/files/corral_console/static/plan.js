@@ -1,7 +1,7 @@
 // What a playbook in check mode would do: moves as arrows, with what travels; other steps as it tells them.
 
 import { html } from "/static/lib/htm/standalone.module.js";
-import { bytes, duration } from "/static/words.js";
+import { bytes, duration, readable } from "/static/words.js";
 
 const LINK = 118 * 1024 * 1024; // bytes that 1 Gbit/s carries in a second
 
@@ -38,5 +38,5 @@ export function Plan({ job }) {
   const nothing = !all.length && !stays.length && !lines.length;
   return html`${all.length > 0 && html`<ul class="moves">${all.map((move) => html`<${Move} move=${move} migration=${migrations.get(move.name)} />`)}</ul>`}
     ${stays.length > 0 && html`<ul class="moves">${stays.map((stay) => html`<li><b>${stay.name}</b> <span class="bad">stays: ${stay.why}</span></li>`)}</ul>`}
-    ${lines.length > 0 && html`<pre class="report" tabindex="0">${lines.join("\n")}</pre>`}${nothing && html`<p>Nothing to do.</p>`}`;
+    ${lines.length > 0 && html`<pre class="report" tabindex="0">${lines.map(readable).join("\n")}</pre>`}${nothing && html`<p>Nothing to do.</p>`}`;
 }
