@@ -22,15 +22,14 @@ HOSTS = 0
 CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ()
 
-SIZES = {4: 5, 8: 5, 16: 5, 64: 1}  # hosts, and clusters of that size: hbal takes a minute for the largest
-EACH = 10  # guests of a host
+SIZES = ((4, 10, 5), (8, 10, 5), (16, 10, 5), (64, 5, 1))  # hosts, guests of each, clusters; hbal takes a minute for 64
 CPUS, MEMORY_MIB = 32, 65536
 KINDS = ((1, 1024), (2, 2048), (2, 4096), (4, 8192))  # vCPUs and MiB
 HBAL, LIMIT, LIMIT_S = "hbal 3.0", "limit", 5.0
 
 HOW = """
 GiB of memory that are moved for each point by which the imbalance falls: ours in percentage points, and hbal's own score.
-- hbal: all disks on shared storage, no other option, so it goes on as long as its score falls
+- hbal: all disks on shared storage, as many moves as ours
 """
 
 POLICY = "128,1,1,1,1,1|128,1,1,1,1,1;1048576,64,1048576,16,8,12|sharedfile|4.0|32.0"
@@ -79,22 +78,22 @@ def rows() -> t.Iterator[Row]:
     """Measure."""
     print(HOW, flush=True)
     hbal = peers.ganeti()
-    for count, clusters in SIZES.items():
+    for count, each, clusters in SIZES:
         say(f"{clusters} clusters of {count} hosts")
-        yield from _compared(count, clusters, hbal)
-    cluster = made(200, seed=1)
+        yield from _compared(count, [made(count, each, seed=seed) for seed in range(clusters)], hbal)
+    cluster = made(200, 10, seed=1)
     started = time.monotonic()
     balance.plan(cluster.hosts, cluster.residents)
     yield Row("balance, seconds", 2000, time.monotonic() - started, LIMIT, LIMIT_S, "s", 1.0)
 
 
-def made(count: int, *, seed: int) -> Cluster:
+def made(count: int, each: int, *, seed: int) -> Cluster:
     """Guests at random, more on some hosts than on others."""
     chance = random.Random(seed)
     names = [f"node-{number:03d}" for number in range(count)]
     weights = [chance.choice((1, 1, 2, 3)) for _name in names]
     residents, free = list[balance.Resident](), dict.fromkeys(names, MEMORY_MIB)
-    for number in range(count * EACH):
+    for number in range(count * each):
         vcpus, memory_mib = chance.choice(KINDS)
         fitting = [(name, weight) for name, weight in zip(names, weights, strict=True) if free[name] > 2 * memory_mib]
         [home] = chance.choices([name for name, _weight in fitting], [weight for _name, weight in fitting])
@@ -111,28 +110,29 @@ def _used(hosts: t.Sequence[Host], residents: t.Sequence[balance.Resident]) -> l
     return [dataclasses.replace(host, vcpus_used=vcpus[host.name], memory_used_mib=memory[host.name]) for host in hosts]
 
 
-def _compared(count: int, clusters: int, hbal: t.Sequence[str]) -> t.Iterator[Row]:
-    """What both pay for a point, over some clusters."""
-    paid = {(who, measure): 0.0 for who in ("ours", "hbal") for measure in ("imbalance", "score")}
-    for seed in range(clusters):
-        before = made(count, seed=seed)
+def _compared(count: int, clusters: t.Sequence[Cluster], hbal: t.Sequence[str]) -> t.Iterator[Row]:
+    """What both pay for a point, over all these clusters."""
+    gib = {"ours": 0.0, "hbal": 0.0}
+    points = {(who, measure): 0.0 for who in gib for measure in ("our imbalance", "score of hbal")}
+    for before in clusters:
         moves = balance.plan(before.hosts, before.residents)
-        theirs = _balanced(before, hbal)
+        theirs = _balanced(before, hbal, len(moves))
         score = _score(before, hbal)
         homes = {"ours": {**before.homes(), **{move.guest: move.dest for move in moves}}, "hbal": theirs}
         for who, then in homes.items():
-            after, moved_gib = before.moved(then), before.moved_gib(then)
-            paid[who, "imbalance"] += moved_gib / (before.imbalance() - after.imbalance()) / clusters
-            paid[who, "score"] += moved_gib / (score - _score(after, hbal)) / clusters
-    for measure in ("imbalance", "score"):
-        name = f"balance, {'our imbalance' if measure == 'imbalance' else 'score of hbal'}"
-        yield Row(name, count, paid["ours", measure], HBAL, paid["hbal", measure], "GiB a point", 1.0)
+            after = before.moved(then)
+            gib[who] += before.moved_gib(then)
+            points[who, "our imbalance"] += before.imbalance() - after.imbalance()
+            points[who, "score of hbal"] += score - _score(after, hbal)
+    for measure in ("our imbalance", "score of hbal"):
+        mine, other = (gib[who] / points[who, measure] for who in ("ours", "hbal"))
+        yield Row(f"balance, {measure}", count, mine, HBAL, other, "GiB a point", 1.0)
 
 
-def _balanced(cluster: Cluster, hbal: t.Sequence[str]) -> dict[str, str]:
-    """Where hbal puts the guests."""
+def _balanced(cluster: Cluster, hbal: t.Sequence[str], moves: int) -> dict[str, str]:
+    """Where hbal puts the guests, with as many moves."""
     text = _written(cluster)
-    run(*hbal, "-t", text, f"--save={text}")
+    run(*hbal, "-t", text, f"--save={text}", f"--max-length={moves}")
     saved = [line.split("|") for line in Path(f"{text}.balanced").read_text().splitlines()]
     return {line[0]: line[6] for line in saved if line[0].startswith("guest-")}
 
