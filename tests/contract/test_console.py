@@ -59,6 +59,8 @@ def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Wat
         "state": "shutdown",
         "vcpus": 3,
         "memory_mib": 512,
+        "maximum_mib": 512,
+        "moving": False,
         "tags": ["web"],
         "persistent": True,
         "autostart": False,
