@@ -166,7 +166,7 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
         assert secret not in said and "reserved name" not in said and "set autostart" not in said
 
 
-ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt"}
+ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt", "simulate"}
 
 
 @pytest.mark.parametrize(
