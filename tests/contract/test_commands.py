@@ -166,7 +166,7 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
         assert secret not in output and "reserved name" not in output and "set autostart" not in output
 
 
-ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt"}
+ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt", "simulate"}
 
 
 @pytest.mark.parametrize(

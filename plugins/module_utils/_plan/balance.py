@@ -131,12 +131,13 @@ class _Cluster:
     def best(self, one: Resident, dests: t.Iterable[str]) -> _Candidate | None:
         """Where the guest gains most, of these hosts."""
         found: _Candidate | None = None
-        source = self.sides[one.host]
+        source, left = self.sides[one.host], self._left(one)
+        cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
         for name in dests:
             if name == one.host:
                 continue
             dest = self.sides[name]
-            less = self._less(one, source, dest)
+            less = left + dest.weight - self._weigh(dest, cpu, memory_mib)
             if less <= (found.less if found else 0.0) or not self._is_worth(one, source, dest, less):
                 continue
             if dest.load.against(one.guest) is None:
@@ -145,15 +146,18 @@ class _Cluster:
 
     def least_bad(self, one: Resident) -> _Candidate | None:
         """The host that loses least by it, of all that take the guest."""
-        source = self.sides[one.host]
         takers = [name for name, side in self.sides.items() if name != one.host and not side.load.against(one.guest)]
-        found = [_Candidate(self._less(one, source, self.sides[name]), name) for name in takers]
+        cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
+        sides = [self.sides[name] for name in takers]
+        found = [
+            _Candidate(left + side.weight - self._weigh(side, cpu, memory_mib), side.load.host.name) for side in sides
+        ]
         return min(found, key=_rank, default=None)
 
-    def _less(self, one: Resident, source: _Side, dest: _Side) -> float:
-        cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
-        left = source.weight - self._weigh(source, -cpu, -memory_mib)
-        return left + dest.weight - self._weigh(dest, cpu, memory_mib)
+    def _left(self, one: Resident) -> float:
+        """What the squared imbalance loses where the guest leaves."""
+        source = self.sides[one.host]
+        return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib)
 
     def _is_worth(self, one: Resident, source: _Side, dest: _Side, less: float) -> bool:
         """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
