@@ -45,7 +45,7 @@ def proxy() -> Iterator[None]:
         )
         on(CERTIFICATES)
         on("rm -f /etc/nginx/sites-enabled/default; cat >/etc/nginx/conf.d/console.conf", given=configuration())
-        given = {
+        given: dict[str, t.Any] = {
             "console_names": [NAME],
             "console_listen": "127.0.0.1",
             "console_proxy": {"user": "www-data", "user_header": "X-User", "groups_header": "X-Groups"},
