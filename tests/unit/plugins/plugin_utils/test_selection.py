@@ -275,7 +275,8 @@ def differs(hit: t.Sequence[Copy], expected: list[dict[str, t.Any]]) -> list[str
 def test_guests_are_those_that_were_chosen() -> None:
     web1, web2 = GUESTS[:2]
     assert differs([web1, web2], chosen(web2, web1)) == differs([], []) == []
-    for other in ({"uuid": "u9"}, {"host": "h2"}, {"tags": []}):
+    others: list[dict[str, t.Any]] = [{"uuid": "u9"}, {"host": "h2"}, {"tags": []}]
+    for other in others:
         (problem,) = differs([web1], chosen(web1, **other))
         assert "cannot reset web1" in problem and "UUID u1" in problem and "look again" in problem
     (problem,) = differs([web1, web2], chosen(web1))
