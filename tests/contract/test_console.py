@@ -100,7 +100,12 @@ def test_a_migration_is_a_part_of_its_guest_while_it_lasts(monkeypatch: pytest.M
     """Which the test driver has none of; that a guest has a job is noticed in one of ten rounds."""
     found: list[dict[str, t.Any] | None] = [{"data_processed": 1, "disks": {}}]
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(follow, "job", lambda _domain, targets: [asked.append(targets), found[0]][1])
+
+    def job(_domain: t.Any, targets: tuple[str, ...]) -> dict[str, t.Any] | None:
+        asked.append(targets)
+        return found[0]
+
+    monkeypatch.setattr(follow, "job", job)
     store = Store()
     watcher = Watcher("hyper1", "test:///default", store, poll_s=0.02)
     watcher.start()
