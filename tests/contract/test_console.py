@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 import typing as t
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
+from ansible_collections.corral.virt.roles.console.files.corral_console.history import History
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
 from ansible_collections.corral.virt.roles.console.files.corral_console.watch import Watcher
 
@@ -60,8 +63,8 @@ def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Wat
         "vcpus": 3,
         "memory_mib": 512,
         "maximum_mib": 512,
-        "moving": False,
         "tags": ["web"],
+        "moving": False,
         "persistent": True,
         "autostart": False,
     }
@@ -91,6 +94,45 @@ def test_the_host_is_described(following: tuple[Store, Watcher]) -> None:
     assert watcher.guest(guest["uuid"])["disks"][0]["source"] == "/guest/diskimage1"
     with pytest.raises(NotFound, match="UUID"):
         watcher.guest("00000000-0000-0000-0000-000000000000")
+
+
+def test_a_migration_is_a_part_of_its_guest_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the test driver has none of; that a guest has a job is noticed in one of ten rounds."""
+    found: list[dict[str, t.Any] | None] = [{"data_processed": 1, "disks": {}}]
+    asked: list[tuple[str, ...]] = []
+
+    def job(_domain: t.Any, targets: tuple[str, ...]) -> dict[str, t.Any] | None:
+        asked.append(targets)
+        return found[0]
+
+    monkeypatch.setattr(follow, "job", job)
+    store = Store()
+    watcher = Watcher("hyper1", "test:///default", store, poll_s=0.02)
+    watcher.start()
+    guests = functools.partial(store.below, "guest/hyper1/")
+    until(lambda: any(guest.get("migration") == found[0] for guest in guests().values()))
+    until(lambda: ("hda",) in asked or ("vda",) in asked)
+    found[0] = None
+    until(lambda: guests() and not any("migration" in guest for guest in guests().values()))
+    watcher.stop()
+
+
+def test_what_guests_use_goes_into_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ansible_collections.corral.virt.roles.console.files.corral_console import watch
+
+    monkeypatch.setattr(watch, "SAMPLE_S", 0.1)
+    numbers = itertools.count()
+    monkeypatch.setattr(
+        follow, "counters", lambda _connection: [follow.Counters("a", None, 1, 0, 1000 * next(numbers), 0, 0)]
+    )
+    history = History(tmp_path / "db")
+    watcher = Watcher("hyper1", "test:///default", Store(), history=history, poll_s=0.02)
+    watcher.start()
+    until(lambda: history.read("a", "hour")["written"])
+    watcher.stop()
+    found = history.read("a", "hour")
+    assert found["written"][0] > 0 and found["cpu"] == [None] and found["received"] == [0.0]
+    assert history.read("host/hyper1", "hour")["at"]
 
 
 def test_the_connection_only_reads(following: tuple[Store, Watcher]) -> None:

@@ -130,7 +130,14 @@ class Demo:
         settings = self.folder / "console.json"
         user = {"name": "admin", "password": self.login, "groups": ["admins"]}
         settings.touch(mode=0o600)
-        settings.write_text(json.dumps({"console_host": "hyper1", "console_names": [host], "console_users": [user]}))
+        given = {
+            "console_host": "hyper1",
+            "console_names": [host],
+            "console_users": [user],
+            "console_inventory": ["inventory/hosts.yml"],
+            "console_ssh_key": str(self.folder / "id_ed25519"),
+        }
+        settings.write_text(json.dumps(given))
         self.run(["ansible-playbook", "corral.virt.console_server", "-e", f"@{settings}"])
 
     def table(self) -> None:

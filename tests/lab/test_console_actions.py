@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import os
 import re
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector
 from ansible_collections.corral.virt.tests.lab.console import LOOKS, PASSWORD, Browsing, Site, card, violations
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -445,3 +447,87 @@ def test_output_of_hosts_stays_text(browsing: Browsing) -> None:
         assert "49" not in page.get_by_role("main").inner_text().split("Arguments")[-1][:200]
         assert "\x1b" not in page.locator("main").inner_text()
     browsing.problems.clear()
+
+
+PICTURES = Path(os.environ.get("CORRAL_PICTURES") or ROOT / "build/console")
+TAGS = "<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:tag>{}</corral:tag></corral:guest></metadata>"
+SHOWN = {
+    "web1": ("Web shop, front", "web"),
+    "web2": ("Web shop, front", "web"),
+    "db1": ("Orders", "db"),
+    "mail1": ("Mail relay", "mail"),
+    "ci7": ("Builds", "ci"),
+    "db2": ("Orders, copy", "db"),
+}
+
+
+def test_pictures_of_the_pages(browsing: Browsing) -> None:
+    """For the guide: CORRAL_PICTURES=docs/docsite/pictures; all of them, to look at, are left in build/console."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for index, (name, (title, tag)) in enumerate(SHOWN.items()):
+        if name not in NAMES:
+            xml = GUEST.format(name=name, images=IMAGES).replace("<os>", TAGS.format(tag) + "<os>", 1)
+            LAB.on(f"hyper{index % 2 + 1}", "virsh define /dev/stdin", given=xml)
+        LAB.on(where_defined(name), f"virsh desc {name} --config {'--live' * (name in NAMES)} --title '{title}'")
+    for look, how in LOOKS.items():
+        page = browsing.enter(**{"viewport": {"width": 1120, "height": 720}, **how})
+        expect(page.locator(".card")).to_have_count(len(SHOWN))
+        page.wait_for_timeout(4000)  # figures are differences
+        take_pages(page, browsing.url, look)
+        take_dialogs(page, browsing.url, look)
+        if look != "phone":
+            take_migration(page, look)
+    for name in SHOWN.keys() - set(NAMES):
+        LAB.on(where_defined(name), f"virsh undefine {name}")
+
+
+def take(page: Page, name: str, look: str) -> None:
+    page.wait_for_timeout(600)
+    page.screenshot(path=PICTURES / f"{name}-{look}.png")
+
+
+def take_pages(page: Page, url: str, look: str) -> None:
+    source = where("web1")
+    number = next(job["id"] for job in get(page, "/api/jobs?state=succeeded") if job["action"] == "migrate")
+    places = {"overview": "", "guest": f"guest/{source}/{LAB.uuid('web1', source)}", "host": f"host/{source}"}
+    others = {"jobs": "jobs", "job": f"jobs/{number}", "images": "images", "audit": "audit", "users": "users"}
+    for name, place in {**places, **others, "account": "sessions"}.items():
+        page.goto(f"{url}/#/{place}")
+        page.wait_for_timeout(800)
+        take(page, name, look)
+
+
+def take_dialogs(page: Page, url: str, look: str) -> None:
+    page.goto(f"{url}/#/")
+    page.locator(".card[data-guest=web1] .more").click()
+    take(page, "menu", look)
+    page.get_by_role("menuitem", name="Migrate to").click()
+    expect(page.get_by_role("radio").first).to_be_visible()
+    take(page, "choose", look)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Create guest").click()
+    for name, value in {"guest": "web3", "vcpus": "2", "memory": "512MiB"}.items():
+        page.locator(f"#field-{name}").fill(value)
+    page.get_by_role("dialog").get_by_role("button", name="Show plan").click()
+    expect(page.locator(".plan")).to_be_visible(timeout=JOB_MS)
+    take(page, "create", look)
+    page.keyboard.press("Escape")
+
+
+def take_migration(page: Page, look: str) -> None:
+    source = where("web1")
+    place = t.cast("dict[str, float]", host_of(page, other(source)).bounding_box())
+    card(page, "web1", source).hover()
+    page.mouse.down()
+    for step in range(4):
+        page.mouse.move(place["x"] + 300, place["y"] + 24 + step)
+    expect(host_of(page, other(source)).locator("[data-verdict]")).to_be_visible()
+    page.mouse.move(place["x"] + 300, place["y"] + 30)
+    take(page, "drag", look)
+    page.mouse.up()
+    expect(page.locator(".plan")).to_be_visible(timeout=JOB_MS)
+    take(page, "plan", look)
+    confirm(page, "Migrate")
+    until(lambda: int(page.evaluate(PROGRESS, "web1") or 0) > 10, JOB_MS / 1000)
+    page.screenshot(path=PICTURES / f"progress-{look}.png")
+    until(lambda: shown_on(page, "web1") == other(source), JOB_MS / 1000)

@@ -73,6 +73,7 @@ class Job:
             "id": self.id,
             "state": self.state,
             "to": request["to"],
+            "creates": request["arguments"].get("guest", "") if request["action"] == "create" else "",
             "started": self.progress.get("started"),
             "task": self.progress.get("task", ""),
             "lines": self.progress.get("lines", 0),

@@ -37,11 +37,13 @@ export function useCheck(name, request, about) {
 
 export function Check({ check, title }) {
   const { job, problem, waits } = check;
+  const place = useRef(null);
+  useEffect(() => place.current?.scrollIntoView({ block: "nearest" }), [waits]);
   if (problem) return html`<p class="problem" role="alert">${problem}</p>`;
   if (waits) return html`<p class="quiet busy" role="status">Asking the hosts what it would do …</p>`;
   if (!job) return null;
   if (job.state !== "succeeded") return html`<p class="problem" role="alert">${job.error || `The check has ${job.state}.`}</p>`;
-  return html`<div class="plan" role="status"><strong>${title || "What it would do"}</strong><${Plan} job=${job} /></div>`;
+  return html`<div class="plan" role="status" ref=${place}><strong>${title || "What it would do"}</strong><${Plan} job=${job} /></div>`;
 }
 
 const structured = (argument) => argument.type === "dict" || (argument.type === "list" && argument.elements === "dict");

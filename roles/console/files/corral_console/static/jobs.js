@@ -21,7 +21,7 @@ function Objects({ job }) {
   });
   const hosts = (job.hosts || []).map((name) => html`<a href=${hostLink(name)}>${name}</a>`);
   const to = (job.to || job.arguments?.to) && html` → ${job.to || job.arguments.to}`;
-  const named = job.action === "create" ? [job.arguments?.guest] : [];
+  const named = job.creates ? [job.creates] : [];
   return html`${(guests.length ? guests : hosts.length ? hosts : named).map((each, index) => html`${index > 0 && ", "}${each}`)}${to}`;
 }
 

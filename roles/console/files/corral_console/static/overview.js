@@ -61,7 +61,7 @@ export function Progress({ guest, job }) {
   const to = job?.to || [...state.guest.values()].find((other) => other.uuid === guest.uuid && other.host !== guest.host)?.host;
   return html`<div class="progress" data-migration=${percent ?? ""}>
     <${Bar} label=${to ? `→ ${to}` : "Moves"} value=${percent} />
-    <div class="row"><span class="quiet">${[...copied, pass, rate || bytes(migration.data_processed)].filter(Boolean).join(" · ")}</span>
+    <div class="row"><span class="quiet">${[...copied, pass, rate].filter(Boolean).join(" · ") || "Begins …"}</span>
     ${job && html`<button class="small" onClick=${() => cancel(job)}>Cancel</button>`}</div></div>`;
 }
 
@@ -241,6 +241,7 @@ function Selection({ shown }) {
 export function Overview({ filter, setFilter }) {
   const { text, wanted, group, tag } = filter;
   const guests = [...state.guest.values()];
+  const count = new Set(guests.map((guest) => guest.uuid)).size; // one that migrates is on two hosts
   const words = useMemo(() => text.toLowerCase().split(/\s+/).filter(Boolean), [text]);
   const found = guests.filter((guest) => matches(guest, words, wanted, tag)).sort(byName);
   const filtered = words.length > 0 || wanted !== "" || tag !== "";
@@ -261,7 +262,7 @@ export function Overview({ filter, setFilter }) {
       ${actionOf("rebalance") && html`<button onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
       ${actionOf("create") && html`<button class="primary create" onClick=${openCreate}>Create guest</button>`}
     </div>
-    <p class="summary" role="status">${filtered ? `${found.length} of ${plural(guests.length, "guest")}` : `${plural(state.host.size, "host")}, ${plural(guests.length, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
+    <p class="summary" role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
     ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} />`)}
     ${filtered && !found.length && html`<p class="empty">No guest matches. <button onClick=${() => setFilter({ ...filter, text: "", wanted: "", tag: "" })}>Show all</button></p>`}
     <${Selection} shown=${found} /><${Dock} group=${group} />`;

@@ -5,7 +5,7 @@ import { ask } from "/static/server.js";
 import { may } from "/static/rights.js";
 import { Table, Waiting, useAnswer } from "/static/parts.js";
 import { tell } from "/static/ui.js";
-import { ago, readable } from "/static/words.js";
+import { ago, browserName, readable } from "/static/words.js";
 
 const ACTION = html`<span class="hidden">Action</span>`;
 
@@ -23,7 +23,7 @@ export function Account({ lost }) {
   const end = (session) => attempt("/api/sessions/end", { id: session.id }, () => (session.current ? lost() : setAgain(again + 1)));
   return html`<h1>Your account</h1><p>Browsers in which you are logged in. A session that you end loses its pages and consoles at once.</p>
     ${answer.value ? html`<${Table} title="Your sessions" empty="None." columns=${["Browser", "Address", "Since", "Last request", ACTION]} rows=${answer.value.map((each) => [
-        html`<span class="cut agent">${each.agent || "unknown"}</span>`, each.address, new Date(each.created * 1000).toLocaleString(), ago(each.seen),
+        html`<span class="cut agent" title=${each.agent}>${browserName(each.agent || "")}</span>`, each.address, new Date(each.created * 1000).toLocaleString(), ago(each.seen),
         html`<button onClick=${() => end(each)}>${each.current ? "Log out" : "End"}</button>`])} />` : html`<${Waiting} answer=${answer} />`}
     <${Tokens} />`;
 }
@@ -69,10 +69,10 @@ export function Audit() {
   const rows = (lines || []).map((line) => [
     new Date((line.time || 0) * 1000).toLocaleString(), line.user, line.address, line.action || line.audit,
     line.allowed ? html`<span class="state running">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
-    readable(Object.entries(line).filter(([name, value]) => !KNOWN.includes(name) && value !== "" && value !== null).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))]);
+    html`<span class="wrap">${readable(Object.entries(line).filter(([name, value]) => !KNOWN.includes(name) && value !== "" && value !== null).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))}</span>`, line.reason]);
   const shown = rows.filter((row) => !text || row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(text.toLowerCase())));
   return html`<h1>Audit</h1><div class="tools"><label class="grow"><span class="hidden">Search</span><input type="search" placeholder="Search user, action, address" value=${text} onInput=${(event) => setText(event.target.value)} /></label></div>
-    ${lines ? html`<${Table} title="Decisions" empty="None." columns=${["When", "User", "Address", "Action", "Decision", "More"]} rows=${shown} />` : html`<${Waiting} answer=${answer} />`}
+    ${lines ? html`<${Table} title="Decisions" empty="None." columns=${["When", "User", "Address", "Action", "Decision", "More"]} rows=${shown.map((row) => row.slice(0, 6))} />` : html`<${Waiting} answer=${answer} />`}
     ${lines?.length >= 200 && html`<p><button onClick=${older}>Show older</button></p>`}`;
 }
 

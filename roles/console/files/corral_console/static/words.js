@@ -34,6 +34,13 @@ export function plural(count, word) {
   return `${count} ${word}${count === 1 ? "" : "s"}`;
 }
 
+// A browser's description of itself, for people.
+export function browserName(agent) {
+  const browser = [["Edg/", "Edge"], ["Firefox/", "Firefox"], ["Chrome/", "Chromium"], ["Safari/", "Safari"]].find(([mark]) => agent.includes(mark));
+  const system = ["Android", "iPhone", "iPad", "Windows", "Mac", "Linux"].find((mark) => agent.includes(mark));
+  return browser ? `${browser[1]}${system ? ` on ${system}` : ""}` : agent || "unknown";
+}
+
 export const guestLink = (guest) => `#/guest/${encodeURIComponent(guest.host)}/${guest.uuid}`;
 export const hostLink = (name) => `#/host/${encodeURIComponent(name)}`;
 
