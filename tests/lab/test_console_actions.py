@@ -277,14 +277,14 @@ def test_several_guests_are_chosen_and_acted_on_at_once(browsing: Browsing) -> N
     page = browsing.enter(viewport=TALL)
     for name in ("web1", "web2"):
         card(page, name, where(name)).get_by_role("checkbox").check()
-    bar = page.get_by_role("region", name="Chosen guests")
-    bar.get_by_role("button", name="More").click()
+    chosen = page.get_by_role("region", name="Chosen guests")
+    chosen.get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Pause", exact=True).click()
     for name in ("web1", "web2"):
         expect(page.locator(f".card[data-guest={name}]")).to_have_attribute("data-state", "paused", timeout=JOB_MS)
         assert list(LAB.state(name).values()) == ["paused"]
     ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
-    bar.get_by_role("button", name="More").click()
+    chosen.get_by_role("button", name="More").click()
     start = page.get_by_role("menuitem", name=re.compile("^Start"))
     expect(start).to_have_attribute("aria-disabled", "true")
     expect(start).to_contain_text("it runs already")
