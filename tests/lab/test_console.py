@@ -174,7 +174,7 @@ def test_who_may_not_open_consoles_is_offered_none(browsing: Browsing) -> None:
     expect(page.get_by_role("heading", name="Disks")).to_be_visible()
     assert page.get_by_role("link", name="Display").count() == 0
     page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
-    expect(page.locator("#console-status")).to_contain_text("may not open consoles")
+    expect(page.locator("#console-status")).to_contain_text("bob may not console")
     browsing.problems.clear()  # the browser reports the answer 403
 
 
@@ -196,7 +196,11 @@ def test_the_keys_open_nothing_else(console: str) -> None:
     ssh = "runuser -u corral-console -- /usr/lib/corral-console/ssh -i /etc/corral-console/ssh/{} {} corral-viewer@hyper2 {}"
     for request in ("id", "", "'vnc web1'", f"'vnc {uuid('web1')};id'", "'serial ../../x'", f"'ssh {uuid('web1')}'"):
         printed = on(ssh.format("console", "-T", request) + " </dev/null 2>&1 || true")
-        assert "this key opens consoles of guests, and nothing else" in printed and "uid=" not in printed
+        assert (
+            "this key opens consoles with a ticket of the web console, and nothing else" in printed
+            and "uid=" not in printed
+        )
+    assert on(ssh.format("console", "-T", "maintenance") + " </dev/null").split() == ["ok", "null"]
     for flags in ("-W 127.0.0.1:22", "-N -R 0:127.0.0.1:22 -o ExitOnForwardFailure=yes"):
         for key in ("console", "read"):
             assert "SSH-2" not in on(f"timeout 5 {ssh.format(key, flags, '')} </dev/null 2>&1 || true")

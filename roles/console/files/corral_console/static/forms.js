@@ -7,7 +7,7 @@ import { Plan } from "/static/plan.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
 import { plural } from "/static/words.js";
 
-export function useLive() {
+function useLive() {
   const [, draw] = useReducer((count) => count + 1, 0);
   useEffect(() => subscribe(draw), []);
 }

@@ -7,7 +7,7 @@ import { Table } from "/static/parts.js";
 import { Plan } from "/static/plan.js";
 import { ago, duration, guestLink, hostLink, readable } from "/static/words.js";
 
-export function JobState({ job }) {
+function JobState({ job }) {
   const words = { waiting: "Waiting", running: "Running", succeeded: job.changed === false ? "Done, nothing to change" : "Done", failed: "Failed", cancelled: "Cancelled", lost: "Lost" };
   return html`<span class=${`state job-${job.state}`} data-job-state=${job.state}>${words[job.state] || job.state}</span>`;
 }
@@ -25,7 +25,7 @@ function Objects({ job }) {
   return html`${(guests.length ? guests : hosts.length ? hosts : named).map((each, index) => html`${index > 0 && ", "}${each}`)}${to}`;
 }
 
-export function jobRows(jobs) {
+function jobRows(jobs) {
   return jobs.map((job) => [
     html`<span title=${new Date(job.created * 1000).toLocaleString()}>${ago(job.created)}</span>`,
     html`<a href=${`#/jobs/${job.id}`}>${label(job.action)}${job.check ? " (check)" : ""}</a>`,
@@ -33,10 +33,10 @@ export function jobRows(jobs) {
   ]);
 }
 
-export const JOB_COLUMNS = ["When", "Job", "Of", "User", "State", "Took"];
+const JOB_COLUMNS = ["When", "Job", "Of", "User", "State", "Took"];
 
 // Jobs of the past are asked for; those of the present come by themselves, and count where both are known.
-export function useJobs(query) {
+function useJobs(query) {
   const [asked, setAsked] = useState({ jobs: [], more: true });
   const [problem, setProblem] = useState("");
   const read = async (before, known) => {

@@ -100,7 +100,7 @@ export function storageOf(host) {
   return all ? { percent: Math.round((100 * used) / all), all } : null;
 }
 
-export function HostFacts({ host }) {
+function HostFacts({ host }) {
   const figures = state.figures.get(`figures/${host.name}`) || {};
   const storage = storageOf(host);
   if (host.state !== "connected") {
@@ -181,7 +181,7 @@ function grouped(guests, group, filtered) {
   return [...groups].sort(([one], [other]) => collator.compare(one, other));
 }
 
-export function hostItems(host) {
+function hostItems(host) {
   const busy = jobOfHost(host.name) ? "a job is at work on it" : host.state !== "connected" ? "it cannot be reached" : "";
   const item = (name, refused) => ({ label: `${label(name)}${quick(name) ? "" : " …"}`, refusal: busy || (may(name, { host: host.name }) ? refused : `you may not ${name} it`), run: () => (quick(name) ? act(name, { hosts: [host.name] }) : askFor(name, { hosts: [host.name] })) });
   const known = "maintenance" in host;

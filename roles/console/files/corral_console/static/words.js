@@ -46,6 +46,5 @@ export const hostLink = (name) => `#/host/${encodeURIComponent(name)}`;
 
 // Colours and movements of a terminal are left out; what else is no text is shown as a dot.
 export function readable(line) {
-  // eslint-disable-next-line no-control-regex
   return line.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/\x1b\][^\x07\x1b]*(\x07|\x1b\\)?/g, "").replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "·");
 }
