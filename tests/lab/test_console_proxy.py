@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, hypervis
 
 pytestmark = pytest.mark.lab
 
-LAB = Site("console-proxy")
+LAB = Site("proxy")
 on = functools.partial(LAB.on, "hyper1")
 NAME = "console.example.org"
 CERTIFICATES = f"""
