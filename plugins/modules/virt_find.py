@@ -26,7 +26,8 @@ options:
     description: Action to perform on the guests.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, migrate, rename, import]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, migrate, rename,
+      import]
   arguments:
     description: Arguments of the action, from RV(corral.virt.virt_arguments#module:arguments).
     type: dict

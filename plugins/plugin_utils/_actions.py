@@ -95,6 +95,7 @@ class Action:
     options_of: t.Mapping[str, t.Any]  # a module whose options are arguments by their own names
     inside: str | None  # the argument that takes the same options as a dictionary
     only_inside: tuple[str, ...]
+    refused: tuple[str, ...]  # options of that module that it does not take
     survey: tuple[str, ...]  # arguments that a job template asks for
     template: bool  # whether there is a job template for it
     authority: bool  # whether it signs certificates
@@ -156,6 +157,7 @@ def action(name: str) -> Action:
         options_of=module,
         inside=module.get("inside"),
         only_inside=tuple(module.get("only_inside") or ()),
+        refused=tuple(module.get("refused") or ()),
         survey=tuple(entry.get("survey") or (name for name in given if name != "virt_group")),
         template=entry.get("template", True),
         authority=entry.get("authority", False),
@@ -179,7 +181,7 @@ def _options(module: t.Mapping[str, t.Any]) -> dict[str, Argument]:
     """Options of a module that are arguments by their own names."""
     if not module:
         return {}
-    taken = {*module["only_inside"], *module["own"]}
+    taken = {*module["only_inside"], *module["own"], *module.get("refused", ())}
     return {
         name: Argument(name, spec, option=True) for name, spec in options(module["module"]).items() if name not in taken
     }

@@ -45,7 +45,7 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
         action, {name: _parsed(action.arguments[name], value) for name, value in provided.items()}, problems
     )
     for name, value in values.items():
-        problems += _misfits(action.arguments[name], value)
+        problems += _misfits(action, action.arguments[name], value)
     problems += _missing(action, values)
     if problems:
         raise BadInput(problems)
@@ -152,13 +152,15 @@ def _is_deep(spec: t.Mapping[str, t.Any]) -> bool:
     return bool(spec.get("options")) or spec.get("type") in ("dict", "raw")
 
 
-def _misfits(argument: Argument, value: t.Any) -> t.Iterator[str]:
+def _misfits(action: Action, argument: Argument, value: t.Any) -> t.Iterator[str]:
     if argument.minimum is not None and isinstance(value, int) and value < argument.minimum:
         yield f"{argument.name}: must be at least {argument.minimum}, not {value}"
     if argument.options_of and isinstance(value, dict):
         options = _actions.options(argument.options_of)
         for key in value:
-            if key not in options:
+            if key in action.refused:
+                yield f"{argument.name}.{key}: {action.name} does not take it"
+            elif key not in options:
                 near = _near(str(key), list(options))
                 yield (
                     f"{argument.name}.{key}: {argument.options_of} has no such "

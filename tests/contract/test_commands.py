@@ -78,6 +78,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
         ("console", {"guest": "web1"}, "h1 web1: it has no serial console"),
         ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
+        ("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
+        ("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
+        ("change", {"guest": "web2"}, "h1 web2 is already in that state"),
     ],
 )
 def test_guests_are_acted_on_where_they_are(
@@ -110,6 +113,9 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
             "cannot rename web1: it is running on h1; shut it down: ansible-playbook",
         ),
         ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest with this name"),
+        ("change", {"guest": "web1", "domain": {"name": "db1"}}, "domain.name: change does not take it"),
+        ("change", {"guest": "web1", "state": "absent"}, "state: change does not take it; it belongs to create"),
+        ("change", {"guest": "web1", "memory": "lots"}, "memory"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )

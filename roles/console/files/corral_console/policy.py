@@ -186,6 +186,8 @@ def _elsewhere(rule: Rule, request: Request) -> str:
 def _beyond(rule: Rule, request: Request) -> str:
     """Limits of arguments. Arguments of modules that the rule does not name are beyond it."""
     for name, most in rule.at_most.items():
+        if request.action == "change" and name not in request.arguments:
+            continue  # it stays as it is
         amount, limit = _amount(request.arguments.get(name)), t.cast(int, _amount(most))
         if amount is None:
             return f"give {name}, at most {most}"

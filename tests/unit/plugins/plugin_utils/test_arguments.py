@@ -63,7 +63,7 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
 
 def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
     """The table says which; they are those that virt_domain has."""
-    output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.arguments}
+    output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.declared}
     assert set(_actions.told()) == output & set(GUEST_OPTIONS)
 
 
@@ -169,7 +169,11 @@ REFUSED: list[tuple[str, Given, str]] = [
         {"guest": "a", "enable_vnc": True},
         'enable_vnc: create does not take it; write -e \'{"graphics": {"type": "vnc"}}\'',
     ),
-    ("start", {"tag": "a", "enable_vnc": True}, "enable_vnc: start does not take it; it belongs to create: write"),
+    (
+        "start",
+        {"tag": "a", "enable_vnc": True},
+        "enable_vnc: start does not take it; it belongs to create, change: write",
+    ),
     ("start", {"tag": "a", "bandwidth": 5}, "bandwidth: start does not take it; it belongs to migrate"),
     ("list", {"guest": "a"}, "guest: list does not take it; it belongs to start, shutdown, "),
     (

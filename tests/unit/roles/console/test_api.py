@@ -58,6 +58,7 @@ def ask(client: TestClient, action: str, *guests: str, **more: t.Any) -> tuple[i
 MORE: dict[str, dict[str, t.Any]] = {
     "create": {"arguments": {"guest": "ci-1"}},
     "rename": {"arguments": {"to": "web9"}},
+    "change": {"arguments": {"memory": "1GiB"}},
     "drain": {"hosts": ["hyper1"]},
     "undrain": {"hosts": ["hyper1"]},
     "rebalance": {},

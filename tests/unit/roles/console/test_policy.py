@@ -60,7 +60,8 @@ def sample(action: str) -> Order:
         return ordered(action, host="hyper1")
     if action == "rebalance":
         return ordered(action)
-    return ordered(action, seen("db1"), **({"to": "db2"} if action == "rename" else {}))
+    more = {"rename": {"to": "db2"}, "change": {"memory": "1GiB"}}
+    return ordered(action, seen("db1"), **more.get(action, {}))
 
 
 def _create(**more: t.Any) -> Order:
@@ -136,6 +137,17 @@ def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
 def test_options_of_a_module_need_a_rule_that_names_them() -> None:
     assert "not with dest_uri" in refused(TEAMER, "migrate", seen("web1"), to="rack1-a", options={"dest_uri": "x"})
     assert "not with bandwidth" in refused(TEAMER, "migrate", seen("web1"), to="rack1-a", bandwidth=1)
+
+
+def test_a_limit_is_none_for_what_a_change_leaves_alone() -> None:
+    rules = policy.parsed(
+        [{"who": "user:tim", "may": "change", "at_most": {"memory": "2GiB"}, "arguments": {"title": "*"}}]
+    )
+    reasons = [
+        policy.refusal(rules, Who("tim"), ordered("change", seen("web1"), **arguments).request)
+        for arguments in ({"title": "Shop"}, {"memory": "2GiB"}, {"memory": "3GiB"}, {"vcpus": 9})
+    ]
+    assert reasons[:2] == ["", ""] and "memory at most 2GiB" in reasons[2] and "not with vcpus" in reasons[3]
 
 
 def test_a_name_to_be_counts() -> None:

@@ -21,7 +21,7 @@ export const label = (name) => LABELS[name] || catalogue.get(name)?.label || nam
 
 const LABELS = {
   start: "Start", shutdown: "Shut down", reboot: "Reboot", reset: "Reset", force_off: "Force off", pause: "Pause", resume: "Resume",
-  migrate: "Migrate", rename: "Rename", purge: "Purge", create: "Create guest", drain: "Drain", undrain: "Undrain", rebalance: "Rebalance", resize: "Resize", clone: "Clone",
+  migrate: "Migrate", rename: "Rename", change: "Change", purge: "Purge", create: "Create guest", drain: "Drain", undrain: "Undrain", rebalance: "Rebalance", resize: "Resize", clone: "Clone",
 };
 const POWER = ["start", "resume", "shutdown", "reboot", "pause"];
 const HARD = ["reset", "force_off", "purge"];
