@@ -82,7 +82,9 @@ def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
         (tmp_path / f"{name}.xml").write_text(POOL.format(images, "".join(guests)))
     for tree in ("salt", "pillar"):  # of a Salt master
         (tmp_path / tree).mkdir()
-    hosts = [{"name": name, "cpus": 8, "memory_mib": 65536, "guests": []} for name in ("hyper1", "hyper2")]
+    hosts: list[dict[str, t.Any]] = [
+        {"name": name, "cpus": 8, "memory_mib": 65536, "guests": []} for name in ("hyper1", "hyper2")
+    ]
     (tmp_path / "cluster.json").write_text(json.dumps({"hosts": hosts}))
     play.hosts(hyper={name: {"libvirt": f"test://{tmp_path}/{name}.xml"} for name in ("hyper1", "hyper2")})
     return play
