@@ -66,6 +66,7 @@ guests:
   elements: dict
   contains:
     name: {description: Name., type: str, returned: always}
+    uuid: {description: UUID., type: str, returned: always}
     addresses:
       description: Addresses at which the guest was seen in this run, IPv4 before IPv6.
       type: list

@@ -82,6 +82,11 @@ def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.
         "record that web2 was seen at "
     )
     assert [one["name"] for one in result[0]["guests"]] == ["web2"]
+    assert result[0]["diff"] == result[1]["diff"] and result[0]["diff"]["before"] == {"web2": []}
+    assert result[0]["diff"]["after"]["web2"][0].endswith(" (lease)") and result[2]["diff"] == {
+        "before": {},
+        "after": {},
+    }
 
 
 def test_nothing_is_written_into_guests_of_others_until_they_are_named(connection: t.Any) -> None:

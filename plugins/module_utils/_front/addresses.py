@@ -48,6 +48,7 @@ class Outcome:
     addresses: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     lost: t.Mapping[Sighting, str] = dataclasses.field(default_factory=dict)
+    before: tuple[Sighting, ...] = ()  # what is on record
     record: tuple[Sighting, ...] | None = None
     tried: tuple[str, ...] = ()
 
@@ -62,12 +63,25 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
     outcomes = find(connection, searches, named=names is not None) if searches else {}
     todo = changes(outcomes)
     gate.run(list(todo), lambda step: do(connection, {step: todo[step]}))
-    found = sorted((outcomes[uuid] for uuid in searches), key=lambda outcome: outcome.name)
+    found = sorted(((outcomes[uuid], uuid) for uuid in searches), key=lambda item: item[0].name)
     return {
         "changed": bool(todo),
-        "guests": [{"name": one.name, "addresses": list(one.addresses), "refused": list(one.refused)} for one in found],
+        "diff": _diff(outcomes[uuid] for uuid in todo.values()),
+        "guests": [
+            {"name": one.name, "uuid": uuid, "addresses": list(one.addresses), "refused": list(one.refused)}
+            for one, uuid in found
+        ],
         "steps": list(map(str, todo)),
         "notes": notes(outcomes),
+    }
+
+
+def _diff(outcomes: t.Iterable[Outcome]) -> dict[str, dict[str, list[str]]]:
+    """Each guest's record of addresses, with how they were seen."""
+    changed = [(one.name, one.before, one.record or ()) for one in outcomes]
+    return {
+        "before": {name: [f"{entry.address} ({entry.source})" for entry in before] for name, before, _after in changed},
+        "after": {name: [f"{entry.address} ({entry.source})" for entry in after] for name, _before, after in changed},
     }
 
 
@@ -79,7 +93,8 @@ def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.An
             with contextlib.suppress(NotFound), explained("read guest", item.name()):
                 _report, root = summary.read(item.XMLDesc())
                 macs = {nic.mac for nic in summary.nics(root)}
-                found.append({"name": item.name(), "addresses": query.addresses(item, "lease", macs), "refused": []})
+                known = query.addresses(item, "lease", macs)
+                found.append({"name": item.name(), "uuid": item.UUIDString(), "addresses": known, "refused": []})
     return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
 
 
@@ -266,6 +281,7 @@ class _Search:
                 tuple(plans.addresses(guest, believed)),
                 verdict.refused[guest.uuid],
                 lost,
+                guest.seen,
                 entries if entries != guest.seen else None,
                 self._tried(guest),
             )

@@ -34,8 +34,8 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
         return overview.guests(connection)
 
     found, host = measure.measured(connection, read) if load else (read(), None)
-    seen = {guest["name"]: guest["addresses"] for guest in recorded.pop("guests")}
+    seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}
     shown = [guest for guest in found if search.names is None or guest["name"] in search.names]
     for guest in shown:
-        guest["addresses"] = list(dict.fromkeys([*guest["addresses"], *seen.get(guest["name"], ())]))
+        guest["addresses"] = list(dict.fromkeys([*guest["addresses"], *seen.get(guest["uuid"], ())]))
     return {**recorded, "domains": shown, **({"host": host} if load else {})}
