@@ -251,4 +251,8 @@ def test_pages_are_accessible(browsing: Browsing, look: str) -> None:
 def test_wrong_input_is_refused_at_once(console: str) -> None:
     printed = " ".join(install(ok=False, console_hosts=["hyper1", "hyper9"], console_key="x").split())
     assert "not names of hosts in the inventory: hyper9" in printed and "console_certificate and console_key" in printed
+    wrong = [{"who": "bob", "may": "strat"}, {"who": "user:bob", "may": "start", "guest": "web*"}]
+    printed = " ".join(install("--check", ok=False, console_policy=wrong, console_hosts=["hyper9"]).split())
+    for problem in ("rule 1: who must be user:NAME", "no action strat", "rule 2: guest is not a part", "hyper9"):
+        assert problem in printed, "all problems at once, and in check mode"
     assert "has no host nowhere" in " ".join(install(ok=False, console_host="nowhere").split())
