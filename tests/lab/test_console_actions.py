@@ -331,6 +331,26 @@ def test_a_guest_is_created_by_the_form_and_purged_by_its_name(browsing: Browsin
     assert LAB.state("new1") == {} and "new1" not in LAB.on(host, f"ls {IMAGES}")
 
 
+def test_a_guest_is_changed_by_the_form(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    host, before = where("web2"), LAB.on(where("web2"), "virsh desc web2 --title")
+    card(page, "web2", host).get_by_role("button", name="Actions of web2").click()
+    page.get_by_role("menuitem", name=re.compile("^Change")).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Change")).to_be_disabled()
+    expect(dialog.locator("#field-tags-help")).to_have_text("Now: none.")
+    dialog.locator("#field-title").fill("Builds, {{ 1 + 1 }}")
+    dialog.locator("#field-tags").fill("ci, nightly")
+    expect(dialog.get_by_text("define web2 (tags, title)")).to_be_visible(timeout=JOB_MS)
+    confirm(page, "Change")
+    expect(page.locator(".card[data-guest=web2]")).to_contain_text("nightly", timeout=JOB_MS)
+    assert ended(page, get(page, "/api/jobs?limit=1")[0]["id"])["state"] == "succeeded"
+    assert LAB.on(host, "virsh desc web2 --title").strip() == "Builds, {{ 1 + 1 }}"
+    assert re.findall("tag>([a-z]+)<", LAB.on(host, "virsh metadata web2 urn:corral:virt:guest:1")) == ["ci", "nightly"]
+    for place in ("--config", "--live"):
+        LAB.on(host, f"virsh desc web2 {place} --title '{before.strip()}'")
+
+
 def test_a_host_is_drained_and_undrained(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     source = where("web1")

@@ -114,7 +114,11 @@ export function askFor(name, { guests = [], hosts = [] }) {
 // Actions that run without a question.
 export const quick = (name) => ["start", "resume", "pause", "undrain"].includes(name);
 
-const CHECKED = ["drain", "rebalance", "purge"];
+const CHECKED = ["change", "drain", "rebalance", "purge"];
+// Optional arguments that are not hidden behind "Options".
+const FRONT = { change: ["vcpus", "memory", "title", "description"] };
+// Ansible reserves the name, so the tags go into the dictionary of options.
+const TAGS = { name: "tags", type: "list", elements: "str", description: "Words; all that the guest shall have." };
 const SURE = {
   shutdown: "The guest is asked to shut down.",
   reboot: "The guest is asked to reboot.",
@@ -131,8 +135,13 @@ function ActionForm({ name, guests, hosts }) {
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const arguments_ = (action?.arguments || []).filter((argument) => !TAKEN.includes(argument.name));
-  const ready = valuesOf(arguments_, form);
-  const complete = !Object.keys(ready.problems).length;
+  const tagged = name === "change" ? [TAGS] : [];
+  const ready = valuesOf([...arguments_, ...tagged], form);
+  if (ready.values.tags) {
+    ready.values.domain = { ...ready.values.domain, tags: ready.values.tags };
+    delete ready.values.tags;
+  }
+  const complete = !Object.keys(ready.problems).length && (name !== "change" || Object.keys(ready.values).length > 0);
   const settled = useSettled(JSON.stringify(ready.values));
   const check = useCheck(name, { guests, hosts, values: ready.values }, CHECKED.includes(name) && complete && settled);
   const phrase = name === "purge" ? (guests.length === 1 ? guests[0].name : plural(guests.length, "guest")) : "";
@@ -150,13 +159,16 @@ function ActionForm({ name, guests, hosts }) {
     }
     setBusy(false);
   };
-  const optional = arguments_.filter((argument) => !argument.required);
-  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} />`;
+  const front = FRONT[name] || [];
+  const optional = arguments_.filter((argument) => !argument.required && !front.includes(argument.name));
+  const now = name === "change" && guests.length === 1 ? { vcpus: guests[0].vcpus, memory: `${guests[0].maximum_mib}MiB`, title: guests[0].title, tags: guests[0].tags.join(" ") } : {};
+  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${argument.name in now ? { help: `Now: ${now[argument.name] || "none"}.` } : undefined} />`;
   const danger = action?.destructive;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${label(name)} ${guests.length ? namesOf(guests) : hosts.join(", ")}<//>
     <p>${SURE[name] || plain(action?.description || action?.label)}</p>
     ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => guest.name).join(", ")}</p>`}
     ${arguments_.filter((argument) => argument.required).map(field)}
+    ${front.length > 0 && html`<div class="columns">${[...front.map((each) => arguments_.find((argument) => argument.name === each)).filter(Boolean), ...tagged].map(field)}</div>`}
     ${optional.length > 0 && html`<details><summary>Options</summary>${optional.map(field)}</details>`}
     ${CHECKED.includes(name) && html`<${Check} check=${check} />`}
     ${phrase && html`<div class="field"><label for="typed">Type <b>${phrase}</b> to confirm</label><input id="typed" value=${typed} autocomplete="off" autocapitalize="none" onInput=${(event) => setTyped(event.target.value)} /></div>`}
