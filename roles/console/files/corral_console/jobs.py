@@ -70,11 +70,9 @@ class Job:
         """What lists and the live state show."""
         request = self.request
         return {
-            **{key: request[key] for key in ("action", "guests", "hosts", "user", "check", "created")},
+            **{key: request[key] for key in ("action", "guests", "hosts", "to", "creates", "user", "check", "created")},
             "id": self.id,
             "state": self.state,
-            "to": request["to"],
-            "creates": request["arguments"].get("guest", "") if request["action"] == "create" else "",
             "started": self.progress.get("started"),
             "task": self.progress.get("task", ""),
             "lines": self.progress.get("lines", 0),
@@ -224,6 +222,7 @@ def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
         "expected": [{key: getattr(one, key) for key in ("name", "uuid", "host", "tags")} for one in order.guests],
         "hosts": order.hosts,
         "to": order.values.get("to", order.values.get("host", "")),
+        "creates": order.creates,
         "user": user,
         "check": order.check,
         "created": int(now),

@@ -55,6 +55,7 @@ class Request:
     arguments: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     bound: tuple[str, ...] = ()
     everywhere: bool = False  # acts on guests or hosts that nobody named
+    partial: bool = False  # what is not given stays as it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,8 +187,8 @@ def _elsewhere(rule: Rule, request: Request) -> str:
 def _beyond(rule: Rule, request: Request) -> str:
     """Limits of arguments. Arguments of modules that the rule does not name are beyond it."""
     for name, most in rule.at_most.items():
-        if request.action == "change" and name not in request.arguments:
-            continue  # it stays as it is
+        if request.partial and name not in request.arguments:
+            continue
         amount, limit = _amount(request.arguments.get(name)), t.cast(int, _amount(most))
         if amount is None:
             return f"give {name}, at most {most}"
