@@ -70,8 +70,13 @@ class Rule:
     at_most: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     arguments: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def said(self) -> dict[str, t.Any]:
-        """As it was written."""
+    @property
+    def shows_guests(self) -> bool:
+        """Whether it lets somebody see the guests that it is about."""
+        return bool(set(self.may) - _SILENT)
+
+    def written(self) -> dict[str, t.Any]:
+        """As in the policy."""
         return {key: value for key, value in dataclasses.asdict(self).items() if value}
 
 
@@ -147,7 +152,7 @@ def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
     """Why they may not; empty when a rule allows it."""
     reasons = []
     for rule in rules_of(rules, who):
-        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and set(rule.may) - _SILENT):
+        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and rule.shows_guests):
             reason = _unfit(rule, request)
             if not reason:
                 return ""
@@ -181,7 +186,7 @@ def _elsewhere(rule: Rule, request: Request) -> str:
             return f"choose one of the hosts {' '.join(rule.hosts)}"
         if not _matches(host, rule.hosts):
             return f"only hosts {' '.join(rule.hosts)}, not {host}"
-    return "" if hosts or request.action in ("audit", "users") else f"choose one of the hosts {' '.join(rule.hosts)}"
+    return "" if hosts or request.action in _SILENT else f"choose one of the hosts {' '.join(rule.hosts)}"
 
 
 def _beyond(rule: Rule, request: Request) -> str:

@@ -244,7 +244,7 @@ def test_all_that_is_wrong_with_a_policy_is_said() -> None:
 
 
 def test_rules_go_to_the_web_process_and_back() -> None:
-    said = json.loads(json.dumps([rule.said() for rule in RULES]))
+    said = json.loads(json.dumps([rule.written() for rule in RULES]))
     assert policy.parsed(said, offers.names()) == RULES
 
 
