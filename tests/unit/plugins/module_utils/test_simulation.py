@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
 
@@ -50,6 +53,18 @@ def test_filled_until_one_is_refused() -> None:
     assert none.count == 0 and "no hypervisor fits" in none.limit
     apart = simulate(hosts, Policy(), fill=Guest("more", 1, 20, apart=frozenset({"db"})))
     assert apart.count == 3 and "stay apart" in apart.limit
+
+
+def test_what_may_be_promised_can_be_filled() -> None:
+    policy = Policy(cpu_overcommit=3.0, memory_overcommit=2.0)
+    assert simulate([host("a", 50, cpus=100)], policy, fill=Guest("more", 1, 10)).count == 15
+    assert simulate([host("a", cpus=5)], policy, fill=Guest("more", 2, 1)).count == 7
+
+
+def test_there_is_an_end_of_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "_MOST", 2)
+    found = simulate([host("a")], Policy(), fill=Guest("more", 1, 10))
+    assert (found.count, found.limit) == (2, "2 is the most that is tried")
 
 
 def test_the_room_for_a_next_loss_is_not_filled() -> None:
