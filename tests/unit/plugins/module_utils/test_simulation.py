@@ -48,7 +48,7 @@ def test_filled_until_one_is_refused() -> None:
     assert found.count == 3 + 2 + 3 and "no hypervisor fits" in found.limit
     assert [len(one.residents) for one in found.hosts] == [4, 3, 4]
     all_three = simulate(hosts, Policy(), lose=["c"], add=[Guest("new", 1, 10)], fill=Guest("more", 1, 20))
-    assert [one.host for one in all_three.moved + all_three.added] == ["a", "b"] and all_three.count == 4
+    assert [one.host for one in (*all_three.moved, *all_three.added)] == ["a", "b"] and all_three.count == 4
     none = simulate(hosts, Policy(), fill=Guest("more", 1, 500))
     assert none.count == 0 and "no hypervisor fits" in none.limit
     apart = simulate(hosts, Policy(), fill=Guest("more", 1, 20, apart=frozenset({"db"})))
