@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 OPTIONS: dict[str, t.Any] = {
@@ -90,7 +90,7 @@ def _planned(
         "imbalance": {"before": round(before, 1), "after": round(after, 1)},
         "broken": broken,
         "moves": [_described(move) for move in moves],
-        "text": "\n".join([*broken, _table(moves, before, after)]),
+        "text": "\n".join([*broken, _plan_text(moves, before, after)]),
     }
 
 
@@ -116,17 +116,10 @@ def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counti
     ]
 
 
-def _table(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
+def _plan_text(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
     """A line for each move, and one for all."""
-    rows = [
-        (printable(move.guest), f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib))
-        for move in moves
-    ]
-    head = [("guest", "move", "gain", "MiB")] if rows else []
-    widths = [max(map(len, column)) for column in zip(*head, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [*head, *rows]
-    ]
-    return "\n".join(
-        [*lines, f"imbalance {before:.1f} -> {after:.1f}" if rows else f"imbalance {before:.1f}: no move is worth it"]
-    )
+    if not moves:
+        return f"imbalance {before:.1f}: no move is worth it"
+    rows = [(move.guest, f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
+    lines = _table.columns([("guest", "move", "gain", "MiB"), *rows])
+    return "\n".join([*lines, f"imbalance {before:.1f} -> {after:.1f}"])

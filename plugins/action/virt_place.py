@@ -273,8 +273,7 @@ def _guests(
             found.append(dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib))
         except BadInput as error:
             problems += error.problems
-    names = [str(item.get("name")) for item in items]
-    problems += [f"guests: {name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    problems += _needs.given_twice((str(item.get("name")) for item in items), "guests")
     if problems:
         raise BadInput(problems)
     return found

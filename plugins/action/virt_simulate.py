@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement, simulation
-from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 OPTIONS: dict[str, t.Any] = {
@@ -109,8 +109,7 @@ def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib:
         guest = dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib)
         names = [f"{guest.name}-{number}" for number in range(1, count + 1)] if "count" in item else [guest.name]
         found += [dataclasses.replace(guest, name=name) for name in names]
-    names = [guest.name for guest in found]
-    problems += [f"{option}: {name} is given twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    problems += _needs.given_twice((guest.name for guest in found), option)
     if problems:
         raise BadInput(problems)
     return found
@@ -141,10 +140,7 @@ def _lines(outcome: simulation.Outcome, options: t.Mapping[str, t.Any]) -> t.Ite
         yield from _reasons(_without(outcome.added))
     if outcome.count is not None:
         yield f"fill: {outcome.count} more guests fit; the next one does not: {outcome.limit}"
-    rows = [("HOST", "GUESTS", "VCPUS", "MEMORY MIB"), *map(_row, outcome.hosts)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from _table.columns([("HOST", "GUESTS", "VCPUS", "MEMORY MIB"), *map(_row, outcome.hosts)])
 
 
 def _row(host: placement.Host) -> tuple[str, str, str, str]:

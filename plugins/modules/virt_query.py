@@ -60,6 +60,7 @@ domains:
     name: {description: Name., type: str, returned: always}
     uuid: {description: UUID., type: str, returned: always}
     state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
+    autostart: {description: Whether it starts with its host., type: bool, returned: always}
     tags: {description: Tags., type: list, elements: str, returned: always}
     vcpus: {description: 'C(current) and C(maximum).', type: dict, returned: always}
     cpu_percent: {description: Processor time in the last second., type: float, returned: with O(load)}
@@ -72,6 +73,12 @@ domains:
       type: str
       returned: when it runs and has one
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
+    unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
+    moving:
+      description: Destination host of the guest while a migration record exists; otherwise null.
+      type: str
+      returned: always
+    moving_from: {description: UUID of the source host of that migration., type: str, returned: always}
 host:
   description: C(cpus), C(cpu_percent), C(memory_mib), and C(memory_used_mib), the memory that its running guests may
     use.

@@ -88,6 +88,10 @@ class Action:
     description: str
     kind: str
     destructive: bool
+    new_name: str | None  # the argument with a name that a guest gets
+    picks_host: bool  # whether it chooses a hypervisor where none is given
+    everywhere: bool  # whether it may act on all hypervisors and guests
+    partial: bool  # whether options that are not given stay as they are
     verb: str  # in a sentence, before a guest's name
     domain: t.Mapping[str, t.Any]  # what it says of each guest
     from_states: tuple[str, ...]  # of guests that it acts on; empty for any
@@ -100,6 +104,11 @@ class Action:
     template: bool  # whether there is a job template for it
     authority: bool  # whether it signs certificates
     collections: tuple[str, ...]  # that it needs
+
+    @property
+    def creates(self) -> bool:
+        """Whether the guest is there only after it."""
+        return self.new_name == "guest"
 
     @functools.cached_property
     def arguments(self) -> dict[str, Argument]:
@@ -150,6 +159,10 @@ def action(name: str) -> Action:
         description=entry["description"],
         kind=entry["kind"],
         destructive=entry.get("destructive", False),
+        new_name=entry.get("new_name"),
+        picks_host=entry.get("picks_host", False),
+        everywhere=entry.get("everywhere", False),
+        partial=entry.get("partial", False),
         verb=entry.get("verb") or name.replace("_", " "),
         domain=entry.get("domain") or {},
         from_states=tuple(entry.get("from") or ()),

@@ -12,6 +12,7 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["groups", "infos", "parsed"]
@@ -73,7 +74,7 @@ def infos(hosts: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any
 
 def _info(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     guests = [_guest(guest) for guest in host.get("guests", [])]
-    active = [guest for guest in guests if guest["state"] in ("running", "paused")]
+    active = [guest for guest in guests if guest["state"] in ACTIVE]
     reason = host.get("maintenance")
     return {
         "cpus": host["cpus"],

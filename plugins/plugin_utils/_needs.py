@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -12,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
-__all__ = ["OWN", "of"]
+__all__ = ["OWN", "given_twice", "of"]
 
 OWN = ("host", "apart", "together", "prefer", "host_groups")  # of a guest, for its placement alone
 _DISK = "8GiB"  # of a guest whose disks are not given
@@ -64,6 +65,12 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
         cpu_models=frozenset(models),
         groups=frozenset(_words(item.get("host_groups"))),
     )
+
+
+def given_twice(names: t.Iterable[str], option: str) -> list[str]:
+    """What is wrong with a list in which a name is there more than once."""
+    counts = collections.Counter(names)
+    return [f"{option}: {name} is given twice" for name in sorted(counts) if counts[name] > 1]
 
 
 def _words(value: t.Any) -> list[str]:

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, words
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
 __all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
@@ -143,8 +144,8 @@ def host(
         memory_used_mib=info["memory_used_mib"] + more_mib,
         guests={found["name"]: _copy(found) for found in info["guests"]},
         residents=tuple(held),
-        apart=frozenset(word for found in info["guests"] for word in _groups(found, "apart-")),
-        together=frozenset(word for found in info["guests"] for word in _groups(found, "together-")),
+        apart=frozenset().union(*(words(found["tags"], APART) for found in info["guests"])),
+        together=frozenset().union(*(words(found["tags"], TOGETHER) for found in info["guests"])),
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         networks=_names(info, "networks", lambda network: network.get("active", True)),
         pools=_names(info, "pools", lambda pool: pool["active"]),
@@ -189,8 +190,8 @@ def guest(found: Info, counting: Counting | None = None) -> placement.Guest:
         uuid=found["uuid"],
         vcpus=found["vcpus"],
         memory_mib=found["memory_mib"] + (counting.overhead_mib if counting else 0),
-        apart=frozenset(_groups(found, "apart-")),
-        together=frozenset(_groups(found, "together-")),
+        apart=words(found["tags"], APART),
+        together=words(found["tags"], TOGETHER),
         bridges=frozenset(found["bridges"]),
         pools=frozenset(found["pools"]),
     )
@@ -198,7 +199,3 @@ def guest(found: Info, counting: Counting | None = None) -> placement.Guest:
 
 def _copy(found: Info) -> placement.Copy:
     return placement.Copy(found["state"], found["uuid"], found.get("moving"), found.get("moving_from"))
-
-
-def _groups(found: Info, mark: str) -> list[str]:
-    return [tag[len(mark) :] for tag in found["tags"] if tag.startswith(mark)]

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
-__all__ = ["Paint", "amount", "size", "text"]
+__all__ = ["Paint", "amount", "columns", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
@@ -29,9 +29,18 @@ class _Cell(t.NamedTuple):
     right: bool = False
 
 
-def text(report: Report, paint: Paint = lambda text, _colour: text) -> str:
+def text(report: Report, paint: Paint | None = None) -> str:
     """The table of a report as `_report_data` makes it."""
-    return "\n".join(_KINDS[report["kind"]](report["hosts"], paint))
+    return "\n".join(_KINDS[report["kind"]](report["hosts"], paint or _unpainted))
+
+
+def columns(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
+    """Lines in which the columns of all rows stand below each other."""
+    return _rows([list(map(_Cell, row)) for row in rows], _unpainted)
+
+
+def _unpainted(text: str, _colour: str) -> str:
+    return text
 
 
 def size(size_bytes: float | None) -> str:

@@ -10,13 +10,12 @@ import typing as t
 
 from ansible.plugins.action import normal
 
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.plugin_utils import _consoles
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 __all__ = ["WithConsoles"]
-
-_ACTIVE = ("running", "paused")
 
 
 class WithConsoles(UntrustedAction, normal.ActionModule):
@@ -28,7 +27,7 @@ class WithConsoles(UntrustedAction, normal.ActionModule):
         domains = result.get("domains") if isinstance(result, dict) else None
         way, uri = self._way(), str(self._task.args.get("uri") or SYSTEM)
         for guest in domains if isinstance(domains, list) else []:
-            if isinstance(guest, dict) and guest.get("state") in _ACTIVE:
+            if isinstance(guest, dict) and guest.get("state") in ACTIVE:
                 _add_commands(guest, way, uri)
         return result
 

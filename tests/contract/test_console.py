@@ -118,9 +118,9 @@ def test_a_migration_is_a_part_of_its_guest_while_it_lasts(monkeypatch: pytest.M
 
 
 def test_what_guests_use_goes_into_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible_collections.corral.virt.roles.console.files.corral_console import watch
+    from ansible_collections.corral.virt.roles.console.files.corral_console import samples
 
-    monkeypatch.setattr(watch, "SAMPLE_S", 0.1)
+    monkeypatch.setattr(samples, "SAMPLE_S", 0.1)
     numbers = itertools.count()
     monkeypatch.setattr(
         follow, "counters", lambda _connection: [follow.Counters("a", None, 1, 0, 1000 * next(numbers), 0, 0)]

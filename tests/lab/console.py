@@ -8,8 +8,9 @@ import re
 import typing as t
 from collections.abc import Iterator
 
+import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
@@ -109,6 +110,22 @@ class Browsing:
         for context in self.browser.contexts:
             context.close()
         assert self.problems == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
+    """No test leaves an error in the browser's console, which is where violations of the page's policy show, too."""
+    made = Browsing(browser, console)
+    yield made
+    made.close()
 
 
 def card(page: Page, name: str, host: str = "hyper1") -> Locator:

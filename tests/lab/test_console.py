@@ -10,18 +10,22 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import expect
 
 from ansible_collections.corral.virt.tests.lab.console import (
     LOOKS,
     PASSWORD,
     Browsing,
     Site,
+    browser,
+    browsing,
     card,
     changes,
     violations,
 )
 from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors, until
+
+__all__ = ["browser", "browsing"]
 
 pytestmark = pytest.mark.lab
 
@@ -61,22 +65,6 @@ def console() -> Iterator[str]:
             on(f"cat >/tmp/{name}.xml && virsh define /tmp/{name}.xml", given=GUEST.format(name))
         on("virsh start web1")
         yield LAB.url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
-    """No test leaves an error in the browser's console, which is where violations of the page's policy show, too."""
-    made = Browsing(browser, console)
-    yield made
-    made.close()
 
 
 def test_a_second_run_changes_nothing(console: str) -> None:

@@ -12,11 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector
-from ansible_collections.corral.virt.tests.lab.console import LOOKS, PASSWORD, Browsing, Site, card, violations
+from ansible_collections.corral.virt.tests.lab.console import (
+    LOOKS,
+    PASSWORD,
+    Browsing,
+    Site,
+    browser,
+    browsing,
+    card,
+    violations,
+)
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, hypervisors, until
+
+__all__ = ["browser", "browsing"]
 
 pytestmark = pytest.mark.lab
 
@@ -68,21 +79,6 @@ def make(name: str) -> None:
     on(f"{raw} && qemu-img convert -O qcow2 /var/tmp/{name}.raw {path} && {fill} && rm /var/tmp/{name}.raw", given=code)
     on("virsh define /dev/stdin", given=GUEST.format(name=name, images=IMAGES))
     on(f"virsh pool-refresh default && virsh start {name}")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
-    made = Browsing(browser, console)
-    yield made
-    made.close()
 
 
 def where(name: str) -> str:

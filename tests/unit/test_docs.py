@@ -41,6 +41,19 @@ def test_defaults_of_the_group_reach_all_that_take_a_uri() -> None:
     assert set(groups["virt"]) == taking
 
 
+def test_the_readme_names_all_that_there_is_and_nothing_else() -> None:
+    rows = dict(re.findall(r"^\| (\w+) \| (.*) \|$", (payload.ROOT / "README.md").read_text(), re.MULTILINE))
+    there = {
+        "modules": {path.stem for path in payload.modules()},
+        "roles": {path.name for path in (payload.ROOT / "roles").iterdir() if path.is_dir()},
+        "playbooks": {path.stem for path in (payload.ROOT / "playbooks").glob("*.yml")},
+    }
+    named = {kind: re.findall(r"`(\w+)`", rows[kind]) for kind in there}
+    assert {kind: sorted(names) for kind, names in there.items()} == {
+        kind: sorted(each) for kind, each in named.items()
+    }
+
+
 _BLOCKS = {
     ".rst": re.compile(r"^\.\. code-block:: yaml\n\n((?:(?: +.*)?\n)+)", re.MULTILINE),
     ".md": re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL),

@@ -92,8 +92,7 @@ def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.An
         if state == "running" and (names is None or item.name() in names):
             with contextlib.suppress(NotFound), explained("read guest", item.name()):
                 _report, root = summary.read(item.XMLDesc())
-                macs = {nic.mac for nic in summary.nics(root)}
-                known = query.addresses(item, "lease", macs)
+                known = query.addresses(item, "lease", summary.macs(root))
                 found.append({"name": item.name(), "uuid": item.UUIDString(), "addresses": known, "refused": []})
     return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
 

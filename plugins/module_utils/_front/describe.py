@@ -13,7 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
     domain,
@@ -55,10 +54,11 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "persistent": bool(item.isPersistent()),
             "autostart": bool(item.isPersistent() and item.autostart()),
         }
+    sighted = summary.sighted(root, recorded.get("seen", ())) if state == "running" else []
     report.update(_hardware(root, fields, overview.block_sizes(statistics)))
     report.update(
         {
-            "addresses": [*recorded.get("addresses", ()), *(_seen(recorded, root) if state == "running" else ())],
+            "addresses": [*recorded.get("addresses", ()), *sighted],
             "ssh_host_key": recorded.get("ssh_host_key"),
             "unfinished": bool(recorded.get("making")),
             "moving": recorded.get("moving"),
@@ -66,7 +66,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
         }
     )
     if addresses != "none" and state == "running":
-        macs = {nic.mac for nic in summary.nics(root)}
+        macs = summary.macs(root)
         sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
         known = [found for source in sources for found in query.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
@@ -94,9 +94,3 @@ def _hardware(
         "graphics": graphics.read_all(root),
         "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
     }
-
-
-def _seen(recorded: t.Mapping[str, t.Any], root: t.Any) -> list[str]:
-    """Where it was seen, with the interfaces that it has now."""
-    macs = {nic.mac for nic in summary.nics(root)}
-    return [entry.address for entry in map(Sighting.parse, recorded.get("seen", ())) if entry and entry.mac in macs]

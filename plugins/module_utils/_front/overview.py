@@ -12,7 +12,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
 __all__ = ["block_sizes", "guests"]
@@ -32,8 +31,7 @@ def _guest(item: t.Any, statistics: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     report, root = summary.read(item.XMLDesc())
     recorded = summary.recorded(root)
     seen, state, sizes = recorded.pop("seen"), states.word(statistics["state.state"]), block_sizes(statistics)
-    macs = {nic.mac for nic in summary.nics(root)} if state == "running" else set()
-    sightings = [entry.address for entry in map(Sighting.parse, seen) if entry and entry.mac in macs]
+    sighted = summary.sighted(root, seen) if state == "running" else []
     return {
         "name": item.name(),
         "uuid": item.UUIDString(),
@@ -42,7 +40,7 @@ def _guest(item: t.Any, statistics: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         **report,
         **recorded,
         "disks": [{**disk, **sizes.get(disk.get("target", ""), {})} for disk in report["disks"]],
-        "addresses": [*recorded["addresses"], *sightings],
+        "addresses": [*recorded["addresses"], *sighted],
     }
 
 

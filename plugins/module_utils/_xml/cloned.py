@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OriginalDisk
+from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, interface, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
@@ -113,7 +114,7 @@ def _forget_records(root: Element) -> None:
 
     Except of what stays apart: a copy is made on the host of its original.
     """
-    tags = [tag for tag in row.read(root, _TAGS).get("tags", ()) if not tag.startswith("apart-")]
+    tags = [tag for tag in row.read(root, _TAGS).get("tags", ()) if not tag.startswith(APART)]
     for record in root.findall("metadata/*"):
         if not record.tag.startswith(_LIBOSINFO):
             record.getparent().remove(record)

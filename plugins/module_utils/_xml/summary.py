@@ -12,10 +12,10 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
+from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
 
-__all__ = ["is_kept", "nics", "read", "recorded", "sightings"]
+__all__ = ["is_kept", "macs", "nics", "read", "recorded", "sighted", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
@@ -71,6 +71,17 @@ def nics(root: Element) -> tuple[Nic, ...]:
         if mac:
             found.append(Nic(mac.lower(), (_of(device, "target", "dev") or "") if bridge else "", bridge))
     return tuple(found)
+
+
+def macs(root: Element) -> set[str]:
+    """Of its interfaces."""
+    return {nic.mac for nic in nics(root)}
+
+
+def sighted(root: Element, seen: t.Iterable[str]) -> list[str]:
+    """Addresses at which the guest was `seen` with interfaces that it still has."""
+    known = macs(root)
+    return [entry.address for entry in map(Sighting.parse, seen) if entry and entry.mac in known]
 
 
 def sightings(entries: t.Iterable[str]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import typing as t
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, validity
+
+from .durable import replace
 
 __all__ = ["converge"]
 
@@ -92,8 +93,8 @@ def _make_authority(directory: Path, now: datetime.datetime) -> None:
     builder = builder.add_extension(usage, critical=True)
     subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = builder.add_extension(subject_key, critical=False).sign(key, hashes.SHA256())
-    _write(directory / "ca.key", _pem(key), 0o600)
-    _write(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    replace(directory / "ca.key", _pem(key), 0o600)
+    replace(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
 def _make_certificate(directory: Path, names: t.Sequence[str], now: datetime.datetime) -> None:
@@ -105,21 +106,11 @@ def _make_certificate(directory: Path, names: t.Sequence[str], now: datetime.dat
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     certificate = builder.add_extension(issuer, critical=False).sign(authority, hashes.SHA256())
-    _write(directory / "server.key", _pem(key), 0o600)
-    _write(directory / "server.crt", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    replace(directory / "server.key", _pem(key), 0o600)
+    replace(directory / "server.crt", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)

@@ -23,6 +23,7 @@ import typing as t
 from pathlib import Path
 
 from .config import PolicyConfig
+from .durable import replace
 from .order import Order
 from .store import Store
 
@@ -69,11 +70,9 @@ class Job:
         """What lists and the live state show."""
         request = self.request
         return {
-            **{key: request[key] for key in ("action", "guests", "hosts", "user", "check", "created")},
+            **{key: request[key] for key in ("action", "guests", "hosts", "to", "creates", "user", "check", "created")},
             "id": self.id,
             "state": self.state,
-            "to": request["to"],
-            "creates": request["arguments"].get("guest", "") if request["action"] == "create" else "",
             "started": self.progress.get("started"),
             "task": self.progress.get("task", ""),
             "lines": self.progress.get("lines", 0),
@@ -141,7 +140,7 @@ class Jobs:
             request = _request(order, user, now)
             directory = self._root / number
             directory.mkdir(mode=0o700)
-            _write(directory / "request.json", request)
+            replace(directory / "request.json", json.dumps(request).encode())
             job = self._jobs[number] = Job(directory, request)
             self._store.update({f"job/{number}": job.summary()})
         self.look()
@@ -161,7 +160,7 @@ class Jobs:
         with self._lock:
             if job.state == "waiting":
                 result = {"state": "cancelled", "ended": int(time.time()), "error": "cancelled before it began"}
-                _write(job.directory / "result.json", result)
+                replace(job.directory / "result.json", json.dumps(result).encode())
             elif job.state == "running":
                 (job.directory / "cancel").touch()
         self.look()
@@ -223,6 +222,7 @@ def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
         "expected": [{key: getattr(one, key) for key in ("name", "uuid", "host", "tags")} for one in order.guests],
         "hosts": order.hosts,
         "to": order.values.get("to", order.values.get("host", "")),
+        "creates": order.creates,
         "user": user,
         "check": order.check,
         "created": int(now),
@@ -264,14 +264,3 @@ def _read(path: Path) -> dict[str, t.Any]:
         return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
     except (FileNotFoundError, ValueError):
         return {}
-
-
-def _write(path: Path, content: object) -> None:
-    """As a whole, or not at all."""
-    fresh = path.with_suffix(".new")
-    with fresh.open("w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)

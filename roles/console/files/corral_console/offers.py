@@ -40,27 +40,22 @@ def described(name: str) -> dict[str, t.Any]:
         "name": name,
         "label": name.replace("_", " ").capitalize(),
         "description": action.description,
-        "object": "cluster" if name == "rebalance" else action.kind,
+        "object": "cluster" if action.everywhere else action.kind,
         "destructive": action.destructive,
         "confirm": action.destructive,
         "from": list(action.from_states),
-        "arguments": [_argument(name, each) for each in arguments(action).values()],
+        "arguments": [_argument(action, each) for each in arguments(action).values()],
     }
 
 
-def _argument(action: str, argument: Argument) -> dict[str, t.Any]:
+def _argument(action: Action, argument: Argument) -> dict[str, t.Any]:
     text = _texts().get(argument.name, "") if argument.option else argument.description
     found = {"name": argument.name, "required": argument.required, "description": text, **_spec(argument.spec)}
     if argument.kind:
         found["object"] = argument.kind
     if argument.minimum is not None:
         found["minimum"] = argument.minimum
-    if (
-        argument.kind == "guest"
-        and not argument.existing
-        and argument.spec.get("type") == "str"
-        and action != "migrate"
-    ):
+    if argument.name == action.new_name:
         found["pattern"] = _GUEST_NAME
     if argument.options_of:
         found["options_of"] = argument.options_of

@@ -20,8 +20,6 @@ from . import offers, policy
 
 __all__ = ["BadOrder", "Order", "Seen", "order", "seen_guests"]
 
-_EVERYWHERE = ("rebalance",)
-
 
 class BadOrder(Exception):
     """What is wrong, by argument."""
@@ -57,6 +55,7 @@ class Order:
     values: dict[str, t.Any]  # for the playbook
     guests: tuple[Seen, ...]
     hosts: tuple[str, ...]
+    creates: str  # the name of a guest that is there only after it
     request: policy.Request
     secret: tuple[str, ...]  # arguments that are not shown
     exclusive: tuple[str, ...]  # what no other job may touch meanwhile
@@ -82,7 +81,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
     if name not in offers.names():
         raise BadOrder({"action": f"there is no action {name!s:.40}"})
     action, check = _actions.action(str(name)), given.get("check") is True
-    guests = () if action.name == "create" or action.kind != "guest" else seen
+    guests = () if action.creates or action.kind != "guest" else seen
     if errors := dict(_errors_of_guests(action, given, guests, seen)):
         raise BadOrder(errors)
     arguments = _named(action, given, guests)
@@ -101,13 +100,15 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         values={key: value for key, value in values.items() if key in arguments},
         guests=guests,
         hosts=named,
+        creates=values["guest"] if action.creates else "",
         request=policy.Request(
             action.name,
             guests=_policy_guests(action, values, flat, guests),
-            hosts=named or (("",) if _chooses_host(action) else ()),
+            hosts=named or (("",) if action.picks_host else ()),
             arguments=flat,
             bound=bound,
-            everywhere=action.name in _EVERYWHERE,
+            everywhere=action.everywhere,
+            partial=action.partial,
         ),
         secret=tuple(_arguments.withheld(action, arguments)),
         exclusive=_exclusive(action, values, guests, hosts),
@@ -146,7 +147,7 @@ def _errors_of_guests(
     action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen], seen: t.Sequence[Seen]
 ) -> t.Iterator[tuple[str, str]]:
     wanted = given.get("guests")
-    if action.name == "create":
+    if action.creates:
         if seen:
             yield "guest", f"there is a guest of that name on {seen[0].host}"
         return
@@ -178,11 +179,6 @@ def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield from _list(values.get(name))
 
 
-def _chooses_host(action: Action) -> bool:
-    """Whether it goes to a host that nobody has named."""
-    return action.name in ("create", "migrate")
-
-
 def _list(value: t.Any) -> list[t.Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
@@ -203,21 +199,21 @@ def _policy_guests(
     action: Action, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
 ) -> tuple[policy.Guest, ...]:
     """Those that it acts on, and those that it makes."""
-    if action.name == "create":
+    if action.creates:
         tags = tuple(map(str, _list(flat.get("tags"))))
         return (policy.Guest(values["guest"], tags, values.get("host") or ""),)
-    made = [values["to"]] if action.name == "rename" else []
+    made = [values[action.new_name]] if action.new_name else []
     return (*(one.guest for one in guests), *(policy.Guest(name, guests[0].tags, guests[0].host) for name in made))
 
 
 def _exclusive(
     action: Action, values: t.Mapping[str, t.Any], guests: t.Sequence[Seen], hosts: t.Collection[str]
 ) -> tuple[str, ...]:
-    if action.name == "create":
+    if action.creates:
         return (f"name:{values['guest']}",)
-    if action.name in _EVERYWHERE:
+    if action.everywhere:
         return tuple(f"host:{host}" for host in sorted(hosts))
     if action.kind == "host":
         return (f"host:{values['host']}",)
-    made = [f"name:{values['to']}"] if action.name == "rename" else []
+    made = [f"name:{values[action.new_name]}"] if action.new_name else []
     return (*(f"guest:{uuid}" for uuid in dict.fromkeys(one.uuid for one in guests)), *made)

@@ -103,7 +103,7 @@ async def me(request: Request) -> Response:
             "groups": caller.who.groups,
             "session": caller.digest,
             "may": desk.may(caller),
-            "rules": [rule.said() for rule in rules],
+            "rules": [rule.written() for rule in rules],
         }
     )
 

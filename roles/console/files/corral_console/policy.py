@@ -55,6 +55,7 @@ class Request:
     arguments: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     bound: tuple[str, ...] = ()
     everywhere: bool = False  # acts on guests or hosts that nobody named
+    partial: bool = False  # what is not given stays as it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +70,13 @@ class Rule:
     at_most: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     arguments: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def said(self) -> dict[str, t.Any]:
-        """As it was written."""
+    @property
+    def shows_guests(self) -> bool:
+        """Whether it lets somebody see the guests that it is about."""
+        return bool(set(self.may) - _SILENT)
+
+    def written(self) -> dict[str, t.Any]:
+        """As in the policy."""
         return {key: value for key, value in dataclasses.asdict(self).items() if value}
 
 
@@ -146,7 +152,7 @@ def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
     """Why they may not; empty when a rule allows it."""
     reasons = []
     for rule in rules_of(rules, who):
-        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and set(rule.may) - _SILENT):
+        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and rule.shows_guests):
             reason = _unfit(rule, request)
             if not reason:
                 return ""
@@ -180,14 +186,14 @@ def _elsewhere(rule: Rule, request: Request) -> str:
             return f"choose one of the hosts {' '.join(rule.hosts)}"
         if not _matches(host, rule.hosts):
             return f"only hosts {' '.join(rule.hosts)}, not {host}"
-    return "" if hosts or request.action in ("audit", "users") else f"choose one of the hosts {' '.join(rule.hosts)}"
+    return "" if hosts or request.action in _SILENT else f"choose one of the hosts {' '.join(rule.hosts)}"
 
 
 def _beyond(rule: Rule, request: Request) -> str:
     """Limits of arguments. Arguments of modules that the rule does not name are beyond it."""
     for name, most in rule.at_most.items():
-        if request.action == "change" and name not in request.arguments:
-            continue  # it stays as it is
+        if request.partial and name not in request.arguments:
+            continue
         amount, limit = _amount(request.arguments.get(name)), t.cast(int, _amount(most))
         if amount is None:
             return f"give {name}, at most {most}"

@@ -25,6 +25,8 @@ import ansible_runner  # type: ignore[import-untyped]
 
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import written
 
+from .durable import replace
+
 __all__ = ["main"]
 
 _MOST_LOG_BYTES = 8 * 1024 * 1024
@@ -64,7 +66,7 @@ class Recorder:
     def _tell(self) -> None:
         self._sequence += 1
         found = {"started": self._started, "task": self._task, "lines": self._lines, "sequence": self._sequence}
-        _write(self._directory / "progress.json", found)
+        replace(self._directory / "progress.json", json.dumps(found).encode(), lasting=False)
 
     def event(self, event: dict[str, t.Any]) -> bool:
         """One of ansible-runner's; False: no need to keep it in a file."""
@@ -194,17 +196,11 @@ def main(words: t.Sequence[str]) -> int:
         problem = _problem(Place(directory, project, group, site), request, recorder)
     except Exception as error:  # noqa: BLE001 (whatever it is, the job has ended with it)
         problem = f"{type(error).__name__}: {error}"
-    _write(directory / "result.json", _result(recorder, problem))
+    replace(directory / "result.json", json.dumps(_result(recorder, problem)).encode())
     (directory / "variables.yml").unlink(missing_ok=True)
     for name in ("runner", "tmp"):  # among other things, the environment
         shutil.rmtree(directory / name, ignore_errors=True)
     return 0
-
-
-def _write(path: Path, content: object) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(content))
-    fresh.rename(path)
 
 
 if __name__ == "__main__":

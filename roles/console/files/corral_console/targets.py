@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
+from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, words
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours
@@ -19,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Nei
 from .store import Value
 
 __all__ = ["Needs", "guest_needs", "targets"]
-
-_APART, _TOGETHER = "apart-", "together-"
 
 
 class Needs(t.NamedTuple):
@@ -39,8 +38,8 @@ def guest_needs(card: Value, details: t.Mapping[str, t.Any], pools: t.Iterable[t
         uuid=card["uuid"],
         vcpus=card["vcpus"],
         memory_mib=card["maximum_mib"],
-        apart=_groups(card, _APART),
-        together=_groups(card, _TOGETHER),
+        apart=words(card["tags"], APART),
+        together=words(card["tags"], TOGETHER),
         bridges=frozenset(nic["bridge"] for nic in details["interfaces"] if nic.get("bridge")),
         pools=frozenset(pool["name"] for pool in pools if pool["path"] in directories) | volumes,
     )
@@ -103,12 +102,8 @@ def _host(name: str, host: Value, there: t.Sequence[Value]) -> Host:
         vcpus_used=sum(guest["vcpus"] for guest in promised),
         memory_used_mib=sum(guest["maximum_mib"] for guest in promised),
         guests={guest["name"]: Copy(guest["state"], guest["uuid"]) for guest in there},
-        apart=frozenset().union(*(_groups(guest, _APART) for guest in there)),
-        together=frozenset().union(*(_groups(guest, _TOGETHER) for guest in there)),
+        apart=frozenset().union(*(words(guest["tags"], APART) for guest in there)),
+        together=frozenset().union(*(words(guest["tags"], TOGETHER) for guest in there)),
         pools=frozenset(pool["name"] for pool in host["pools"] if pool["active"]),
         maintenance=host.get("maintenance"),
     )
-
-
-def _groups(guest: Value, mark: str) -> frozenset[str]:
-    return frozenset(tag[len(mark) :] for tag in guest["tags"] if tag.startswith(mark))

@@ -19,7 +19,7 @@ class View:
 
     def __init__(self, who: policy.Who, rules: t.Sequence[policy.Rule]) -> None:
         self._who, self._rules = who, rules
-        limits = {(rule.guests, rule.tags, rule.hosts) for rule in rules if set(rule.may) - {"audit", "users"}}
+        limits = {(rule.guests, rule.tags, rule.hosts) for rule in rules if rule.shows_guests}
         self.whole = ((), (), ()) in limits
         mine = "" if self.whole else who.name  # jobs of a user's own are visible to them
         self.key = hashlib.sha256(repr((sorted(limits), mine)).encode()).hexdigest()[:12]

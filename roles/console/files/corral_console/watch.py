@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import random
 import threading
 import time
@@ -17,11 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
 
 from . import mark
-from .history import SAMPLE_S, History, Sample
+from .history import History
+from .samples import Samples
 from .store import Store, Value
 
 __all__ = ["Watcher", "backoff_s"]
@@ -260,40 +261,8 @@ class Mark:
             _LOG.warning("cannot read whether a host is in maintenance: %s", error)
 
 
-class Samples:
-    """For the history: rates are differences to the counters that were read before."""
-
-    def __init__(self, name: str, store: Store) -> None:
-        self._name, self._store = name, store
-        self._known: dict[str, follow.Counters] = {}
-        self._at = -math.inf
-
-    def due(self) -> bool:
-        """Whether it is time for the next ones."""
-        return time.monotonic() - self._at >= SAMPLE_S
-
-    def take(self, connection: t.Any) -> list[Sample]:
-        """Of the host and its running guests."""
-        now, found = time.monotonic(), {one.uuid: one for one in follow.counters(connection)}
-        known, passed_s = self._known, now - self._at
-        self._known, self._at = found, now
-        figures = self._store.get(f"figures/{self._name}") or {"cpu": None, "memory": None, "guests": {}}
-        memory = {uuid: shares[1] for uuid, shares in figures["guests"].items()}
-        host = Sample(f"host/{self._name}", figures["cpu"], figures["memory"])
-        return [host, *(_sample(known[u], one, passed_s, memory.get(u)) for u, one in found.items() if u in known)]
-
-
-def _sample(before: follow.Counters, now: follow.Counters, passed_s: float, memory: float | None) -> Sample:
-    cpu = None
-    if now.cpu_ns is not None and before.cpu_ns is not None:
-        share = 100 * (now.cpu_ns - before.cpu_ns) / (passed_s * 1e9 * max(1, now.vcpus))
-        cpu = min(100.0, max(0.0, share))
-    rates = [(there - here) / passed_s for here, there in zip(before[3:], now[3:], strict=True)]
-    return Sample(now.uuid, cpu, memory, *(max(0.0, rate) for rate in rates))
-
-
 def _runs(one: follow.Figures) -> bool:
-    return one.state in ("running", "paused")
+    return one.state in ACTIVE
 
 
 def _percent(part: float, whole: float) -> int:

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
+
 from . import offers, policy
 from .answers import answer, body, error, number
 from .desk import Caller, Desk, address, with_caller
@@ -166,7 +168,7 @@ async def ticket(desk: Desk, request: Request, caller: Caller) -> Response:
         return error(400, str(problem))
     if kind not in ("vnc", "serial"):
         return error(400, "kind must be vnc or serial")
-    running = sorted((one for one in seen if one.state in ("running", "paused")), key=lambda one: one.state)
+    running = sorted((one for one in seen if one.state in placement.ACTIVE), key=lambda one: one.state)
     if not running:
         return error(409, "the guest does not run")
     guest = running[-1]  # of a migration: where it runs

@@ -8,7 +8,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.balance import M
 
 def test_a_plan_is_a_table() -> None:
     moves = [Move("web5", "hyper1", "hyper2", 6.87, 109), Move("database", "hyper1", "hyper12", 2.04, 20480)]
-    assert virt_balance._table(moves, 11.04, 2.13) == (
+    assert virt_balance._plan_text(moves, 11.04, 2.13) == (
         "guest     move               gain  MiB\n"
         "web5      hyper1 -> hyper2   6.9   109\n"
         "database  hyper1 -> hyper12  2.0   20480\n"
@@ -17,4 +17,4 @@ def test_a_plan_is_a_table() -> None:
 
 
 def test_no_plan_is_one_line() -> None:
-    assert virt_balance._table([], 0.4, 0.4) == "imbalance 0.4: no move is worth it"
+    assert virt_balance._plan_text([], 0.4, 0.4) == "imbalance 0.4: no move is worth it"

@@ -182,6 +182,24 @@ def test_imbalance(hosts: list[Host], expected: float) -> None:
     assert imbalance(hosts, Policy(4.0, 0.8)) == pytest.approx(expected, abs=0.001)
 
 
+USED = [Resident(Guest("web1", 4, 1000), "hyper0", cpu_use=6.0), Resident(Guest("web2", 4, 1000), "hyper1")]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        (("memory",), 37.5),
+        (("vcpus",), 25.0),  # 50 and 0 percent of 32 vCPUs
+        (("cpu_use",), 37.5),  # 75 and 0 percent of 8 processors
+        (("memory", "vcpus"), 41.458),  # of squares, those of processors count half
+        (("memory", "cpu_use"), 45.928),
+    ],
+)
+def test_imbalance_of_what_counts_as_load(by: tuple[str, ...], expected: float) -> None:
+    hosts = [host("hyper0", 8000, vcpus_used=16), host("hyper1", 2000)]
+    assert imbalance(hosts, Policy(4.0, 0.8), by=by, residents=USED) == pytest.approx(expected, abs=0.001)
+
+
 def even(name: str, memory_used_mib: int, **more: t.Any) -> Host:
     """A host of 8192 MiB, so that percents are exact."""
     return host(name, memory_used_mib, **{"memory_mib": 8192, **more})
@@ -368,6 +386,7 @@ def test_guests_that_stay_apart_are_parted_first() -> None:
     residents = [*shared("db1", disk_mib=9000), *shared("db2", "db3"), Resident(Guest("big", 1, 4096), "b")]
     moves = plan(there(residents, "a", "b", "c"), residents)
     assert [(move.guest, move.dest, move.mends) for move in moves] == [("db2", "c", "db"), ("db3", "b", "db")]
+    assert [(move.source, move.cost_mib) for move in moves] == [("a", 512), ("a", 512)]
     assert broken(residents) == {("a", "db"): ["db1", "db2", "db3"]}
     assert [move.guest for move in plan(there(residents, "a", "b", "c"), residents, max_moves=1)] == ["db2"]
     kept = plan(there(residents, "a", "b", "c"), residents, stay=["db2"])

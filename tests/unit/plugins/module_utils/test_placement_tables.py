@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.placement import
     Policy,
     place,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours, dislikes, mib
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -104,6 +105,71 @@ def test_a_guest_goes_where_no_limit_is_passed() -> None:
         if found != (reason or None) or placed.host != (None if reason else "hyper1") or reason not in placed.why:
             wrong.append((its, wish, reason, found, placed))
     assert not wrong
+
+
+SHOP = words("shop")
+# Guests of one group, hosts; where each goes.
+TOGETHER: list[tuple[list[Guest], list[Host], list[str | None]]] = [
+    ([guest("g1", 1, 100, together=SHOP), guest("g2", 1, 100, together=SHOP)], [host("a"), host("b")], ["a", "a"]),
+    # all of the batch must fit, by memory and by processors, and may fill the host
+    ([guest("g1", 1, 512, together=SHOP), guest("g2", 1, 512, together=SHOP)], [host("a")], ["a", "a"]),
+    ([guest("g1", 1, 512, together=SHOP), guest("g2", 1, 513, together=SHOP)], [host("a")], [None, None]),
+    ([guest("g1", 2, 1, together=SHOP), guest("g2", 2, 1, together=SHOP)], [host("a")], ["a", "a"]),
+    ([guest("g1", 2, 1, together=SHOP), guest("g2", 3, 1, together=SHOP)], [host("a")], [None, None]),
+    # where others of the group are already, as many as fit come to them
+    (
+        [guest("g1", 1, 600, together=SHOP), guest("g2", 1, 600, together=SHOP)],
+        [host("a", together=SHOP), host("b", 8, 9000)],
+        ["a", None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("guests", "hosts", "expected"), TOGETHER)
+def test_guests_that_stay_together(guests: list[Guest], hosts: list[Host], expected: list[str | None]) -> None:
+    assert [one.host for one in place(guests, hosts, policy=TIGHT)] == expected
+
+
+RACK = {"domain": "rack1"}
+# Host, guests of other hosts in the rack, guest; how many wishes it breaks.
+DISLIKED: list[tuple[dict[str, t.Any], list[Guest], dict[str, t.Any], int]] = [
+    ({}, [], {}, 0),
+    ({}, [], {"prefer": words("hyper1")}, 0),
+    ({}, [], {"prefer": words("hyper2")}, 1),
+    ({"groups": words("ssd")}, [], {"prefer": words("ssd", "hyper2")}, 0),
+    ({"groups": words("ssd")}, [], {"prefer": words("hdd")}, 1),
+    (RACK, [guest("db1", apart=words("db"))], {"apart": words("db")}, 1),
+    (RACK, [guest("db1", apart=words("db"))], {"apart": words("web")}, 0),
+    (RACK, [guest("db1", apart=words("db"))], {}, 0),
+    ({}, [guest("db1", apart=words("db"))], {"apart": words("db")}, 0),
+    (RACK, [guest("db1", apart=words("db"))], {"apart": words("db"), "prefer": words("hyper2")}, 2),
+]
+
+
+@pytest.mark.parametrize(("its", "others", "wish", "count"), DISLIKED)
+def test_wishes_that_a_host_breaks(
+    its: dict[str, t.Any], others: list[Guest], wish: dict[str, t.Any], count: int
+) -> None:
+    beside = [host("hyper9", domain="rack1", apart=one.apart) for one in others]
+    assert dislikes(Load(host(**its), TIGHT, neighbours=Neighbours(beside)), guest(**wish)) == count
+    counted = Neighbours()
+    for one in others:
+        counted.count(one, host("hyper9", domain="rack1"), 1)
+    load = Load(host(**its), TIGHT, neighbours=counted)
+    assert dislikes(load, guest(**wish)) == count
+    for one in others:
+        counted.count(one, host("hyper9", domain="rack1"), -1)
+    assert dislikes(load, guest(**wish)) == bool(wish.get("prefer")) * (count > 0)
+
+
+def test_sizes_as_people_read_them() -> None:
+    assert [mib(amount) for amount in (-1, 0.9, 10239.9, 10240, 10752)] == [
+        "0 MiB",
+        "0 MiB",
+        "10239 MiB",
+        "10 GiB",
+        "10.5 GiB",
+    ]
 
 
 def test_a_load_counts_guests_in_and_out() -> None:

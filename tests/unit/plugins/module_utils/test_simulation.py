@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Policy
+import dataclasses
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
 
 
@@ -19,6 +24,17 @@ def test_guests_of_a_lost_host_find_room_or_not() -> None:
     assert {one.name: (one.memory_used_mib, len(one.residents)) for one in found.hosts} == {"b": (80, 2), "c": (65, 1)}
 
 
+def test_a_guest_does_not_go_where_another_one_has_its_name() -> None:
+    """Nor is it taken for that one; a copy of its own is no other guest."""
+    lost = dataclasses.replace(host("a", 10), guests={"a-10": Copy("running", "a10")})
+    for uuid, state, expected in (("other", "shutdown", None), ("other", "running", None), ("a10", "shutdown", "b")):
+        left = dataclasses.replace(host("b"), guests={"a-10": Copy(state, uuid)})
+        [moved] = simulate([lost, left], Policy(), lose=["a"]).moved
+        assert moved.host == expected and ("has another guest named a-10" in moved.why) is (expected is None)
+    both = simulate([lost, left, host("c")], Policy(), lose=["a"])
+    assert [one.host for one in both.moved] == ["b"], "where its copy is"
+
+
 def test_added_guests_come_after_those_that_lost_their_host() -> None:
     add = [Guest("new", 1, 45)]
     assert [one.host for one in simulate([host("a", 40), host("b", 50)], Policy(), add=add).added] == ["a"]
@@ -31,10 +47,24 @@ def test_filled_until_one_is_refused() -> None:
     found = simulate(hosts, Policy(cpu_overcommit=4.0), fill=Guest("more", 1, 20))
     assert found.count == 3 + 2 + 3 and "no hypervisor fits" in found.limit
     assert [len(one.residents) for one in found.hosts] == [4, 3, 4]
+    all_three = simulate(hosts, Policy(), lose=["c"], add=[Guest("new", 1, 10)], fill=Guest("more", 1, 20))
+    assert [one.host for one in (*all_three.moved, *all_three.added)] == ["a", "b"] and all_three.count == 4
     none = simulate(hosts, Policy(), fill=Guest("more", 1, 500))
     assert none.count == 0 and "no hypervisor fits" in none.limit
     apart = simulate(hosts, Policy(), fill=Guest("more", 1, 20, apart=frozenset({"db"})))
     assert apart.count == 3 and "stay apart" in apart.limit
+
+
+def test_what_may_be_promised_can_be_filled() -> None:
+    policy = Policy(cpu_overcommit=3.0, memory_overcommit=2.0)
+    assert simulate([host("a", 50, cpus=100)], policy, fill=Guest("more", 1, 10)).count == 15
+    assert simulate([host("a", cpus=5)], policy, fill=Guest("more", 2, 1)).count == 7
+
+
+def test_there_is_an_end_of_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "_MOST", 2)
+    found = simulate([host("a")], Policy(), fill=Guest("more", 1, 10))
+    assert (found.count, found.limit) == (2, "2 is the most that is tried")
 
 
 def test_the_room_for_a_next_loss_is_not_filled() -> None:

@@ -84,6 +84,33 @@ def test_a_record_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("devices", "console"),
+    [
+        ("<serial type='pty'/>", True),
+        ("<console type='pty'/>", True),
+        ("<serial type='tcp'/><console type='file'/>", False),
+        ("", False),
+    ],
+)
+def test_a_console_is_a_terminal(devices: str, console: bool) -> None:
+    found, _root = summary.read(f"<domain><memory>2048</memory><devices>{devices}</devices></domain>")
+    assert (found["console"], found["memory"]) == (console, {"current_mib": 2, "maximum_mib": 2})
+
+
+@pytest.mark.parametrize(
+    ("inside", "kept"),
+    [
+        ("", False),
+        ('<c:guest xmlns:c="urn:corral:virt:guest:1"/>', True),
+        ('<s:guest xmlns:s="urn:corral:virt:seen:1"/>', True),
+    ],
+)
+def test_whether_anything_is_kept(inside: str, kept: bool) -> None:
+    _found, root = summary.read(f"<domain><metadata>{inside}</metadata></domain>")
+    assert summary.is_kept(root) is kept
+
+
 def test_interfaces_are_seen_as_the_network_of_the_host_sees_them() -> None:
     _found, root = summary.read(
         """<domain><devices>

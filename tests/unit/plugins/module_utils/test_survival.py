@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
-from ansible_collections.corral.virt.plugins.module_utils._plan.survival import unsurvived
+from ansible_collections.corral.virt.plugins.module_utils._plan.survival import most, unsurvived, with_guests
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ROOMY = Policy(cpu_overcommit=100.0)
@@ -37,6 +37,8 @@ def host(name: str, *residents: int, memory_mib: int = 10, domain: str = "", **m
         ([host("a", 4, domain="r1"), host("b", 4, domain="r1"), host("c", 1, domain="r2")], 1, ""),
         ([host("a", 5, domain="r1"), host("b", 5, domain="r1"), host("c", 1, domain="r2")], 1, "the loss of r1 would"),
         ([host("a", 5), host("b", 5, maintenance="new fan")], 1, "the loss of a would leave a0"),
+        ([host("a", 3, 4), host("b", 5)], 1, "the loss of a would leave a0 (0 vcpus, 3 MiB) without a hypervisor"),
+        ([host("a", 3, 4)], 1, "the loss of a would leave a1 (0 vcpus, 4 MiB) and 1 more without a hypervisor"),
     ],
 )
 def test_losses(hosts: list[Host], losses: int, words: str) -> None:
@@ -62,6 +64,27 @@ def test_new_guests_leave_the_room_that_a_loss_takes() -> None:
     assert place(guests[::-1], hosts[::-1], policy=policy) == placed[::-1]
     [none] = place(guests[:1], [host("a", 6), host("b", 6)], policy=policy)
     assert none.host is None and "the loss of a would leave a0" in none.why
+
+
+@pytest.mark.parametrize("count", range(9))
+def test_as_many_as_can_be_added(count: int) -> None:
+    """The first that is refused, and the reason is that of one more."""
+    hosts, sizes = [host("a"), host("b")], [1] * count + [11 - count, 1]
+    placed = [(Guest(f"web{number}", 0, size), "a") for number, size in enumerate(sizes)]
+    found, why = most(hosts, placed, ROOMY, 1)
+    assert (found, why) == (count, unsurvived(with_guests(hosts, placed[: count + 1]), ROOMY, 1)) and why
+    assert most(hosts, placed[:count], ROOMY, 1) == (count, None)
+
+
+def test_a_host_with_more_guests() -> None:
+    before = Host("a", 8, 100, 1, 10, residents=(Guest("old", 1, 10),), disk_left_mib={"fast": 50, "slow": 9})
+    disks, db, shop = (("fast", 20), ("big", 5)), frozenset({"db"}), frozenset({"shop"})
+    new = [Guest("n1", 2, 30, disks=disks, apart=db, together=shop), Guest("n2", 1, 5, disks=(("fast", 1),))]
+    other = Host("b", 8, 100)
+    [filled, same] = with_guests([before, other], [(guest, "a") for guest in new])
+    assert same is other and filled.residents == (*before.residents, *new)
+    assert (filled.vcpus_used, filled.memory_used_mib, filled.apart, filled.together) == (4, 45, db, shop)
+    assert filled.disk_left_mib == {"fast": 29, "slow": 9} and before.disk_left_mib == {"fast": 50, "slow": 9}
 
 
 def fits(homeless: t.Sequence[int], rooms: t.Sequence[int]) -> bool:

@@ -57,6 +57,15 @@ def test_what_the_playbook_query_writes() -> None:
     assert info["guests"][0]["autostart"] is True
 
 
+def test_what_a_text_says_beyond_what_it_must() -> None:
+    nics = [{"type": "bridge"}, {"type": "bridge", "source": "br1"}, {"type": "network", "source": "lan"}]
+    guest = {"name": "web1", "vcpus": 1, "memory_mib": 512, "interfaces": nics}
+    hosts = [{**HOST, "memory_reserved_mib": 100, "guests": [guest, {**guest, "name": "web2", "uuid": "u2"}]}]
+    info = _cluster.infos(_cluster.parsed("  " + json.dumps({"hosts": hosts}), "c"))["h1"]
+    assert info["memory_reserved_mib"] == 100 and (info["vcpus_used"], info["memory_used_mib"]) == (2, 1024)
+    assert [(one["uuid"], one["bridges"]) for one in info["guests"]] == [("web1", ["br1"]), ("u2", ["br1"])]
+
+
 HOST: dict[str, t.Any] = {"name": "h1", "cpus": 8, "memory_mib": 1024}
 
 
@@ -84,6 +93,19 @@ HOST: dict[str, t.Any] = {"name": "h1", "cpus": 8, "memory_mib": 1024}
                 "c: hosts[0].guests[0] is not a dictionary",
                 "c: hosts[0].guests[1].state is on; it must be one of running",
             ],
+        ),
+        (
+            {"hosts": [{**HOST, "guests": [{"vcpus": 0, "memory_mib": "1GiB"}]}]},
+            [
+                "c: hosts[0].guests[0].name must be a text",
+                "c: hosts[0].guests[0].vcpus must be a number above zero",
+                "c: hosts[0].guests[0].memory_mib must be a number above zero",
+            ],
+        ),
+        ({"hosts": {"h1": HOST}}, ["c: has no list hosts"]),
+        (
+            {"hosts": [{}, "h1"]},
+            ["c: hosts[0].name", "c: hosts[0].cpus", "c: hosts[0].memory_mib", "c: hosts[1] is not"],
         ),
     ],
 )

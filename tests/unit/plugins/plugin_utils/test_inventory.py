@@ -69,6 +69,68 @@ def test_lost_hypervisors_are_one_sentence() -> None:
     assert _inventory.lost({}, 100) == ""
 
 
+SENSIBLE: dict[str, t.Any] = {
+    "hostvars_prefix": "virt_",
+    "show_stale": False,
+    "cache": False,
+    "cache_plugin": "memory",
+    "connection": "ssh",
+    "ca_file": None,
+    "cert_file": None,
+    "key_file": None,
+}
+FILES = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problems"),
+    [
+        ({}, []),
+        ({"hostvars_prefix": "_x1"}, []),
+        ({"hostvars_prefix": ""}, ["hostvars_prefix must"]),
+        ({"hostvars_prefix": "1x"}, ["hostvars_prefix must"]),
+        ({"hostvars_prefix": "my-"}, ["hostvars_prefix must"]),
+        ({"hostvars_prefix": "\u00e4_"}, ["hostvars_prefix must"]),
+        ({"show_stale": True}, ["show_stale requires cache: true"]),
+        ({"show_stale": True, **FILES}, []),
+        ({"show_stale": True, "cache": True}, ["show_stale requires a cache_plugin that keeps files"]),
+        (
+            {"show_stale": True, **FILES, "cache_plugin": "ansible.builtin.memory"},
+            ["show_stale requires a cache_plugin that keeps files"],
+        ),
+        ({"cache": True}, []),
+        ({"connection": "agent"}, []),
+        ({"key_file": "/x"}, []),
+        ({"connection": "agent", "ca_file": "/x"}, ["connection: agent requires pki_dir"]),
+        ({"connection": "agent", "cert_file": "/x"}, ["connection: agent requires pki_dir"]),
+        (
+            {"connection": "agent", "key_file": "/x", "show_stale": True, "hostvars_prefix": "-"},
+            ["hostvars_prefix must", "show_stale requires cache", "connection: agent requires"],
+        ),
+    ],
+)
+def test_options_that_contradict_each_other(options: dict[str, t.Any], problems: list[str]) -> None:
+    found = _inventory.contradictions({**SENSIBLE, **options})
+    assert len(found) == len(problems)
+    assert all(text.startswith(words) for text, words in zip(found, problems, strict=True))
+
+
+def test_an_option_that_there_is_not() -> None:
+    known = ["hosts", "timeout", "filters"]
+    assert _inventory.unknown("filter", known) == "filter is no option of this plugin; did you mean filters?"
+    assert _inventory.unknown("xyz", known) == "xyz is no option of this plugin"
+
+
+def test_strangers_are_all_that_are_no_guests() -> None:
+    groups = {"all": ["web1", "DB.example.", "010.0.0.1", "2001:DB8:0::1"], "guests": ["web1"]}
+    assert _inventory.strangers(groups) == {
+        "db.example": "DB.example.",
+        "010.0.0.1": "010.0.0.1",
+        "2001:db8::1": "2001:DB8:0::1",
+    }
+    assert _inventory.strangers({"all": ["a"]}) == {"a": "a"} and _inventory.strangers({}) == {}
+
+
 def reached(
     *guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")
 ) -> t.Any:

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Policy
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
@@ -71,6 +71,86 @@ def test_a_guest_that_runs_and_grows_counts_once() -> None:
 def test_every_guest_counts_when_that_is_asked_for() -> None:
     host = _reported.host("hyper1", INFO, all_defined=True)
     assert (host.vcpus_used, host.memory_used_mib) == (8, 4096)
+
+
+def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
+    arriving = {**found("web1", "paused"), "moving": "h2", "moving_from": "1111", "tags": ["together-shop"]}
+    arriving |= {"uuid": "aaaa", "pools": ["fast"], "bridges": ["br0"]}
+    pools = [{"name": "fast", "active": True}, {"name": "off", "active": False}]
+    info = {**INFO, "guests": [arriving], "pools": pools, "networks": [{"name": "lan"}], "machines": []}
+    host = _reported.host("h2", info)
+    assert (host.name, host.cpus, host.pools, host.networks, host.machines) == (
+        "h2",
+        8,
+        names("fast"),
+        names("lan"),
+        None,
+    )
+    assert host.guests == {"web1": Copy("paused", "aaaa", "h2", "1111")}
+    [guest] = host.residents
+    assert (guest.uuid, guest.together, guest.pools, guest.bridges) == (
+        "aaaa",
+        names("shop"),
+        names("fast"),
+        names("br0"),
+    )
+    assert guest.memory_mib == 1024
+    unknown = _reported.host("h2", {**INFO, "pools": None})
+    assert unknown.pools is None and unknown.disk_left_mib == {}
+
+
+def test_hosts_that_were_not_reached_are_left_out() -> None:
+    results = {"b": {"host": INFO}, "a": {"host": INFO}, "c": {"unreachable": True}, "d": "x", "e": {"host": "x"}}
+    assert list(_reported.usable(results)) == ["a", "b"] and _reported.usable(results)["a"] is INFO
+
+
+def test_moves_that_were_begun_are_told_in_order_and_once() -> None:
+    def here(name: str, **more: t.Any) -> dict[str, t.Any]:
+        return {"name": name, "uuid": f"u-{name}", "state": "running", "moving": "h2", "moving_from": "1", **more}
+
+    infos = {
+        "h1": {"uuid": "1", "guests": [here("web2"), here("web1"), here("lost", moving="h9")]},
+        "h2": {"uuid": "2", "guests": [here("web1", state="paused"), here("old", moving=None)]},
+        "h0": {"uuid": "0", "guests": [here("db1", moving_from="0")]},
+    }
+    assert [(one["source"], one["name"], one["dest"]) for one in _reported.unsettled(infos)] == [
+        ("h0", "db1", "h2"),
+        ("h1", "web1", "h2"),
+        ("h1", "web2", "h2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "of_h1", "of_h2"),
+    [
+        (None, 512, 512),
+        ("1GiB", 1024, 1024),
+        (0, 0, 0),
+        ({"h1": "1GiB"}, 1024, 512),
+        ({"h1": 0, "": "2GiB"}, 0, 2048),
+        ("1535KiB", 1, 1),
+    ],
+)
+def test_memory_that_is_kept_for_the_host(reserve: t.Any, of_h1: int, of_h2: int) -> None:
+    counting = _reported.Counting.of({"reserve": reserve}, None)
+    assert (counting.reserved("h1", 512), counting.reserved("h2", 512)) == (of_h1, of_h2)
+
+
+@pytest.mark.parametrize(("overcommit", "left"), [(None, {}), (1.0, {"fast": 1024.0}), (0.5, {"fast": 0.0})])
+def test_room_that_is_left_in_pools(overcommit: float | None, left: dict[str, float]) -> None:
+    gib = 1024**3
+    pool = {"capacity_bytes": 2 * gib, "available_bytes": gib}
+    pools = [{"name": "fast", "active": True, **pool}, {"name": "off", "active": False, **pool}]
+    assert _reported.Counting.of({"disk_overcommit": overcommit}, None).disk_left(pools) == left
+
+
+def test_losses_are_a_part_of_the_policy() -> None:
+    options = {"cpu_overcommit": 2.0, "memory_overcommit": 1.0}
+    assert _reported.policy(options).losses == 0
+    assert _reported.policy({**options, "rules": {"require_n_plus": 2}}).losses == 2
+    assert _reported.policy({**options, "max_moves": None}, "max_moves") == Policy(2.0, 1.0)
+    counting = _reported.Counting.of({}, {"ssd": ["h1"]})
+    assert _reported.host("h9", INFO, counting=counting).groups == frozenset()
 
 
 def names(*words: str) -> frozenset[str]:

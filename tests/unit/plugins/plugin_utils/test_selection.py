@@ -261,6 +261,15 @@ def test_a_name_that_needs_quotes_is_written_as_json() -> None:
     assert result.endswith("did you mean {{ evil }}x on h2?")
 
 
+def test_guests_of_a_host_that_was_read_whole() -> None:
+    guest = {"name": "web1", "uuid": "u1", "state": "running", "tags": ["front"]}
+    read = answers({"h1": {"host": {"guests": [guest]}}, "h2": {"host": {"guests": []}}, "h3": {"unreachable": True}})
+    assert copies(read) == [Copy("h1", "web1", "u1", "running", ("front",))] and set(read) == {"h1", "h2"}
+    for odd in ("x", {}, {"guests": "x"}, None):
+        with pytest.raises(BadInput, match="h1: its list of guests cannot be read; inspect the host"):
+            answers({"h1": {"host": odd}})
+
+
 def chosen(*guests: Copy, **other: t.Any) -> list[dict[str, t.Any]]:
     """As the web console tells them."""
     return [{"name": one.name, "uuid": one.uuid, "host": one.host, "tags": list(one.tags), **other} for one in guests]
@@ -285,4 +294,6 @@ def test_guests_are_those_that_were_chosen() -> None:
     assert "web2" in problem, "a name that is a pattern hits more"
     (problem,) = differs([web1], chosen(web1, web2))
     assert "cannot reset web2: it is not on h1" in problem
+    (problem,) = differs([web2], [{"name": "old", "uuid": web2.uuid, "host": "h1", "tags": []}])
+    assert "cannot reset web2" in problem, "it has another name now"
     assert differs([web1], []), "nothing was chosen: the guest was not there when it was to be made"

@@ -243,8 +243,154 @@ def test_all_that_is_wrong_with_a_policy_is_said() -> None:
         policy.parsed({"who": "user:a"})
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"who": "guest:a"}, "who must be user:NAME or group:NAME"),
+        ({"who": "user:"}, "who must be user:NAME or group:NAME"),
+        ({"who": ["user:a"]}, "who must be user:NAME or group:NAME"),
+        ({"may": None}, "may is required"),
+        ({"may": ""}, "may is required"),
+        ({"may": 7}, "may must be a text or a list of texts"),
+        ({"may": ["start", ""]}, "may must be a text or a list of texts"),
+        ({"may": ["start", ["*"]]}, "may must be a text or a list of texts"),
+        ({"guests": []}, "guests must be a text or a list of texts, and not empty"),
+        ({"tags": ""}, "tags must be a text or a list of texts, and not empty"),
+        ({"hosts": {"a": 1}}, "hosts must be a text or a list of texts"),
+        ({"at_most": ["memory"]}, "at_most must be a dictionary"),
+        ({"arguments": "image"}, "arguments must be a dictionary"),
+        ({"at_most": {"vcpus": True}}, "at_most: vcpus must be a number or a size"),
+        ({"arguments": {"image": []}}, "arguments: image must be a pattern"),
+    ],
+)
+def test_a_rule_that_says_nothing_clear_is_none(more: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(BadPolicy, match=problem):
+        policy.parsed([{"who": "user:a:b", "may": "start", **more}], offers.names())
+    assert policy.parsed([{"who": "user:a:b", "may": "start"}], offers.names())[0].who == "user:a:b"
+
+
+WEB1, ON_RACK = Guest("web1", ("front",), "hyper1"), Guest("web2", ("back",), "rack1-a")
+# The rule's limits, the request; whether it is allowed.
+WHERE: list[tuple[dict[str, t.Any], Request, bool]] = [
+    ({}, Request("rebalance", everywhere=True), True),
+    ({"tags": "front"}, Request("rebalance", everywhere=True), False),
+    ({"hosts": "hyper1"}, Request("rebalance", everywhere=True), False),
+    ({"tags": "front"}, Request("drain", hosts=("hyper1",)), False),
+    ({"tags": "front"}, Request("view", hosts=("hyper1",)), True),
+    ({"guests": "web*"}, Request("audit"), True),
+    ({"hosts": "hyper1"}, Request("audit"), True),
+    ({"hosts": "hyper1"}, Request("users"), True),
+    ({"hosts": "hyper1"}, Request("view"), False),
+    ({"hosts": "hyper1"}, Request("start", guests=(WEB1,)), True),
+    ({"hosts": "hyper1"}, Request("start", guests=(ON_RACK,)), False),
+    ({"hosts": "hyper1"}, Request("start", guests=(WEB1, ON_RACK)), False),
+    ({"hosts": "rack1-*"}, Request("start", guests=(WEB1, ON_RACK), hosts=("rack1-a",)), True),
+    ({"tags": ["fr*", "x"]}, Request("start", guests=(WEB1,)), True),
+    ({"tags": "front"}, Request("start", guests=(WEB1, ON_RACK)), False),
+]
+
+
+@pytest.mark.parametrize(("limits", "request_", "allowed"), WHERE)
+def test_what_limits_a_rule_to_places(limits: dict[str, t.Any], request_: Request, allowed: bool) -> None:
+    rules = policy.parsed([{"who": "user:a", "may": "*", **limits}])
+    assert (not policy.refusal(rules, Who("a"), request_)) is allowed
+
+
+# Limits of the rule, arguments of the request that are all options of a module; whether they are allowed.
+HOW: list[tuple[dict[str, t.Any], dict[str, t.Any], bool]] = [
+    ({}, {}, True),
+    ({}, {"disks": []}, False),
+    ({"arguments": {"*": "*"}}, {"disks": [{}]}, True),
+    ({"arguments": {"*": "a*"}}, {"title": "ab", "image": "a"}, True),
+    ({"arguments": {"*": "a*"}}, {"title": "ab", "image": "b"}, False),
+    ({"arguments": {"*": "a*", "image": "b"}}, {"title": "a", "image": "b"}, True),
+    ({"arguments": {"image": ["a", "b"]}}, {"image": ["a", "b"]}, True),
+    ({"arguments": {"image": "a"}}, {"image": ["a", "b"]}, False),
+    ({"arguments": {"cpu": "?*"}}, {"cpu": {"model": "x"}}, False),
+    ({"arguments": {"cpu": "?*"}}, {"cpu": None}, False),
+    ({"arguments": {"autostart": "true"}}, {"autostart": True}, True),
+    ({"arguments": {"autostart": "true"}}, {"autostart": False}, False),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": 4}, True),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": " 4 "}, True),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": 5}, False),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": True}, False),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": {}}, False),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": {"current": 1, "maximum": []}}, False),
+    ({"at_most": {"vcpus": 4}}, {"vcpus": [1]}, False),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": "2048MiB"}, True),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": "2147483649B"}, False),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": 2048}, True),
+    ({"at_most": {"memory": 2048}}, {"memory": "2.5GiB"}, False),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": "all"}, False),
+    ({"at_most": {"memory": "2GiB", "vcpus": 4}}, {"memory": "1GiB"}, False),
+]
+
+
+@pytest.mark.parametrize(("limits", "arguments", "allowed"), HOW)
+def test_what_limits_a_rule_to_arguments(limits: dict[str, t.Any], arguments: dict[str, t.Any], allowed: bool) -> None:
+    rules = policy.parsed([{"who": "user:a", "may": ["create"], **limits}])
+    request = Request("create", arguments=arguments, bound=tuple(arguments))
+    assert (not policy.refusal(rules, Who("a"), request)) is allowed
+
+
+def test_each_limit_of_a_change_counts() -> None:
+    rules = policy.parsed([{"who": "user:a", "may": "change", "at_most": {"vcpus": 4, "memory": "2GiB"}}])
+    change = Request("change", arguments={"memory": "3GiB"}, bound=("memory",), partial=True)
+    assert policy.refusal(rules, Who("a"), change).endswith("memory at most 2GiB")
+
+
+def test_options_in_dictionaries_are_options() -> None:
+    """However they are spread over the arguments, each must be allowed."""
+    for more in (
+        {"hostdevs": [], "options": {"title": "x"}},
+        {"options": {"hostdevs": []}, "domain": {"title": "x"}},
+        {"domain": {"hostdevs": []}, "options": {"title": "x"}},
+    ):
+        assert set(_create(**more).request.bound) >= {"hostdevs", "title"}
+
+
+def test_a_guest_that_is_made_counts_with_its_tags_and_its_host() -> None:
+    request = _create(host="rack1-a", domain={"tags": ["front"]}).request
+    assert request.guests == (Guest("ci-1", ("front",), "rack1-a"),) and request.hosts == ("rack1-a",)
+    assert _create().request.guests == (Guest("ci-1", (), ""),) and _create().request.hosts == ("",)
+    renamed = ordered("rename", seen("web1", "hyper1", "front"), to="web2").request
+    assert renamed.guests == (Guest("web1", ("front",), "hyper1"), Guest("web2", ("front",), "hyper1"))
+
+
+def test_an_order_is_what_was_asked() -> None:
+    made = _create(title="x", wait_timeout="5")
+    assert (made.action, made.creates, made.guests, made.check) == ("create", "ci-1", (), False)
+    assert made.values == {"guest": "ci-1", "title": "x", "wait_timeout": 5} and set(made.arguments) == set(made.values)
+    moved = ordered("migrate", seen("web1"), to="hyper2")
+    assert (moved.creates, moved.hosts, moved.guests) == ("", ("hyper2",), (seen("web1"),))
+    assert ordered("drain", host="hyper1", confirm=None).guests == () and ordered("drain", host="hyper1").hosts == (
+        "hyper1",
+    )
+    assert order.order({"action": "drain", "hosts": ["hyper1"]}, (seen("web1"),), HOSTS).guests == ()
+
+
+def test_one_guest_at_a_time() -> None:
+    with pytest.raises(BadOrder, match="migrate acts on one guest at a time"):
+        ordered("migrate", seen("web1"), seen("web2"), to="hyper2")
+    both = (seen("web1", "hyper1"), seen("web1", "hyper2"))  # copies of one that migrates
+    assert order.order({"action": "migrate", "arguments": {"to": "hyper2"}}, both, HOSTS).guests == both
+    with pytest.raises(BadOrder, match="there is no guest uuid-web9"):
+        order.order({"action": "start", "guests": ["uuid-web1", "uuid-web9"]}, (seen("web1"),), HOSTS)
+
+
+@pytest.mark.parametrize("given", [None, [1], [{}], {"uuid": "x"}, [{"uuid": "u", "name": "n", "host": "h"}]])
+def test_guests_that_cannot_be_read(given: object) -> None:
+    with pytest.raises(BadOrder, match="cannot be read"):
+        order.seen_guests(given)
+
+
+def test_guests_as_the_web_process_sends_them() -> None:
+    card = {"uuid": "u", "name": "web1", "host": "hyper1", "state": "running", "tags": ["front"], "vcpus": 2}
+    assert order.seen_guests([card]) == (Seen("u", "web1", "hyper1", "running", ("front",)),)
+
+
 def test_rules_go_to_the_web_process_and_back() -> None:
-    said = json.loads(json.dumps([rule.said() for rule in RULES]))
+    said = json.loads(json.dumps([rule.written() for rule in RULES]))
     assert policy.parsed(said, offers.names()) == RULES
 
 

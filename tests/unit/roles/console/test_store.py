@@ -7,6 +7,7 @@ import json
 import threading
 import typing as t
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -210,6 +211,52 @@ def test_a_stream_has_what_its_reader_may_see() -> None:
             assert body(await anext(later))["reset"], "who sees something else begins anew"
 
     asyncio.run(follow())
+
+
+RACK = {**WEB, "uuid": "web2", "name": "web2", "host": "rack1-a", "tags": ["front"]}
+SHOWN = {
+    "guest/hyper1/web1": WEB,
+    "guest/rack1-a/web2": RACK,
+    "host/hyper1": {"name": "hyper1"},
+    "host/rack1-a": {"name": "rack1-a"},
+    "figures/hyper1": {"guests": {"web1": [1, 2]}},
+    "figures/rack1-a": {"guests": {"web2": [1, 2]}},
+    "job/1": {"user": "alice", "guests": []},
+    "job/2": {"user": "bob", "guests": [{"uuid": "web2"}]},
+    "job/3": {"user": "bob", "guests": [{"uuid": "web2"}, {"uuid": "gone"}]},
+    "other/1": {"user": "alice", "guests": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden"),
+    [
+        ([{"may": "view"}], set()),
+        ([{"may": "audit"}, {"may": "start"}], set()),
+        ([{"may": "view", "tags": "front"}], {"guest/hyper1/web1", "job/3", "other/1"}),
+        (
+            [{"may": "view", "hosts": "rack1-*"}],
+            {"guest/hyper1/web1", "host/hyper1", "figures/hyper1", "job/3", "other/1"},
+        ),
+        ([{"may": "audit"}], set(SHOWN) - {"job/1"}),
+    ],
+)
+def test_what_is_seen(rules: list[dict[str, t.Any]], hidden: set[str]) -> None:
+    store = Store()
+    store.update(SHOWN)
+    mine = view("alice", *rules)
+    assert {key for key, value in SHOWN.items() if mine.of(key, value, store) is None} == hidden
+    figures = {"guests": {"web1": [1, 2], "gone": [3, 4]}}
+    seen = view("alice", {"may": "view", "guests": "*"}).of("figures/hyper1", figures, store)
+    assert seen == {"guests": {"web1": [1, 2]}}
+
+
+def test_equal_views_are_shared() -> None:
+    """A user's own jobs make a difference, where they do not see all."""
+    everything, some = {"may": "*"}, {"may": "view", "guests": "web*"}
+    assert view("alice", everything).key == view("bob", everything).key
+    assert len({view("alice", some).key, view("bob", some).key, view("alice", everything).key}) == 3
+    assert view("alice", some, {"may": "audit"}).key == view("alice", some).key
 
 
 def test_who_may_only_read_the_audit_sees_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Policy
 from ansible_collections.corral.virt.roles.console.files.corral_console import targets
 
 POOLS = [{"name": "default", "active": True, "path": "/images", "capacity_bytes": 1, "allocation_bytes": 0}]
@@ -54,6 +55,30 @@ def test_each_host_gives_its_reason() -> None:
         "small": "488 MiB of memory left",
         "taken": "has a guest of group web",
     }
+
+
+def test_what_a_guest_is_plugged_into_is_needed() -> None:
+    card = guest("web1", "a", tags=["apart-web", "together-app", "front"], vcpus=3)
+    details = {
+        "disks": [{"source": "/images/a.qcow2"}, {"volume": "fast/web1/x"}, {}],
+        "interfaces": [{"bridge": "br0"}, {"network": "lan"}],
+    }
+    pools = [{"name": "default", "path": "/images"}, {"name": "other", "path": "/other"}]
+    source, found = targets.guest_needs(card, details, pools)
+    assert (source, found.name, found.uuid, found.vcpus, found.memory_mib) == ("a", "web1", "uuid of web1", 3, 1024)
+    assert (set(found.pools), set(found.bridges)) == ({"default", "fast"}, {"br0"})
+    assert (set(found.apart), set(found.together)) == ({"web"}, {"app"})
+
+
+def test_processors_that_are_promised_count_by_the_policy() -> None:
+    web, busy = guest("web1", "a", vcpus=2), guest("busy", "b", vcpus=3)
+    names = {"b": host("b", cpus=4)}
+    assert targets.targets([needs(web)], names, [web, busy], Policy(cpu_overcommit=1.0)) == [
+        {"host": "b", "refusal": "1 vcpus left"}
+    ]
+    assert targets.targets([needs(web)], names, [web, busy], Policy(cpu_overcommit=1.25))[0]["refusal"] is None
+    paused = {**busy, "state": "paused"}
+    assert targets.targets([needs(web)], names, [web, paused], Policy(cpu_overcommit=1.0))[0]["refusal"]
 
 
 def test_guests_that_stay_together_move_together() -> None:
