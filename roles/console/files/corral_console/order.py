@@ -87,7 +87,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         raise BadOrder(errors)
     arguments = _named(action, given, guests)
     values = _values(action, arguments)
-    errors = _errors_of_hosts(action, values, hosts)
+    errors = {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
     if action.destructive and not check and given.get("confirm") != len(guests):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
     if errors:
@@ -169,6 +169,27 @@ def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Col
     return found
 
 
+def _errors_of_options(
+    action: Action, arguments: t.Mapping[str, t.Any], values: t.Mapping[str, t.Any]
+) -> dict[str, str]:
+    """Options that are said at two places: the playbook would merge them to what no rule was asked about."""
+    said, found = set(arguments), dict[str, str]()
+    objects = {name for name, argument in action.arguments.items() if argument.kind in ("guest", "host")}
+    for place in _inside(values):
+        for option in values[place]:
+            if option in said:
+                found[option] = f"give {option} once: it is also in {place}"
+            elif option in objects or option in action.options_of.get("own", ()):
+                found[option] = f"not in {place}: {action.name} has an argument for it"
+        said |= set(values[place])
+    return found
+
+
+def _inside(values: t.Mapping[str, t.Any]) -> list[str]:
+    """Arguments that hold options of a module, in the order in which a playbook merges them."""
+    return [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
+
+
 def _arguments_of_hosts(action: Action) -> list[str]:
     return [name for name, argument in action.arguments.items() if argument.kind == "host"]
 
@@ -189,7 +210,7 @@ def _list(value: t.Any) -> list[t.Any]:
 
 def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
     """All that is said, by the names of options, and those names that are options of a module."""
-    inside = [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
+    inside = _inside(values)
     flat = {name: value for name, value in values.items() if name not in inside}
     bound = [name for name in flat if action.arguments[name].option]
     for name in inside:

@@ -128,10 +128,34 @@ def test_a_destination_counts() -> None:
 )
 def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
     asked = {"guest": "ci-1", "host": "rack1-a", "memory": "8GiB", "vcpus": 4, **arguments}
+    if "memory" in {**asked.get("domain", {}), **asked.get("options", {})}:
+        del asked["memory"]
     request = _create(**{name: value for name, value in asked.items() if value is not None}).request
     found = policy.refusal(RULES, TEAMER, request)
     assert reason in found if reason else not found
     assert not policy.refusal(RULES, ADMIN, request)
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "where"),
+    [
+        ("create", {"memory": {"maximum": "64GiB"}, "domain": {"memory": {"current": "1GiB"}}}, "memory"),
+        ("create", {"options": {"vcpus": {"maximum": 64}}, "domain": {"vcpus": {"current": 1}}}, "vcpus"),
+        ("create", {"host": "rack1-a", "domain": {"host": "hyper1"}}, "host"),
+        ("create", {"options": {"host": "hyper1"}}, "host"),
+        ("create", {"domain": {"name": "db1"}}, "name"),
+        ("create", {"domain": {"renamed_from": "db1"}}, "renamed_from"),
+        ("migrate", {"to": "rack1-a", "options": {"dest": "hyper1"}}, "dest"),
+        ("change", {"memory": {"maximum": "64GiB"}, "domain": {"memory": {"current": "1GiB"}}}, "memory"),
+    ],
+)
+def test_an_option_is_said_at_one_place(action: str, arguments: dict[str, t.Any], where: str) -> None:
+    """Playbooks merge what is said of a guest: a rule would see one part of it."""
+    given = {"action": action, "arguments": {"guest": "ci-1", **arguments}}
+    with pytest.raises(BadOrder) as error:
+        order.order(given, () if action == "create" else (seen("web1"),), HOSTS)
+    assert list(error.value.errors) == [where]
+    assert _create(domain={"image": "debian-12.qcow2"}).request.arguments["image"], "but at any of them"
 
 
 def test_options_of_a_module_need_a_rule_that_names_them() -> None:
