@@ -104,7 +104,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         request=policy.Request(
             action.name,
             guests=_policy_guests(action, values, flat, guests),
-            hosts=named or (("",) if _chooses_host(action) else ()),
+            hosts=_policy_hosts(action, values, named, guests),
             arguments=flat,
             bound=bound,
             everywhere=action.name in _EVERYWHERE,
@@ -199,9 +199,15 @@ def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield from _list(values.get(name))
 
 
-def _chooses_host(action: Action) -> bool:
-    """Whether it goes to a host that nobody has named."""
-    return action.name in ("create", "migrate")
+def _policy_hosts(
+    action: Action, values: t.Mapping[str, t.Any], named: tuple[str, ...], guests: t.Sequence[Seen]
+) -> tuple[str, ...]:
+    """All that it names, and those where it acts: hosts that are gone are not. Empty for one that is chosen."""
+    if action.kind == "host":
+        return named
+    goal = {"create": "host", "migrate": "to"}.get(action.name)
+    acts = [values.get(goal) or ""] if goal else [one.host for one in guests]
+    return tuple(dict.fromkeys((*named, *acts)))
 
 
 def _list(value: t.Any) -> list[t.Any]:

@@ -103,6 +103,27 @@ def test_a_destination_counts() -> None:
     assert "choose one of the hosts rack1-*" in refused(TEAMER, "migrate", seen("web1", "rack1-a"))
 
 
+def test_a_host_that_is_gone_is_none_where_it_acts() -> None:
+    dead = {"gone": ["rack1-b"], "confirm": ["rack1-b"]}
+    rules = policy.parsed([{"who": "user:tim", "may": ["create", "migrate", "rename"], "hosts": "rack1-*"}])
+
+    def reason(request: Request) -> str:
+        return policy.refusal(rules, Who("tim"), request)
+
+    for more in ({}, dead):
+        assert "choose one of the hosts rack1-*" in reason(_create(**more).request)
+        assert "choose one of the hosts rack1-*" in reason(_order("migrate", seen("web1"), **more).request)
+        assert "not hyper1" in reason(_order("rename", seen("web1"), to="web2", **more).request)
+        assert not reason(_create(host="rack1-a", **more).request)
+        assert not reason(_order("migrate", seen("web1"), to="rack1-a", **more).request)
+        assert not reason(_order("rename", seen("web1", "rack1-a"), to="web2", **more).request)
+    assert "not hyper1" in reason(_order("rename", seen("web1"), to="web2", host="rack1-a").request)
+
+
+def _order(action: str, *guests: Seen, **arguments: t.Any) -> Order:
+    return order.order({"action": action, "arguments": arguments}, guests, HOSTS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
