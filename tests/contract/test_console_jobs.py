@@ -107,6 +107,27 @@ def test_another_guest_of_that_name_is_refused(config: PolicyConfig) -> None:
 
 
 @pytest.mark.slow
+def test_a_guest_that_the_page_did_not_know_is_not_converged(config: PolicyConfig) -> None:
+    """The policy was asked about a new guest with the tags that the request gives it."""
+    jobs = Jobs(config, Store())
+    job = jobs.add(ordered("create", guest="test", host="hyper1", domain={"title": "taken"}), "alice")
+    found = ended(jobs, job)
+    assert found["state"] == "failed" and "is not the one that was chosen" in found["error"], found
+    assert not found["changed"]
+
+
+def test_each_playbook_compares_what_it_found_with_what_was_chosen() -> None:
+    tasks = [
+        task["corral.virt.virt_find"]
+        for path in (ROOT / "playbooks").rglob("*.yml")
+        for play in yaml.safe_load(path.read_text())
+        for task in play.get("tasks", [play])
+        if "corral.virt.virt_find" in task
+    ]
+    assert len(tasks) > 1 and all("virt_expected" in task.get("expected", "") for task in tasks)
+
+
+@pytest.mark.slow
 def test_no_text_is_a_template(config: PolicyConfig) -> None:
     """ansible-runner's own extra variables are templates, on the machine that has Ansible's key."""
     made = config.directory / "made"
