@@ -153,6 +153,41 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
             yield from _scalars(each)
 
 
+def _run(config: PolicyConfig, monkeypatch: pytest.MonkeyPatch, playbook: str) -> dict[str, t.Any]:
+    """The result of a job's process, with a program in place of ansible-playbook."""
+    programs, directory = config.directory / "bin", config.directory / "job"
+    for folder in (programs, directory):
+        folder.mkdir()
+    (programs / "ansible-playbook").write_text(f"#!/bin/sh\n{playbook}\n")
+    (programs / "ansible-playbook").chmod(0o755)
+    request = {"action": "start", "values": {}, "expected": [], "check": False}
+    (directory / "request.json").write_text(json.dumps(request))
+    for name, value in {"PROJECT": config.project, "GROUP": "hyper", "VARIABLES": config.variables}.items():
+        monkeypatch.setenv(f"CORRAL_{name}", str(value))
+    monkeypatch.setenv("TMPDIR", os.environ.get("TMPDIR", "/tmp"))  # so that it is restored
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    before = os.umask(0o077)
+    try:
+        assert run.main([str(directory), str(os.open(directory / "lock", os.O_CREAT | os.O_RDWR))]) == 0
+    finally:
+        os.umask(before)
+    return t.cast("dict[str, t.Any]", json.loads((directory / "result.json").read_text()))
+
+
+@pytest.mark.parametrize(("playbook", "why"), [("kill -9 $$", "ended with 137"), ("exit 3", "ended with 3")])
+def test_a_playbook_that_dies_without_a_word_has_failed(
+    config: PolicyConfig, monkeypatch: pytest.MonkeyPatch, playbook: str, why: str
+) -> None:
+    found = _run(config, monkeypatch, playbook)
+    assert found["state"] == "failed" and why in found["error"], found
+
+
+def test_half_a_character_is_logged(tmp_path: Path) -> None:
+    recorder = run.Recorder(tmp_path, check=False)
+    recorder.event({"event": "verbose", "stdout": "half \ud800 of one"})
+    assert (tmp_path / "log").read_text() == "half ? of one\n"
+
+
 # In place of the job's process: it lives until it is told to end.
 SLEEPS = """
 import json, os, pathlib, sys, time
