@@ -255,6 +255,16 @@ def test_one_job_at_a_time(sleeping: PolicyConfig) -> None:
         jobs.add(_drain("hyper2"), "bob")
 
 
+def test_a_job_that_cannot_be_started_has_failed(sleeping: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_words: t.Any, **_more: t.Any) -> t.NoReturn:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    jobs = Jobs(sleeping, Store())
+    job = jobs.add(ordered("start", TEST), "alice")
+    assert (job.state, job.summary()["error"]) == ("failed", "cannot start the job: no more processes")
+
+
 def _drain(host: str) -> Order:
     return order.order({"action": "drain", "hosts": [host]}, (), ("hyper1", "hyper2"))
 

@@ -175,10 +175,19 @@ class Jobs:
             running = sum(job.state == "running" for job in active)
             for job in active:
                 if job.state == "waiting" and running < self._config.at_once:
-                    self._start(job)
+                    self._begin(job)
                     running += 1
             self._store.update({f"job/{job.id}": job.summary() for job in active})
             self._forget()
+
+    def _begin(self, job: Job) -> None:
+        """Start it, or write down why that failed."""
+        try:
+            self._start(job)
+        except OSError as error:
+            result = {"state": "failed", "ended": int(time.time()), "error": f"cannot start the job: {error}"}
+            _write(job.directory / "result.json", result)
+            job.look()
 
     def _start(self, job: Job) -> None:
         """The process gets the lock with its file, so that the job is running from now on."""

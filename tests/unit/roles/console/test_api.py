@@ -105,6 +105,22 @@ def test_a_job_is_listed_shown_and_cancelled(site: tuple[Site, TestClient]) -> N
     assert len(client.get("/api/jobs").json()) == 2
 
 
+def test_jobs_are_looked_after_when_a_disk_had_no_room(
+    site: tuple[Site, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, real = list[Jobs](), Jobs.look
+
+    def look(jobs: Jobs) -> None:
+        looks.append(jobs)
+        if len(looks) == 1:
+            raise OSError("no space left on device")
+        real(jobs)
+
+    monkeypatch.setattr(Jobs, "look", look)
+    until(lambda: len(looks) > 2)
+    assert site[1].get("/api/me").status_code == 200
+
+
 def test_jobs_of_guests_that_one_may_not_see_are_hidden(site: tuple[Site, TestClient]) -> None:
     made, client = site
     log_in(client)
