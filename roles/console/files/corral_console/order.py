@@ -10,6 +10,7 @@ a guest that is another one (`virt_expected`).
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
@@ -154,10 +155,20 @@ def _errors_of_guests(
         return
     if isinstance(wanted, list) and (missing := set(map(str, wanted)) - {one.uuid for one in guests}):
         yield "guests", f"there is no guest {sorted(missing)[0]:.36}"
+    elif guests and (missing := _unmatched(given, guests)):
+        yield "guest", f"there is no guest {sorted(missing)[0]:.63}"
     elif not guests:
         yield "guests", "name a guest"
     elif len({one.uuid for one in guests}) > 1 and action.arguments["guest"].spec["type"] != "list":
         yield "guests", f"{action.name} acts on one guest at a time"
+
+
+def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[str]:
+    """Names and patterns of a request without UUIDs for which there is no guest."""
+    arguments = given.get("arguments")
+    named = _list(arguments.get("guest")) if isinstance(arguments, dict) and given.get("guests") is None else []
+    names = {one.name for one in guests}
+    return {name for name in map(str, named) if name not in names and not fnmatch.filter(names, name)}
 
 
 def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:

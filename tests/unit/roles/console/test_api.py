@@ -166,6 +166,8 @@ def test_jobs_of_guests_that_one_may_not_see_are_hidden(site: tuple[Site, TestCl
         ({"action": "purge", "guests": [WEB]}, "confirm"),
         ({"action": "create", "arguments": {"guest": "web1"}}, "guest"),
         ({"action": "create", "arguments": {"guest": "{{ x }}"}}, "guest"),
+        ({"action": "start", "arguments": {"guest": ["web1", "wbe2"]}}, "guest"),
+        ({"action": "start", "arguments": {"guest": ["web*", "db*"]}}, "guest"),
     ],
 )
 def test_errors_are_told_by_argument(site: tuple[Site, TestClient], given: dict[str, t.Any], where: str) -> None:

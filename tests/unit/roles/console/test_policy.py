@@ -174,7 +174,7 @@ def test_an_option_is_said_at_one_place(action: str, arguments: dict[str, t.Any]
     """Playbooks merge what is said of a guest: a rule would see one part of it."""
     given = {"action": action, "arguments": {"guest": "ci-1", **arguments}}
     with pytest.raises(BadOrder) as error:
-        order.order(given, () if action == "create" else (seen("web1"),), HOSTS)
+        order.order(given, () if action == "create" else (seen("ci-1"),), HOSTS)
     assert list(error.value.errors) == [where]
     assert _create(domain={"image": "debian-12.qcow2"}).request.arguments["image"], "but at any of them"
 
