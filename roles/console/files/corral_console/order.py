@@ -13,6 +13,8 @@ import dataclasses
 import fnmatch
 import typing as t
 
+from ansible.module_utils.common.validation import check_type_list
+
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
@@ -231,10 +233,19 @@ def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.An
     flat = {name: value for name, value in values.items() if name not in inside}
     bound = [name for name in flat if action.arguments[name].option]
     for name in inside:
-        flat.update(values[name])
+        flat.update(_listed(action.arguments[name].options_of, values[name]))
         bound += values[name]
     objects = {"guest", *_arguments_of_hosts(action), *_actions.not_offered()}
     return {name: value for name, value in flat.items() if name not in objects}, tuple(bound)
+
+
+def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of a module, with lists that were given as a text, as the module reads them: each word counts."""
+    lists = {name for name, spec in _actions.options(module).items() if spec.get("type") == "list"} if module else set()
+    return {
+        name: check_type_list(value) if name in lists and isinstance(value, str) else value
+        for name, value in said.items()
+    }
 
 
 def _policy_guests(

@@ -157,6 +157,18 @@ def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
     assert not policy.refusal(RULES, ADMIN, request)
 
 
+def test_each_word_of_a_list_counts_however_it_is_written() -> None:
+    rules = policy.parsed(
+        [{"who": "user:tim", "may": ["create", "change"], "tags": "front", "arguments": {"tags": "front*"}}]
+    )
+    for tags, allowed in {"front": True, "front,front-2": True, "front,prod": False, "front, prod": False}.items():
+        for written in (tags, tags.split(",")):
+            made = _create(domain={"tags": written}).request
+            changed = _order("change", seen("web1", "hyper1", "front"), domain={"tags": written}).request
+            for request in (made, changed):
+                assert (not policy.refusal(rules, Who("tim"), request)) == allowed, written
+
+
 @pytest.mark.parametrize(
     ("action", "arguments", "where"),
     [
