@@ -265,6 +265,27 @@ def test_a_job_that_cannot_be_started_has_failed(sleeping: PolicyConfig, monkeyp
     assert (job.state, job.summary()["error"]) == ("failed", "cannot start the job: no more processes")
 
 
+def test_a_job_goes_on_with_what_it_began_with(sleeping: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update changes links."""
+    told: list[dict[str, str]] = []
+    real = subprocess.Popen
+
+    def started(words: list[str], **more: t.Any) -> t.Any:
+        told.append(more["env"])
+        return real(words, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    links = {name: sleeping.directory / name for name in ("collections", "project-link")}
+    links["collections"].symlink_to(ROOT / ".cache")
+    links["project-link"].symlink_to(sleeping.project)
+    monkeypatch.setenv("PYTHONPATH", str(links["collections"]))
+    object.__setattr__(sleeping, "project", links["project-link"])
+    Jobs(sleeping, Store()).add(ordered("start", TEST), "alice")
+    (environment,) = told
+    assert environment["PYTHONPATH"] == str((ROOT / ".cache").resolve())
+    assert environment["CORRAL_PROJECT"] == str(links["project-link"].resolve())
+
+
 def _drain(host: str) -> Order:
     return order.order({"action": "drain", "hosts": [host]}, (), ("hyper1", "hyper2"))
 

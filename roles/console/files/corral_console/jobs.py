@@ -246,8 +246,9 @@ def _environment(config: PolicyConfig) -> dict[str, str]:
         "PATH": f"{config.ansible}:/usr/bin:/bin",
         "HOME": str(config.directory),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        "CORRAL_PROJECT": str(config.project),
+        # Where links lead now: an update changes them, and the job goes on with what it began with.
+        "PYTHONPATH": ":".join(map(os.path.realpath, filter(None, os.environ.get("PYTHONPATH", "").split(":")))),
+        "CORRAL_PROJECT": str(config.project.resolve()),
         "CORRAL_GROUP": config.group,
         "CORRAL_VARIABLES": str(config.variables),
         **config.environment,
