@@ -194,7 +194,7 @@ options:
       - V(jump) connects through the hypervisor, with C(ProxyJump) of SSH, to C(ansible_host) of the hypervisor, and its
         C(ansible_user) and C(ansible_port) where they are set. The SSH client's own configuration, keys and
         C(known_hosts) count there. Guests in libvirt's own networks may then have the same address on several
-        hypervisors.
+        hypervisors; C(ansible_control_path) keeps the connections to them apart.
       - V(agent) runs commands through the guest agent, with the connection plugin C(community.libvirt.libvirt_qemu) of
         the collection community.libvirt, and the URI of the hypervisor (O(uri)), which must permit writing. It needs no
         network of the guest.
@@ -637,7 +637,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return t.cast(Facts, plain(_ways.agent(facts["name"], self._uri_of[hypervisor])))
         ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
         given = " ".join(filter(None, ours))
-        return self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
+        found = self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
+        path = {"ansible_control_path": plain(_ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
+        return {**found, **path}
 
     def _jump(self, hypervisor: str) -> str:
         """Arguments of ssh that lead through the hypervisor, where that is asked for."""

@@ -37,6 +37,11 @@ options:
       without a result counts as unreachable.
     type: dict
     required: true
+  expected:
+    description: The only guests that the action may touch, each with C(name), C(uuid), C(host) and C(tags). If the
+      action would touch others, it fails.
+    type: list
+    elements: dict
 """
 
 EXAMPLES = r"""

@@ -89,7 +89,7 @@ class Action:
     kind: str
     destructive: bool
     new_name: str | None  # the argument with a name that a guest gets
-    picks_host: bool  # whether it chooses a hypervisor where none is given
+    picks_host: str  # the argument with a hypervisor, where it chooses one when none is given
     everywhere: bool  # whether it may act on all hypervisors and guests
     partial: bool  # whether options that are not given stay as they are
     verb: str  # in a sentence, before a guest's name
@@ -160,7 +160,7 @@ def action(name: str) -> Action:
         kind=entry["kind"],
         destructive=entry.get("destructive", False),
         new_name=entry.get("new_name"),
-        picks_host=entry.get("picks_host", False),
+        picks_host=entry.get("picks_host", ""),
         everywhere=entry.get("everywhere", False),
         partial=entry.get("partial", False),
         verb=entry.get("verb") or name.replace("_", " "),

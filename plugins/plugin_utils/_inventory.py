@@ -337,13 +337,15 @@ def ssh_args_of_key(key: str, name: str) -> str:
 
 def host_keys(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> dict[str, str]:
     """The recorded SSH host key of every guest by the name that is shown, where no two hypervisors report different
-    ones for this name.
+    ones for this name. What was last known counts only where nobody tells more.
     """
-    claims: dict[str, set[str]] = {}
+    now: dict[str, set[str]] = {}
+    past: dict[str, set[str]] = {}
     for hypervisor, found in answers.items():
-        for facts in (facts for facts in found if facts["ssh_host_key"]):
-            claims.setdefault(name_of(hypervisor, facts), set()).add(facts["ssh_host_key"])
-    return {name: key for name, keys in claims.items() if len(keys) == 1 for key in keys if is_key(key)}
+        for facts in found:
+            claims = (past if facts.get("stale") else now).setdefault(name_of(hypervisor, facts), set())
+            claims.update(filter(None, [facts["ssh_host_key"]]))
+    return {name: key for name, keys in {**past, **now}.items() if len(keys) == 1 for key in keys if is_key(key)}
 
 
 def in_uri(host: str) -> str:

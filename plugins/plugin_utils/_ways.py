@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import in_uri
 
-__all__ = ["AGENT_CONNECTION", "agent", "jump"]
+__all__ = ["AGENT_CONNECTION", "agent", "control_path", "jump"]
 
 AGENT_CONNECTION = "community.libvirt.libvirt_qemu"
 
@@ -19,6 +20,16 @@ def jump(user: str, address: str, port: str) -> str:
     """Arguments of ssh that lead through the hypervisor."""
     place = (f"{user}@" if user else "") + in_uri(address) + (f":{port}" if port else "")
     return f"-o {shlex.quote(f'ProxyJump={place}')}"
+
+
+def control_path(hypervisor: str, uuid: str) -> str:
+    """Where ssh keeps a connection for the next command, as Ansible's option of that name wants it.
+
+    Ansible's own path depends on address, port and user, which are the same for guests behind several hypervisors: a
+    command for one of them would run in the other.
+    """
+    place = hashlib.sha256(f"{hypervisor} {uuid}".encode()).hexdigest()[:16]
+    return f"%(directory)s/{place}-%%p-%%r"
 
 
 def agent(name: str, uri: str) -> dict[str, t.Any]:

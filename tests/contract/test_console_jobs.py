@@ -107,6 +107,27 @@ def test_another_guest_of_that_name_is_refused(config: PolicyConfig) -> None:
 
 
 @pytest.mark.slow
+def test_a_guest_that_the_page_did_not_know_is_not_converged(config: PolicyConfig) -> None:
+    """The policy was asked about a new guest with the tags that the request gives it."""
+    jobs = Jobs(config, Store())
+    job = jobs.add(ordered("create", guest="test", host="hyper1", domain={"title": "taken"}), "alice")
+    found = ended(jobs, job)
+    assert found["state"] == "failed" and "is not the one that was chosen" in found["error"], found
+    assert not found["changed"]
+
+
+def test_each_playbook_compares_what_it_found_with_what_was_chosen() -> None:
+    tasks = [
+        task["corral.virt.virt_find"]
+        for path in (ROOT / "playbooks").rglob("*.yml")
+        for play in yaml.safe_load(path.read_text())
+        for task in play.get("tasks", [play])
+        if "corral.virt.virt_find" in task
+    ]
+    assert len(tasks) > 1 and all("virt_expected" in task.get("expected", "") for task in tasks)
+
+
+@pytest.mark.slow
 def test_no_text_is_a_template(config: PolicyConfig) -> None:
     """ansible-runner's own extra variables are templates, on the machine that has Ansible's key."""
     made = config.directory / "made"
@@ -130,6 +151,41 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
     elif isinstance(node, yaml.MappingNode):
         for _key, each in node.value:
             yield from _scalars(each)
+
+
+def _run(config: PolicyConfig, monkeypatch: pytest.MonkeyPatch, playbook: str) -> dict[str, t.Any]:
+    """The result of a job's process, with a program in place of ansible-playbook."""
+    programs, directory = config.directory / "bin", config.directory / "job"
+    for folder in (programs, directory):
+        folder.mkdir()
+    (programs / "ansible-playbook").write_text(f"#!/bin/sh\n{playbook}\n")
+    (programs / "ansible-playbook").chmod(0o755)
+    request = {"action": "start", "values": {}, "expected": [], "check": False}
+    (directory / "request.json").write_text(json.dumps(request))
+    for name, value in {"PROJECT": config.project, "GROUP": "hyper", "VARIABLES": config.variables}.items():
+        monkeypatch.setenv(f"CORRAL_{name}", str(value))
+    monkeypatch.setenv("TMPDIR", os.environ.get("TMPDIR", "/tmp"))  # so that it is restored
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    before = os.umask(0o077)
+    try:
+        assert run.main([str(directory), str(os.open(directory / "lock", os.O_CREAT | os.O_RDWR))]) == 0
+    finally:
+        os.umask(before)
+    return t.cast("dict[str, t.Any]", json.loads((directory / "result.json").read_text()))
+
+
+@pytest.mark.parametrize(("playbook", "why"), [("kill -9 $$", "ended with 137"), ("exit 3", "ended with 3")])
+def test_a_playbook_that_dies_without_a_word_has_failed(
+    config: PolicyConfig, monkeypatch: pytest.MonkeyPatch, playbook: str, why: str
+) -> None:
+    found = _run(config, monkeypatch, playbook)
+    assert found["state"] == "failed" and why in found["error"], found
+
+
+def test_half_a_character_is_logged(tmp_path: Path) -> None:
+    recorder = run.Recorder(tmp_path, check=False)
+    recorder.event({"event": "verbose", "stdout": "half \ud800 of one"})
+    assert (tmp_path / "log").read_text() == "half ? of one\n"
 
 
 # In place of the job's process: it lives until it is told to end.
@@ -197,6 +253,37 @@ def test_one_job_at_a_time(sleeping: PolicyConfig) -> None:
     assert jobs.add(ordered("start", other), "bob")
     with pytest.raises(Busy):
         jobs.add(_drain("hyper2"), "bob")
+
+
+def test_a_job_that_cannot_be_started_has_failed(sleeping: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_words: t.Any, **_more: t.Any) -> t.NoReturn:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    jobs = Jobs(sleeping, Store())
+    job = jobs.add(ordered("start", TEST), "alice")
+    assert (job.state, job.summary()["error"]) == ("failed", "cannot start the job: no more processes")
+
+
+def test_a_job_goes_on_with_what_it_began_with(sleeping: PolicyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update changes links."""
+    told: list[dict[str, str]] = []
+    real = subprocess.Popen
+
+    def started(words: list[str], **more: t.Any) -> t.Any:
+        told.append(more["env"])
+        return real(words, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    links = {name: sleeping.directory / name for name in ("collections", "project-link")}
+    links["collections"].symlink_to(ROOT / ".cache")
+    links["project-link"].symlink_to(sleeping.project)
+    monkeypatch.setenv("PYTHONPATH", str(links["collections"]))
+    object.__setattr__(sleeping, "project", links["project-link"])
+    Jobs(sleeping, Store()).add(ordered("start", TEST), "alice")
+    (environment,) = told
+    assert environment["PYTHONPATH"] == str((ROOT / ".cache").resolve())
+    assert environment["CORRAL_PROJECT"] == str(links["project-link"].resolve())
 
 
 def _drain(host: str) -> Order:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sys
 import time
@@ -570,6 +571,10 @@ def test_ways_through_the_hypervisor(two: Inventory) -> None:
     )
     assert known["web2"]["ansible_ssh_common_args"] == "-o ProxyJump=hyper2"
     assert "ansible_ssh_host_key_checking" not in known["web2"]
+    paths = [known[name]["ansible_control_path"] % {"directory": "cp"} for name in ("web1", "web2")]
+    assert paths[0] != paths[1], "Ansible's own path is that of an address"
+    for path in paths:
+        assert re.fullmatch("cp/[0-9a-f]{16}-%p-%r", path), "another user is another connection"
 
 
 def test_way_through_the_agent(two: Inventory) -> None:

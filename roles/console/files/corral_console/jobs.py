@@ -174,10 +174,19 @@ class Jobs:
             running = sum(job.state == "running" for job in active)
             for job in active:
                 if job.state == "waiting" and running < self._config.at_once:
-                    self._start(job)
+                    self._begin(job)
                     running += 1
             self._store.update({f"job/{job.id}": job.summary() for job in active})
             self._forget()
+
+    def _begin(self, job: Job) -> None:
+        """Start it, or write down why that failed."""
+        try:
+            self._start(job)
+        except OSError as error:
+            result = {"state": "failed", "ended": int(time.time()), "error": f"cannot start the job: {error}"}
+            _write(job.directory / "result.json", result)
+            job.look()
 
     def _start(self, job: Job) -> None:
         """The process gets the lock with its file, so that the job is running from now on."""
@@ -237,8 +246,9 @@ def _environment(config: PolicyConfig) -> dict[str, str]:
         "PATH": f"{config.ansible}:/usr/bin:/bin",
         "HOME": str(config.directory),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        "CORRAL_PROJECT": str(config.project),
+        # Where links lead now: an update changes them, and the job goes on with what it began with.
+        "PYTHONPATH": ":".join(map(os.path.realpath, filter(None, os.environ.get("PYTHONPATH", "").split(":")))),
+        "CORRAL_PROJECT": str(config.project.resolve()),
         "CORRAL_GROUP": config.group,
         "CORRAL_VARIABLES": str(config.variables),
         **config.environment,

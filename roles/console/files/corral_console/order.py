@@ -10,7 +10,10 @@ a guest that is another one (`virt_expected`).
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import typing as t
+
+from ansible.module_utils.common.validation import check_type_list
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
@@ -86,7 +89,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         raise BadOrder(errors)
     arguments = _named(action, given, guests)
     values = _values(action, arguments)
-    errors = _errors_of_hosts(action, values, hosts)
+    errors = {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
     if action.destructive and not check and given.get("confirm") != len(guests):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
     if errors:
@@ -104,7 +107,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         request=policy.Request(
             action.name,
             guests=_policy_guests(action, values, flat, guests),
-            hosts=named or (("",) if action.picks_host else ()),
+            hosts=_policy_hosts(action, values, named, guests),
             arguments=flat,
             bound=bound,
             everywhere=action.everywhere,
@@ -155,10 +158,20 @@ def _errors_of_guests(
         return
     if isinstance(wanted, list) and (missing := set(map(str, wanted)) - {one.uuid for one in guests}):
         yield "guests", f"there is no guest {sorted(missing)[0]:.36}"
+    elif guests and (missing := _unmatched(given, guests)):
+        yield "guest", f"there is no guest {sorted(missing)[0]:.63}"
     elif not guests:
         yield "guests", "name a guest"
     elif len({one.uuid for one in guests}) > 1 and action.arguments["guest"].spec["type"] != "list":
         yield "guests", f"{action.name} acts on one guest at a time"
+
+
+def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[str]:
+    """Names and patterns of a request without UUIDs for which there is no guest."""
+    arguments = given.get("arguments")
+    named = _list(arguments.get("guest")) if isinstance(arguments, dict) and given.get("guests") is None else []
+    names = {one.name for one in guests}
+    return {name for name in map(str, named) if name not in names and not fnmatch.filter(names, name)}
 
 
 def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
@@ -170,6 +183,27 @@ def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Col
     return found
 
 
+def _errors_of_options(
+    action: Action, arguments: t.Mapping[str, t.Any], values: t.Mapping[str, t.Any]
+) -> dict[str, str]:
+    """Options that are said at two places: the playbook would merge them to what no rule was asked about."""
+    said, found = set(arguments), dict[str, str]()
+    objects = {name for name, argument in action.arguments.items() if argument.kind in ("guest", "host")}
+    for place in _inside(values):
+        for option in values[place]:
+            if option in said:
+                found[option] = f"give {option} once: it is also in {place}"
+            elif option in objects or option in action.options_of.get("own", ()):
+                found[option] = f"not in {place}: {action.name} has an argument for it"
+        said |= set(values[place])
+    return found
+
+
+def _inside(values: t.Mapping[str, t.Any]) -> list[str]:
+    """Arguments that hold options of a module, in the order in which a playbook merges them."""
+    return [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
+
+
 def _arguments_of_hosts(action: Action) -> list[str]:
     return [name for name, argument in action.arguments.items() if argument.kind == "host"]
 
@@ -179,20 +213,40 @@ def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield from _list(values.get(name))
 
 
+def _policy_hosts(
+    action: Action, values: t.Mapping[str, t.Any], named: tuple[str, ...], guests: t.Sequence[Seen]
+) -> tuple[str, ...]:
+    """All that it names, and those where it acts: hosts that are gone are not. Empty for one that is chosen."""
+    if action.kind == "host":
+        return named
+    goal = action.picks_host
+    acts = [values.get(goal) or ""] if goal else [one.host for one in guests]
+    return tuple(dict.fromkeys((*named, *acts)))
+
+
 def _list(value: t.Any) -> list[t.Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
     """All that is said, by the names of options, and those names that are options of a module."""
-    inside = [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
+    inside = _inside(values)
     flat = {name: value for name, value in values.items() if name not in inside}
     bound = [name for name in flat if action.arguments[name].option]
     for name in inside:
-        flat.update(values[name])
+        flat.update(_listed(action.arguments[name].options_of, values[name]))
         bound += values[name]
     objects = {"guest", *_arguments_of_hosts(action), *_actions.not_offered()}
     return {name: value for name, value in flat.items() if name not in objects}, tuple(bound)
+
+
+def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of a module, with lists that were given as a text, as the module reads them: each word counts."""
+    lists = {name for name, spec in _actions.options(module).items() if spec.get("type") == "list"} if module else set()
+    return {
+        name: check_type_list(value) if name in lists and isinstance(value, str) else value
+        for name, value in said.items()
+    }
 
 
 def _policy_guests(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -227,7 +228,8 @@ def _matches(name: str, patterns: t.Sequence[str]) -> bool:
 def _amount(value: t.Any) -> int | None:
     """Of processors, or bytes: the largest number in it; None for what is none."""
     if isinstance(value, dict):
-        inside = [_amount(value[key]) for key in ("current", "maximum") if key in value]
+        inside = [_amount(value[key]) for key in ("current", "maximum", "hotplug_maximum") if key in value]
+        inside += [_product(value["topology"])] if "topology" in value else []
         return max((each for each in inside if each is not None), default=None) if None not in inside else None
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
@@ -237,3 +239,9 @@ def _amount(value: t.Any) -> int | None:
         except BadInput:
             return None
     return int(value)
+
+
+def _product(topology: t.Any) -> int | None:
+    """Processors of a topology, which are a guest's when it is given no number."""
+    parts = [_amount(part) for part in topology.values()] if isinstance(topology, dict) else [None]
+    return math.prod(part for part in parts if part is not None) if None not in parts else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import pwd
 import socket
 import struct
@@ -36,6 +37,7 @@ from .stream import Feed
 __all__ = ["application", "proxy_application", "serve", "server"]
 
 _LOOK_S = 0.3
+_LOG = logging.getLogger(__name__)
 _SYSTEMD = 3  # the first socket that it passes
 
 
@@ -100,7 +102,10 @@ def proxy_application(desk: Desk) -> Starlette:
 
 async def _look(desk: Desk) -> None:
     while True:
-        await asyncio.to_thread(desk.jobs.look)
+        try:
+            await asyncio.to_thread(desk.jobs.look)
+        except OSError as error:  # a full disk: it may have room later
+            _LOG.error("cannot look after jobs: %s", error)
         await asyncio.sleep(_LOOK_S)
 
 

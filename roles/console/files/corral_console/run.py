@@ -33,6 +33,7 @@ _MOST_LOG_BYTES = 8 * 1024 * 1024
 _MOST_PLAN_BYTES = 512 * 1024
 _MOST_REPORT_LINES = 5000
 _ABORT_S = 90.0  # for the collection to end migrations; then the rest is killed
+_KILLED = 137  # as a shell says it of a process that a signal has ended
 _PLANNED = {  # of results of our modules in check mode
     "virt_place": ("placements", "explained", "moves", "stays", "unplaced"),
     "virt_balance": ("moves", "stays", "explained", "before", "after"),
@@ -53,7 +54,7 @@ class Recorder:
 
     def __init__(self, directory: Path, *, check: bool) -> None:
         self._directory, self._check = directory, check
-        self._log = (directory / "log").open("a", buffering=1)
+        self._log = (directory / "log").open("a", buffering=1, errors="replace")  # JSON can hold half a character
         self._lines = self._sequence = 0
         self._started, self._task = int(time.time()), ""
         self._cancelled_at = 0.0
@@ -154,7 +155,7 @@ class Place:
             cancel_callback=cancel,
             quiet=True,
         )
-        return int(done.rc)
+        return _KILLED if done.rc is None else int(done.rc)
 
 
 def _aborting(request: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
@@ -172,7 +173,8 @@ def _problem(place: Place, request: t.Mapping[str, t.Any], recorder: Recorder) -
         recorder.errors.clear()  # the playbook has come to terms with them
     if not recorder.cancelled:
         if code and not recorder.errors:  # it did not come so far: what it printed
-            return "\n".join((place.directory / "log").read_text().splitlines()[-10:])
+            said = "\n".join((place.directory / "log").read_text().splitlines()[-10:])
+            return said or f"ansible-playbook ended with {code}, and printed nothing"
         return ""
     recorder.errors.clear()  # of what was cut off
     abort = _aborting(request)

@@ -82,12 +82,12 @@ async def again(desk: Desk, request: Request, caller: Caller) -> Response:
 
 
 def _sees(desk: Desk, caller: Caller, job: Job) -> bool:
-    """Whether a job is theirs, or they may do the same, or see all."""
+    """Whether a job is theirs, or they may view all that it is about, or do the same."""
     if job.request["user"] == caller.who.name:
         return True
     guests = tuple(policy.Guest(one["name"], tuple(one["tags"]), one["host"]) for one in job.request["expected"])
-    hosts = tuple(job.request["hosts"])
-    return not policy.refusal(desk.rules, caller.who, policy.Request("view", guests=guests, hosts=hosts))
+    view = policy.Request("view", guests=guests, everywhere=not guests)  # its log may name any guest
+    return not policy.refusal(desk.rules, caller.who, view) or (not guests and not _refused(desk, caller, job))
 
 
 def _job(desk: Desk, request: Request, caller: Caller) -> Job | None:
@@ -153,7 +153,11 @@ def _refused(desk: Desk, caller: Caller, job: Job) -> str:
     request = job.request
     given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
     seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
-    return policy.refusal(desk.rules, caller.who, order(given, seen, desk.config.hosts).request)
+    try:
+        wanted = order(given, seen, desk.config.hosts)
+    except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
+        return str(problem)
+    return policy.refusal(desk.rules, caller.who, wanted.request)
 
 
 @with_caller

@@ -287,6 +287,13 @@ def test_keys_that_hypervisors_report(first: list[str | None], second: list[str 
     assert _inventory.host_keys(answers) == known
 
 
+def test_a_key_that_was_last_known_is_none_of_the_guest_that_has_the_name_now() -> None:
+    past = guest(ssh_host_key=KEY, stale=True)
+    for now, known in ((OTHER_KEY, {"web1": OTHER_KEY}), (None, {})):
+        assert _inventory.host_keys({"a": [past], "b": [guest(ssh_host_key=now)]}) == known
+    assert _inventory.host_keys({"a": [past]}) == {"web1": KEY}
+
+
 def test_a_key_needs_no_file() -> None:
     words = shlex.split(_inventory.ssh_args_of_key(KEY, "web1"))
     assert words[::2] == ["-o"] * 5

@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     GUEST,
     NAME,
     PASSWORD,
+    POLICY,
     World,
     browser,
     log_in,
@@ -105,6 +106,41 @@ def test_a_job_is_listed_shown_and_cancelled(site: tuple[Site, TestClient]) -> N
     assert len(client.get("/api/jobs").json()) == 2
 
 
+def test_jobs_without_a_guest_are_for_those_who_may_do_the_same(world: World, site: tuple[Site, TestClient]) -> None:
+    """What they plan and log names guests of everybody."""
+    keeper = {"who": "group:web-team", "may": ["drain", "create"], "hosts": "hyper1"}
+    _made, client = site
+    log_in(client)
+    made = [ask(client, "create", check=True, arguments={"guest": "db-7", "host": "hyper1"})[1]["id"]]
+    made += [ask(client, action, check=True, **MORE[action])[1]["id"] for action in ("drain", "rebalance")]
+    bob, carol = browser(client.app), browser(client.app)
+    log_in(bob, "bob")
+    log_in(carol, "carol")
+    assert {job["id"] for job in bob.get("/api/jobs").json()} == set(made), "who may view everything"
+    assert carol.get("/api/jobs").json() == []
+    assert {carol.get(f"/api/jobs/{number}{more}").status_code for number in made for more in ("", "/log")} == {404}
+    world.policy.write_text(json.dumps([*POLICY, keeper]))
+    assert {job["id"] for job in carol.get("/api/jobs").json()} == set(made[:2])
+    object.__setattr__(world.policy_config, "hosts", ("hyper2",))
+    assert carol.get("/api/jobs").json() == [], "nor of a host that is none any more"
+
+
+def test_jobs_are_looked_after_when_a_disk_had_no_room(
+    site: tuple[Site, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, real = list[Jobs](), Jobs.look
+
+    def look(jobs: Jobs) -> None:
+        looks.append(jobs)
+        if len(looks) == 1:
+            raise OSError("no space left on device")
+        real(jobs)
+
+    monkeypatch.setattr(Jobs, "look", look)
+    until(lambda: len(looks) > 2)
+    assert site[1].get("/api/me").status_code == 200
+
+
 def test_jobs_of_guests_that_one_may_not_see_are_hidden(site: tuple[Site, TestClient]) -> None:
     made, client = site
     log_in(client)
@@ -130,6 +166,8 @@ def test_jobs_of_guests_that_one_may_not_see_are_hidden(site: tuple[Site, TestCl
         ({"action": "purge", "guests": [WEB]}, "confirm"),
         ({"action": "create", "arguments": {"guest": "web1"}}, "guest"),
         ({"action": "create", "arguments": {"guest": "{{ x }}"}}, "guest"),
+        ({"action": "start", "arguments": {"guest": ["web1", "wbe2"]}}, "guest"),
+        ({"action": "start", "arguments": {"guest": ["web*", "db*"]}}, "guest"),
     ],
 )
 def test_errors_are_told_by_argument(site: tuple[Site, TestClient], given: dict[str, t.Any], where: str) -> None:

@@ -103,6 +103,27 @@ def test_a_destination_counts() -> None:
     assert "choose one of the hosts rack1-*" in refused(TEAMER, "migrate", seen("web1", "rack1-a"))
 
 
+def test_a_host_that_is_gone_is_none_where_it_acts() -> None:
+    dead = {"gone": ["rack1-b"], "confirm": ["rack1-b"]}
+    rules = policy.parsed([{"who": "user:tim", "may": ["create", "migrate", "rename"], "hosts": "rack1-*"}])
+
+    def reason(request: Request) -> str:
+        return policy.refusal(rules, Who("tim"), request)
+
+    for more in ({}, dead):
+        assert "choose one of the hosts rack1-*" in reason(_create(**more).request)
+        assert "choose one of the hosts rack1-*" in reason(_order("migrate", seen("web1"), **more).request)
+        assert "not hyper1" in reason(_order("rename", seen("web1"), to="web2", **more).request)
+        assert not reason(_create(host="rack1-a", **more).request)
+        assert not reason(_order("migrate", seen("web1"), to="rack1-a", **more).request)
+        assert not reason(_order("rename", seen("web1", "rack1-a"), to="web2", **more).request)
+    assert "not hyper1" in reason(_order("rename", seen("web1"), to="web2", host="rack1-a").request)
+
+
+def _order(action: str, *guests: Seen, **arguments: t.Any) -> Order:
+    return order.order({"action": action, "arguments": arguments}, guests, HOSTS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -114,6 +135,10 @@ def test_a_destination_counts() -> None:
         ({"memory": None}, "give memory, at most 8GiB"),
         ({"vcpus": {"current": 2, "maximum": 64}}, "vcpus at most 4"),
         ({"vcpus": "5"}, "vcpus at most 4"),
+        ({"vcpus": {"current": 1, "topology": {"sockets": 2, "cores": 2}}}, ""),
+        ({"vcpus": {"current": 1, "topology": {"sockets": 2, "cores": "3"}}}, "vcpus at most 4"),
+        ({"vcpus": {"current": 1, "topology": "sockets=64"}}, "give vcpus, at most 4"),
+        ({"memory": {"maximum": "1GiB", "hotplug_maximum": "64GiB", "slots": 4}}, "memory at most 8GiB"),
         ({"image": "windows"}, "image only debian-*"),
         ({"xml": "<domain/>"}, "not with xml"),
         ({"hostdevs": []}, "not with hostdevs"),
@@ -128,10 +153,46 @@ def test_a_destination_counts() -> None:
 )
 def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
     asked = {"guest": "ci-1", "host": "rack1-a", "memory": "8GiB", "vcpus": 4, **arguments}
+    if "memory" in {**asked.get("domain", {}), **asked.get("options", {})}:
+        del asked["memory"]
     request = _create(**{name: value for name, value in asked.items() if value is not None}).request
     found = policy.refusal(RULES, TEAMER, request)
     assert reason in found if reason else not found
     assert not policy.refusal(RULES, ADMIN, request)
+
+
+def test_each_word_of_a_list_counts_however_it_is_written() -> None:
+    rules = policy.parsed(
+        [{"who": "user:tim", "may": ["create", "change"], "tags": "front", "arguments": {"tags": "front*"}}]
+    )
+    for tags, allowed in {"front": True, "front,front-2": True, "front,prod": False, "front, prod": False}.items():
+        for written in (tags, tags.split(",")):
+            made = _create(domain={"tags": written}).request
+            changed = _order("change", seen("web1", "hyper1", "front"), domain={"tags": written}).request
+            for request in (made, changed):
+                assert (not policy.refusal(rules, Who("tim"), request)) == allowed, written
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "where"),
+    [
+        ("create", {"memory": {"maximum": "64GiB"}, "domain": {"memory": {"current": "1GiB"}}}, "memory"),
+        ("create", {"options": {"vcpus": {"maximum": 64}}, "domain": {"vcpus": {"current": 1}}}, "vcpus"),
+        ("create", {"host": "rack1-a", "domain": {"host": "hyper1"}}, "host"),
+        ("create", {"options": {"host": "hyper1"}}, "host"),
+        ("create", {"domain": {"name": "db1"}}, "name"),
+        ("create", {"domain": {"renamed_from": "db1"}}, "renamed_from"),
+        ("migrate", {"to": "rack1-a", "options": {"dest": "hyper1"}}, "dest"),
+        ("change", {"memory": {"maximum": "64GiB"}, "domain": {"memory": {"current": "1GiB"}}}, "memory"),
+    ],
+)
+def test_an_option_is_said_at_one_place(action: str, arguments: dict[str, t.Any], where: str) -> None:
+    """Playbooks merge what is said of a guest: a rule would see one part of it."""
+    given = {"action": action, "arguments": {"guest": "ci-1", **arguments}}
+    with pytest.raises(BadOrder) as error:
+        order.order(given, () if action == "create" else (seen("ci-1"),), HOSTS)
+    assert list(error.value.errors) == [where]
+    assert _create(domain={"image": "debian-12.qcow2"}).request.arguments["image"], "but at any of them"
 
 
 def test_options_of_a_module_need_a_rule_that_names_them() -> None:
