@@ -57,7 +57,10 @@ def parsed(request: str, trust: Path) -> Ticket:
     """A ticket's content, when its signature is right and it is for this host and this time; raises Refused."""
     if not REQUEST.fullmatch(request):
         raise Refused(_NO_TICKET)
-    text, signature = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in request.split("."))
+    try:
+        text, signature = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in request.split("."))
+    except ValueError:
+        raise Refused(_NO_TICKET) from None
     if not is_signed(text, signature, trust / "ticket.pem"):
         raise Refused("the ticket is not signed by this host's web console; run the playbook console_server")
     ticket = json.loads(text)
