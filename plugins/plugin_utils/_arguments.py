@@ -184,12 +184,16 @@ def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
             yield from error.problems
 
 
+def _says_options(action: Action, values: Given) -> bool:
+    return bool(values.get("domain")) or any(action.arguments[name].option for name in values)
+
+
 def _missing(action: Action, values: Given) -> t.Iterator[str]:
     for name, argument in action.arguments.items():
         if argument.required and values.get(name) in (None, ""):
             yield f"{name}: {action.name} requires it; write -e {name}={name.upper()}"
-    if action.name == "change" and not values.get("domain") and not any(action.arguments[name].option for name in values):
-        yield "change: it has nothing to change; write -e memory=4GiB, or another option of virt_domain"
+    if action.partial and not _says_options(action, values):
+        yield f"{action.name}: it has nothing to {action.name}; write -e memory=4GiB, or another option of virt_domain"
     if "tag" not in action.arguments:
         return
     if not values.get("guest") and not values.get("tag"):

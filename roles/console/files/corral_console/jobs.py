@@ -185,7 +185,7 @@ class Jobs:
             self._start(job)
         except OSError as error:
             result = {"state": "failed", "ended": int(time.time()), "error": f"cannot start the job: {error}"}
-            _write(job.directory / "result.json", result)
+            replace(job.directory / "result.json", json.dumps(result).encode())
             job.look()
 
     def _start(self, job: Job) -> None:

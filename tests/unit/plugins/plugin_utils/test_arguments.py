@@ -136,6 +136,7 @@ def test_an_answer_that_nobody_gave_is_none(name: str, empty: str) -> None:
     """A web form sends an empty text for it, whatever its type."""
     action = _actions.action(name)
     needed = {key: "web1" for key, argument in action.arguments.items() if argument.required or key == "guest"}
+    needed |= {"memory": "4GiB"} if action.partial else {}
     assert asked(name, {**dict.fromkeys(action.arguments, empty), **needed}) == asked(name, needed)
 
 
@@ -149,6 +150,7 @@ REFUSED: list[tuple[str, Given, str]] = [
     ("start", {"guest": "web1", "tag": "a"}, "tag: tag and guest are mutually exclusive; omit one"),
     ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
     ("create", {"guest": "-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
+    ("change", {"guest": "web1"}, "change: it has nothing to change; write -e memory=4GiB"),
     ("start", {"guest": ""}, "guest: start requires it; write -e guest=NAME"),
     ("drain", {"host": " "}, "host: drain requires it; write -e host=HOST"),
     ("start", {"guest": "web1,"}, "guest: '' is not a valid name"),
